@@ -8,24 +8,28 @@ one. A store that refuses loses nothing: what was refused is in the next commit,
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
 from trunkline.broker.store_time import Heartbeat
 from trunkline.mqtt.packing import pack
-from trunkline.mqtt.stored import StoredPublication
+from trunkline.mqtt.stored import IndexEntry, StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
 from trunkline.store import Space, StoreError, WriteBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.store_time import StoreClock
     from trunkline.mqtt.publication import Publication
+    from trunkline.store import Engine
+
+T = TypeVar("T")
 
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
@@ -44,6 +48,7 @@ class Commits(Protocol):
     """The thread that writes."""
 
     def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None: ...
+    async def read(self, function: Callable[[Engine], T]) -> T: ...
 
 
 class Persistent(Protocol):
@@ -90,6 +95,10 @@ class Committer:
         self._unsafe: dict[StoredPublication, None] = {}
         self._waiting: list[Callable[[], None]] = []
         self._released: list[StoredPublication] = []
+        #: By number: those that backlogs refer to, too, while anybody in memory refers to them.
+        self.indexed: WeakValueDictionary[int, StoredPublication] = WeakValueDictionary()
+        #: Whether an entry of a backlog that somebody still needs refers to it.
+        self.is_needed: Callable[[Iterable[IndexEntry]], bool] = any
         #: What was refused, and comes again.
         self._batch = WriteBatch()
         self._timer = scheduler.call_at(inf, self._is_due)
@@ -120,9 +129,18 @@ class Committer:
         """Where a publication is stored, or will be."""
         stored = publication.stored
         if stored is None or (stored.publication is None and not stored.written):
-            self._number += 1
-            publication.stored = stored = StoredPublication(self._number, publication.guid, publication)
+            publication.stored = stored = StoredPublication(self.next_number(), publication.guid, publication)
         return stored
+
+    @property
+    def number(self) -> int:
+        """The last one that was given."""
+        return self._number
+
+    def next_number(self) -> int:
+        """It is given once: to a publication, or to its place in the backlogs."""
+        self._number += 1
+        return self._number
 
     def hold(self, stored: StoredPublication, count: int) -> None:
         """So many of its messages are now in a durable session."""
@@ -138,16 +156,28 @@ class Committer:
 
     def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:
         """An entry that refers to it is written, and it with the first of them."""
-        if not stored.written:
-            batch.put(MESSAGES, _key(stored), publication_to_bytes(stored.publication, self.epoch))
-            stored.publication, stored.written = None, True
+        self.keep(stored, batch)
         stored.references += 1
+
+    def keep(self, stored: StoredPublication, batch: WriteBatch) -> None:
+        """It is written, if it was not yet."""
+        if not stored.written:
+            batch.put(MESSAGES, key_of(stored.number), publication_to_bytes(stored.publication, self.epoch))
+            stored.publication, stored.written = None, True
 
     def release(self, stored: StoredPublication) -> None:
         """An entry that refers to it is deleted, and it with the last of them."""
         stored.references -= 1
         if stored.references <= 0:
             self._released.append(stored)
+
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        """What a function of the engine returns, called between two commits.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return await self._writer.read(function)
 
     # Commits
 
@@ -203,8 +233,9 @@ class Committer:
             except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                 self._scheduler.blame(part.owner, part.write, error)
         for stored in self._released:
-            if stored.references <= 0:  # another part may refer to it now
-                batch.delete(MESSAGES, _key(stored), put_once=True)
+            # another part may refer to it now
+            if stored.references <= 0 and not (stored.entries and self.is_needed(stored.entries)):
+                batch.delete(MESSAGES, key_of(stored.number), put_once=True)
                 stored.written = False
         self._released.clear()
 
@@ -251,8 +282,8 @@ class Committer:
         self.heartbeat.stop()
 
 
-def _key(stored: StoredPublication) -> bytes:
-    return stored.number.to_bytes(8, "big")
+def key_of(number: int) -> bytes:
+    return number.to_bytes(8, "big")
 
 
 def _tell(stored: StoredPublication) -> None:

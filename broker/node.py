@@ -289,6 +289,7 @@ class Node:
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:
                             self.storing.go_on()
+                            await self.start_background("backlogs", self.storing.backlogs.collect)
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()

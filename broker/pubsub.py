@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from outcome import Value
 
 from trunkline.broker.alarms import RETAINED_FULL
-from trunkline.broker.routes import MakeRoutes, RemoveRoutes, Request, RouteWriter
+from trunkline.broker.routes import MakeRoutes, Queued, RemoveRoutes, Request, RouteWriter
 from trunkline.broker.stored_retained import restore_retained
 from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.mqtt.reasons import Reason
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from outcome import Outcome as Result
 
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.backlogs.backlogs import Backlogs
     from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
@@ -45,7 +46,7 @@ NO_SHARES: Final[Shares] = ()
 
 P = TypeVar("P", bound="Publication")
 
-_receivers = attrgetter("targets", "groups")
+_receivers = attrgetter("targets", "behind", "groups", "sinks")
 
 
 class Own(Protocol):
@@ -83,6 +84,8 @@ class PubSub:
         self._max_subscriptions = max_subscriptions
         #: Where messages for durable sessions are stored.
         self.committer: Committer | None = None
+        #: What of it waits for those that are behind.
+        self.backlogs: Backlogs | None = None
         self._writer: RouteWriter | None = None
         self._numbers = count()
         #: Requests for the next route writer.
@@ -166,7 +169,7 @@ class PubSub:
             route = match(publication.topic)
         if self.committer is not None and (publication.qos or self._upgrade_qos) and route.durable:
             self.committer.stored(publication)  # once for all of them
-        targets, shares = route.targets, NO_SHARES
+        targets, shares, kept = route.targets, NO_SHARES, 0
         if route.groups:
             if publication.count > 1 and self._hooks.message_routed:  # a different member gets each message
                 return max(self.publish(message, now, origin, own, route) for message in publication.messages)
@@ -174,8 +177,13 @@ class PubSub:
         if publication.retain:
             self._retain(publication, now)
         if self._hooks.message_routed:
-            receivers = [target.subscriber.client_id for target in (*targets, *[member for _, member in shares])]
+            everybody = (*targets, *route.behind, *[member for _, member in shares])
+            receivers = [target.subscriber.client_id for target in everybody]
             self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers))
+        if route.sinks:
+            kept = self._keep(publication, route)
+            if not (publication.qos or self._upgrade_qos):
+                targets += route.behind
         for target in targets:
             subscriber = target.subscriber
             if subscriber is not origin or own is None:
@@ -186,7 +194,7 @@ class PubSub:
             else:
                 own.deliver(publication, target)
         if not shares:
-            return len(targets)
+            return len(targets) + kept
         for share in shares:
             member = share[1]
             if member.subscriber is not origin or own is None:
@@ -195,7 +203,21 @@ class PubSub:
                 own.deliver_own(*share)
             else:
                 own.deliver(*share)
-        return len(targets) + len(shares)
+        return len(targets) + len(shares) + kept
+
+    def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
+        """Give it to the sinks. Returns the number of receivers that get it from there."""
+        sequence = 0 if self.committer is None else self.committer.next_number()
+        kept = 0
+        for sink in route.sinks:
+            sink.take(publication, sequence)
+            kept += sink.is_receiver
+        if publication.qos or self._upgrade_qos:
+            kept += len(route.behind)
+            if self._hooks.message_queued:
+                for target in route.behind:
+                    target.subscriber.cast(Queued(publication))
+        return kept
 
     def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
         """A publication in parts, each of which has a single route."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trunkline.actors import Reply
+    from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, RetainedStore, Router
 
 W = TypeVar("W")
@@ -43,6 +44,13 @@ class Subscriber:
         self.cast = cast
         #: Whether a client is connected. Shared groups prefer such members.
         self.online = False
+
+
+@dataclass(slots=True, eq=False)
+class Queued:
+    """To a session that is behind: a publication is kept for it. Sent only if somebody wants to know."""
+
+    publication: Publication
 
 
 @dataclass(slots=True, eq=False)

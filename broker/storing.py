@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline.actors import Paced
+from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.committer import Committer
 from trunkline.broker.session import recovery
 from trunkline.broker.store_time import StoreClock
@@ -39,9 +40,10 @@ RESTORED_AT_ONCE: Final = 100
 class Storing:
     """Of one node, while it runs."""
 
-    def __init__(self, writer: Writer, committer: Committer, restored: list[SessionActor]) -> None:
+    def __init__(self, writer: Writer, committer: Committer, backlogs: Backlogs, restored: list[SessionActor]) -> None:
         self._writer = writer
         self._committer = committer
+        self.backlogs = backlogs
         self._restored = restored
 
     @classmethod
@@ -99,7 +101,18 @@ class Storing:
             if refused:
                 _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
             StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
+            settings = services.config.session
             pubsub.committer = committer
+            pubsub.backlogs = backlogs = Backlogs(
+                pubsub.router,
+                committer,
+                settings.max_queue_length,
+                services.config.queue_bytes,
+                upgrade_qos=settings.upgrade_qos,
+                is_used=not settings.priorities and settings.overflow == "drop_oldest",
+            )
+            for backlog in found.backlogs:
+                backlogs.restore(backlog)
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer
             restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
@@ -114,13 +127,14 @@ class Storing:
         except BaseException:
             await writer.close()
             raise
-        return cls(writer, committer, restored)
+        return cls(writer, committer, backlogs, restored)
 
     def go_on(self) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
         for session in self._restored:
             session.go_on_away()
         self._restored.clear()
+        self.backlogs.forget_abandoned()
 
     async def finish(self) -> None:
         """Store all that has changed. What happens after that is not stored."""

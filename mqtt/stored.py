@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+#: An entry of a backlog: the number of the backlog, and the place in the sequence.
+IndexEntry: TypeAlias = tuple[int, int]
+
+#: Where messages are stored: the number of the publication, the first of its messages and how many they are, and the
+#: entries of backlogs that refer to it, too.
+Place: TypeAlias = tuple[int, int, int, tuple[IndexEntry, ...]]
 
 
 class StoredPublication:
     """What messages have in common that came as one publication. They refer to it, whatever becomes of them."""
 
-    __slots__ = ("first_guid", "held", "number", "publication", "references", "waiting", "written")
+    __slots__ = (
+        "__weakref__",
+        "entries",
+        "first_guid",
+        "held",
+        "number",
+        "publication",
+        "references",
+        "waiting",
+        "written",
+    )
 
     def __init__(self, number: int, first_guid: int, publication: Any) -> None:
         #: Its key in the store. Never given twice.
@@ -26,5 +43,11 @@ class StoredPublication:
         self.held = 0
         #: Entries in the store that refer to it.
         self.references = 0
+        #: Entries of backlogs that refer to it.
+        self.entries: tuple[IndexEntry, ...] = ()
         #: Called when no durable session can lose it any more.
         self.waiting: list[Callable[[], None]] = []
+
+    def place(self, guid: int, count: int) -> Place:
+        """Of `count` messages in a row, the first of which has this GUID."""
+        return self.number, guid - self.first_guid, count, self.entries

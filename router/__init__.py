@@ -7,7 +7,7 @@ from trunkline.router.options import Options
 from trunkline.router.retained import RetainedStore, RetainResult
 from trunkline.router.router import Router
 from trunkline.router.shared import Group, ShareStrategy
-from trunkline.router.target import Destination, Route, Target
+from trunkline.router.target import Destination, Route, Sink, Target
 
 __all__ = [
     "Destination",
@@ -18,5 +18,6 @@ __all__ = [
     "Route",
     "Router",
     "ShareStrategy",
+    "Sink",
     "Target",
 ]

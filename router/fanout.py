@@ -1,14 +1,14 @@
 """The targets of a filter, and how the subscribers of several filters become one list.
 
 Most filters have one subscriber: its target stands in the table itself. The others have a `Fanout`.
-A topic that one filter matches takes the filter's own tuple of targets, however many topics there are. One that several
-filters match takes a merged tuple, remembered by the combination of filters: all topics that match the same filters
-share it.
+A topic that one filter matches takes the filter's own receivers, however many topics there are. One that several
+filters match takes merged ones, remembered by the combination of filters: all topics that match the same filters share
+them.
 """
 
 from typing import Generic, TypeAlias
 
-from trunkline.router.target import S, Target, combine
+from trunkline.router.target import Receivers, S, Target, combine
 
 
 class Fanout(Generic[S]):
@@ -18,8 +18,8 @@ class Fanout(Generic[S]):
 
     def __init__(self, first: Target[S], second: Target[S]) -> None:
         self.targets = {first.subscriber: first, second.subscriber: second}
-        #: The targets as a tuple, made when a message needs it.
-        self.snapshot: tuple[Target[S], ...] | None = None
+        #: The targets as they are now, made when a message needs it.
+        self.snapshot: Receivers[S] | None = None
 
 
 Entry: TypeAlias = Target[S] | Fanout[S]
@@ -31,15 +31,15 @@ _FEW = 4
 _CAPACITY = 2_000_000
 
 
-def targets_of(entry: Entry[S]) -> tuple[Target[S], ...]:
+def receivers_of(entry: Entry[S]) -> Receivers[S]:
     if isinstance(entry, Target):
-        return (entry,)
+        return Receivers((entry,))
     if entry.snapshot is None:
-        entry.snapshot = tuple(entry.targets.values())
+        entry.snapshot = Receivers(entry.targets.values())
     return entry.snapshot
 
 
-def _merge(entries: list[Entry[S]]) -> tuple[Target[S], ...]:
+def _merge(entries: list[Entry[S]]) -> Receivers[S]:
     """One target for each subscriber of any of the filters."""
     merged: dict[S, Target[S]] = {}
     overlapping: dict[S, list[Target[S]]] = {}
@@ -53,7 +53,7 @@ def _merge(entries: list[Entry[S]]) -> tuple[Target[S], ...]:
         merged |= targets
     for subscriber, several in overlapping.items():
         merged[subscriber] = combine(several)
-    return tuple(merged.values())
+    return Receivers(merged.values())
 
 
 def _size(entry: Entry[S]) -> int:
@@ -61,19 +61,19 @@ def _size(entry: Entry[S]) -> int:
 
 
 class _Merged(Generic[S]):
-    """The targets of one combination. It is known by identity: a combination may have thousands of filters, and
+    """The receivers of one combination. It is known by identity: a combination may have thousands of filters, and
     comparing it filter by filter would cost too much."""
 
-    __slots__ = ("combination", "cost", "targets")
+    __slots__ = ("combination", "cost", "receivers")
 
-    def __init__(self, combination: tuple[Entry[S], ...], targets: tuple[Target[S], ...]) -> None:
+    def __init__(self, combination: tuple[Entry[S], ...], receivers: Receivers[S]) -> None:
         self.combination = combination
-        self.targets = targets
-        self.cost = len(targets) + 8 * len(combination)
+        self.receivers = receivers
+        self.cost = len(receivers.targets) + len(receivers.behind) + 8 * len(combination)
 
 
 class Merges(Generic[S]):
-    """The merged targets of combinations of filters."""
+    """The merged receivers of combinations of filters."""
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
         self._merged: dict[tuple[Entry[S], ...], _Merged[S]] = {}
@@ -81,9 +81,9 @@ class Merges(Generic[S]):
         self.capacity = capacity
         self.cost = 0
 
-    def merge(self, entries: list[Entry[S]]) -> tuple[Target[S], ...]:
+    def merge(self, entries: list[Entry[S]]) -> Receivers[S]:
         if len(entries) == 1:
-            return targets_of(entries[0])
+            return receivers_of(entries[0])
         if len(entries) <= _FEW and all(isinstance(entry, Target) for entry in entries):
             return _merge(entries)
         combination = tuple(entries)
@@ -96,7 +96,7 @@ class Merges(Generic[S]):
             self._merged[combination] = known
             for entry in entries:
                 self._with.setdefault(entry, set()).add(known)
-        return known.targets
+        return known.receivers
 
     def forget(self, entry: Entry[S]) -> None:
         """The filter's subscribers have changed: forget every combination with it."""

@@ -8,7 +8,7 @@ Nothing here is locked. One writer subscribes and unsubscribes, everyone may mat
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from random import Random
 from typing import Any, Generic
@@ -21,9 +21,10 @@ from trunkline.router.fanout import Entry, Fanout, Merges
 from trunkline.router.options import OPTION_NAMES, Options
 from trunkline.router.shared import Group, ShareStrategy, flatten, make_group
 from trunkline.router.table import FilterTable, has_wildcard
-from trunkline.router.target import Route, S, Target, make_target
+from trunkline.router.target import Receivers, Route, S, Sink, Target, make_target
 
-_NOWHERE: Route[Any] = Route()
+_NOBODY: Receivers[Any] = Receivers()
+_NOWHERE: Route[Any] = Route(_NOBODY)
 _DEFAULT_CACHE = 262_144
 #: Of up to so many filters, the routes are dropped one by one.
 _FEW = 100
@@ -46,6 +47,7 @@ class Router(Generic[S]):
         self._random = Random(seed)
         self._plain: FilterTable[Entry[S]] = FilterTable()
         self._shared: FilterTable[Group[S] | dict[str, Group[S]]] = FilterTable()
+        self._sinks: FilterTable[tuple[Sink, ...]] = FilterTable()
         self._merges: Merges[S] = Merges()
         self._serial = 0
         #: Routes by topic. `cache[topic]` is `match(topic)`.
@@ -82,16 +84,20 @@ class Router(Generic[S]):
                 if old.options == options:
                     return False
                 # It keeps its place in the order of subscription.
-                target = make_target(subscriber, options, old.serial)
-            self._merges.forget(entry)
-            if isinstance(entry, Fanout):
-                entry.snapshot = None
-                entry.targets[subscriber] = target
-            else:
-                self._plain.set(filter, target if entry is old else Fanout(entry, target))
+                target = make_target(subscriber, options, old.serial, behind=old.behind)
+            self._replace(filter, entry, old, target)
         self._changed(filter)
         self.subscriptions += old is None
         return old is None
+
+    def _replace(self, filter: str, entry: Entry[S], old: Target[S] | None, target: Target[S]) -> None:
+        """Another target in the entry of this filter, in place of one of the same subscriber if it has one."""
+        self._merges.forget(entry)
+        if isinstance(entry, Fanout):
+            entry.snapshot = None
+            entry.targets[target.subscriber] = target
+        else:
+            self._plain.set(filter, target if entry is old else Fanout(entry, target))
 
     def unsubscribe(self, subscriber: S, filter: str) -> bool:
         """False if there was no such subscription."""
@@ -118,11 +124,40 @@ class Router(Generic[S]):
         if len(filters) > _FEW:
             self.cache.clear()
         for filter in filters:
-            group = self.group(filter)
+            group, entry = self.group(filter), self._plain.get(filter)
             if group is not None:
                 group.refresh(subscriber)
+            if entry is not None:
+                self._merges.forget(entry)
+            if isinstance(entry, Fanout):
+                entry.snapshot = None
             if len(filters) <= _FEW:
                 self._changed(filter if group is None else group.filter)
+
+    def target(self, subscriber: S, filter: str) -> Target[S] | None:
+        """Of a subscription that is not shared, if it exists."""
+        return self._find(self._plain.get(filter), subscriber)
+
+    def set_behind(self, subscriber: S, filter: str, *, behind: bool) -> None:
+        """Say of a subscription, if it exists and is not shared, whether its subscriber gets messages of QoS 1 and 2
+        later, from a sink of the filter, or at once."""
+        entry = self._plain.get(filter)
+        old = self._find(entry, subscriber)
+        if entry is not None and old is not None and old.behind is not behind:
+            self._replace(filter, entry, old, make_target(subscriber, old.options, old.serial, behind=behind))
+            self._changed(filter)
+
+    def add_sink(self, filter: str, sink: Sink) -> None:
+        self._sinks.set(filter, (*(self._sinks.get(filter) or ()), sink))
+        self._changed(filter)
+
+    def remove_sink(self, filter: str, sink: Sink) -> None:
+        left = tuple([each for each in self._sinks.get(filter) or () if each is not sink])
+        if left:
+            self._sinks.set(filter, left)
+        else:
+            self._sinks.remove(filter)
+        self._changed(filter)
 
     def subscription(self, subscriber: S, filter: str) -> Options | None:
         """The options of a subscription, if it exists."""
@@ -251,7 +286,8 @@ class Router(Generic[S]):
 
     def _resolve(self, topic: str) -> Route[S]:
         entries = self._plain.match(topic)
-        shared = self._shared.match(topic)
-        if not entries and not shared:
+        shared, sinks = self._shared.match(topic), self._sinks.match(topic)
+        if not entries and not shared and not sinks:
             return _NOWHERE
-        return Route(self._merges.merge(entries) if entries else (), flatten(shared))
+        receivers = self._merges.merge(entries) if entries else _NOBODY
+        return Route(receivers, flatten(shared), tuple(chain.from_iterable(sinks)))

@@ -50,6 +50,8 @@ class Target(Generic[S]):
     group: "ClassVar[Group[Any] | None]" = None
     #: Position in the order of subscription; only kept where the order of identifiers matters.
     serial: ClassVar[int] = 0
+    #: Whether the subscriber gets messages of QoS 1 and 2 later, from where a sink of the route has put them.
+    behind: ClassVar[bool] = False
 
     def __init__(self, subscriber: S, options: Options) -> None:
         self.subscriber = subscriber
@@ -78,25 +80,63 @@ class IdentifiedTarget(Target[S]):
         self.serial = serial  # type: ignore[misc]  # a slot in place of the class's constant
 
 
+class BehindTarget(IdentifiedTarget[S]):
+    """The target of a subscription whose subscriber is behind."""
+
+    __slots__ = ()
+
+    behind = True
+
+
+class Sink(Protocol):
+    """Takes the messages of a filter in the turn of their publisher, and keeps them for later."""
+
+    #: Whether a message counts as delivered because it was taken: a sink that only keeps it for subscribers that are
+    #: behind says no.
+    is_receiver: bool
+
+    def take(self, publication: Any, sequence: int) -> None:
+        """`sequence` is the same for all sinks of a route."""
+        ...
+
+
+class Receivers(Generic[S]):
+    """The targets of a combination of filters."""
+
+    __slots__ = ("behind", "durable", "targets")
+
+    def __init__(self, targets: "Iterable[Target[S]]" = ()) -> None:
+        self.targets = tuple([target for target in targets if not target.behind])
+        self.behind = tuple([target for target in targets if target.behind])
+        self.durable = bool(self.behind) or any(target.subscriber.durable for target in self.targets)
+
+
 class Route(Generic[S]):
     """Where messages of one topic go. A snapshot: a change of routes makes a new one."""
 
-    __slots__ = ("durable", "groups", "targets")
+    __slots__ = ("behind", "durable", "groups", "sinks", "targets")
 
-    def __init__(self, targets: "tuple[Target[S], ...]" = (), groups: "tuple[Group[S], ...]" = ()) -> None:
-        self.targets = targets
+    def __init__(
+        self, receivers: Receivers[S], groups: "tuple[Group[S], ...]" = (), sinks: "tuple[Sink, ...]" = ()
+    ) -> None:
+        self.targets = receivers.targets
+        #: The targets that get only messages of QoS 0 now, and the others from the sinks.
+        self.behind = receivers.behind
         self.groups = groups
+        self.sinks = sinks
         #: Whether any subscriber is durable.
-        self.durable = any(target.subscriber.durable for target in targets) or any(group.durable for group in groups)
+        self.durable = receivers.durable or any(group.durable for group in groups)
 
     def __bool__(self) -> bool:
-        return bool(self.targets or self.groups)
+        return bool(self.targets or self.groups or self.sinks)
 
     def __repr__(self) -> str:
         return f"<Route {self.targets!r} {self.groups!r}>"
 
 
-def make_target(subscriber: S, options: Options, serial: int) -> Target[S]:
+def make_target(subscriber: S, options: Options, serial: int, *, behind: bool = False) -> Target[S]:
+    if behind:
+        return BehindTarget(subscriber, intern_options(options), serial)
     if options.identifier is not None:
         return IdentifiedTarget(subscriber, options, serial)
     return Target(subscriber, intern_options(options))
@@ -114,7 +154,8 @@ def combine(targets: Iterable[Target[S]]) -> Target[S]:
     if len(ordered) == 1:
         return ordered[0]
     best = max(ordered, key=attrgetter("qos"))
-    merged: Target[S] = Target(best.subscriber, best.options)
+    behind = any(target.behind for target in ordered)  # one copy of the message is there, and it has to be the only one
+    merged = make_target(best.subscriber, best.options, best.serial, behind=behind)
     merged.retain_as_published = any(target.retain_as_published for target in ordered)
     merged.identifiers = tuple([identifier for target in ordered for identifier in target.identifiers])
     merged.no_local = any(target.no_local for target in ordered)

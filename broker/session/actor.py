@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from trunkline.actors import Actor, Due, Shutdown
+from trunkline.broker.routes import Queued
 from trunkline.broker.session import mail, reauthentication
 from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
@@ -22,6 +23,7 @@ from trunkline.broker.session.pressure import Budget
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.broker.session.waiting import Waiting
+from trunkline.hooks.points import MESSAGE_QUEUED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
     TYPE_OF,
@@ -299,6 +301,10 @@ class SessionActor(Actor["mail.ToSession"]):
             self._outbound.writable()
             self._outbound.fill()
 
+    def _on_queued(self, message: Queued) -> None:
+        for each in message.publication.messages:
+            self._services.hooks.notify(MESSAGE_QUEUED, self.client, each)
+
     def _on_kick(self, message: mail.Kick) -> None:
         channel = self._outbound.channel
         if channel is not None and message.channel in (None, channel):
@@ -340,6 +346,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
         mail.PublishWill: lambda self, _: self._life.publish_will_at_stop(),
+        Queued: _on_queued,
         mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 

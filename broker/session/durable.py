@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import QueueSettings
-    from trunkline.broker.session.state import Session
+    from trunkline.broker.session.state import Backlogged, Session
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SESSIONS: Final = Space("sessions")
 SUBSCRIPTIONS: Final = Space("subscriptions")
 QUEUES: Final = Space("queues")
+#: Of sessions that are behind: where they are in the backlogs.
+POSITIONS: Final = Space("positions")
 
 
 class StoredQueue(MessageQueue["T"]):
@@ -92,6 +94,7 @@ class Durable:
         "_ended",
         "_head",
         "_is_stored",
+        "_position",
         "_queued_to",
         "_runs",
         "_session",
@@ -126,6 +129,7 @@ class Durable:
         self._is_stored = False
         self._head: object = None
         self._window_head = b""
+        self._position = b""
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
         self._anew = False
@@ -165,11 +169,13 @@ class Durable:
         if session.queue.length or self._runs:
             self._write_queue(key, batch)
         self._write_window(key, batch)  # it says how far the first runs of the queue have gone
+        if session.behind is not None and (session.behind or self._position):
+            self._write_position(session.behind, key, batch)
 
-    def restored(self, window_head: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
+    def restored(self, window_head: bytes, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
         self._is_stored, self._window_head, self._runs = True, window_head, runs
-        self._anew = anew
+        self._position, self._anew = position, anew
         self._queued_to = 0 if anew else self._session.queue.number
 
     def _watch(self) -> None:
@@ -212,6 +218,17 @@ class Durable:
         window.rows.write(key, batch)
         self.awaiting_rel.rows.write(key, batch)
 
+    def _write_position(self, behind: Backlogged, key: bytes, batch: WriteBatch) -> None:
+        position = pack(behind.to_plain()) if behind else b""
+        if position == self._position:
+            return
+        self._position = position
+        if position:
+            batch.put(POSITIONS, key, position)
+        else:
+            batch.delete(POSITIONS, key)
+        behind.stored()
+
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
         queue, committer = self._session.queue, self._committer
         if self._anew:
@@ -223,7 +240,7 @@ class Durable:
         for priority, entries in queue.since(self._queued_to):
             runs = self._runs.setdefault(priority, deque())
             for run, (message, target, qos, _) in _in_rows(entries):
-                place = (run.stored.number, message.guid - run.stored.first_guid, run.last - run.first + 1)
+                place = run.stored.place(message.guid, run.last - run.first + 1)
                 batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
                 committer.refer(run.stored, batch)
                 runs.append(run)
@@ -272,6 +289,7 @@ def delete_session(number: int, batch: WriteBatch) -> None:
     key, above = key_of(number), key_of(number + 1)
     batch.delete(SESSIONS, key)
     batch.delete_range(WINDOWS, key, above)
+    batch.delete(POSITIONS, key)
     batch.delete_range(SUBSCRIPTIONS, key, above)
     batch.delete_range(QUEUES, key, above)
 

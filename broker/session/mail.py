@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Due
-    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.routes import Queued, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Answer
@@ -179,6 +179,7 @@ if TYPE_CHECKING:
         | UnsubscribeFor
         | PublishWill
         | RulesChanged
+        | Queued
         | Due
     )
     ToConnection: TypeAlias = Close | Pause | Resume | LogPackets

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.session.behind import Behind
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
@@ -61,6 +62,7 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 
 class Outbound:
     __slots__ = (
+        "_behind",
         "_context",
         "_crowded",
         "_durable",
@@ -124,6 +126,11 @@ class Outbound:
         """Take the session's parts, which may be new ones."""
         session = self._session
         self._queue, self._window, self._durable = session.queue, session.inflight, session.durable
+        backlogs = self._services.backlogs
+        #: None where messages that wait are all in the queue.
+        self._behind: Behind | None = None
+        if session.durable is not None and backlogs is not None:
+            self._behind = session.behind = Behind(self._context, backlogs, self._fill_on_arrival)
         #: The answers owed to the client.
         self.ledger = Ledger(session.awaiting_rel)
 
@@ -139,7 +146,7 @@ class Outbound:
         count = publication.count
         if count > 1 and not self._are_sent_alike(publication, target, channel):
             for message in publication.messages:
-                self.deliver(message, target)
+                self.deliver(message, target, in_turn)
             return
         if not channel.may_read.get(publication.topic) and not self._may_get(channel, publication.topic):
             self._keep_back(channel, publication, target)
@@ -238,12 +245,12 @@ class Outbound:
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
 
-    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
+    def deliver_own(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
         """As `deliver`, of what this client published, by a target that does not want that of all its subscriptions."""
         if target.own is None:
             self.drop(publication, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
         else:
-            self.deliver(publication, target.own)
+            self.deliver(publication, target.own, in_turn)
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
@@ -255,10 +262,11 @@ class Outbound:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
         self.direct = False
-        if self.channel is not None and (
-            self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
-        ):
-            self._pressure.hold(message.publisher, self.now)
+        queue, pressure = self._queue, self._pressure
+        if self.channel is not None and (queue.length >= pressure.high or queue.byte_size >= pressure.high_bytes):
+            pressure.hold(message.publisher, self.now)
+            if self._behind is not None and not self._behind and pressure.is_in_vain(queue):
+                self._behind.begin()
 
     def _encode(
         self,
@@ -383,6 +391,8 @@ class Outbound:
     def attach(self, channel: Channel) -> None:
         """A client is connected. Unacknowledged messages are sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
+        if self._behind is not None:
+            self._behind.attach()
         durable = self._durable
         self._resuming = durable is not None and self._window.has_qos2
         self._writable = not self._resuming
@@ -408,6 +418,8 @@ class Outbound:
         self.pieces = []
         for pieces in self._uncommitted.values():
             pieces.clear()
+        if self._behind is not None:
+            self._behind.detach()
 
     def congested(self) -> None:
         self.direct = self._writable = False
@@ -431,7 +443,7 @@ class Outbound:
     @property
     def empty(self) -> bool:
         """Nothing waits, and nothing is unacknowledged."""
-        return not self._queue.length and not len(self._window)
+        return not self._queue.length and not len(self._window) and not self._behind
 
     def _may_replay(self, message: Message) -> bool:
         services = self._services
@@ -466,9 +478,11 @@ class Outbound:
             self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
             room = 0
-        if not queue.length and room > 0:
+        if self._behind and room > 0:
+            room = self._send_backlog(self._behind, room)
+        if not queue.length and room > 0 and not self._behind:
             room = self._send_retained(room)
-        self.direct = room > 0 and not queue.length and self._replays is None
+        self.direct = room > 0 and not queue.length and self._replays is None and not self._behind
         if self._pressure.on and self._pressure.eased(queue):
             self._pressure.release()
         if room <= 0:
@@ -478,6 +492,29 @@ class Outbound:
     def _fill_on(self) -> None:
         self._filling = False
         self.fill()
+
+    def _fill_on_arrival(self) -> None:
+        """Something was read, or there is nothing more to read."""
+        self.fill()
+        self.flush()
+
+    def _send_backlog(self, behind: Behind, room: int) -> int:
+        """As much of what was read as the window has room for, of at most `room` bytes. Returns the bytes that are
+        left."""
+        channel = self.channel
+        assert channel is not None
+        behind.go_on()
+        while behind.page and room > 0 and self._window.room and not self._queue.length:
+            piece = behind.page[0]
+            alike = self._are_sent_alike(piece.publication, piece.target, channel)
+            publication, target = behind.take(self._window.room if alike else 1)
+            room -= publication.weight
+            if target.no_local and publication.publisher == self._session.client_id:
+                self.deliver_own(publication, target, True)
+            else:
+                self.deliver(publication, target, True)
+            behind.go_on()
+        return room
 
     def _send_retained(self, room: int) -> int:
         """One batch of retained messages, or of steps towards them, of at most `room` bytes. Returns the bytes that are
@@ -537,6 +574,8 @@ class Outbound:
 
         Other unfinished messages are dropped. Returns True if some are left.
         """
+        if self._behind and self._behind.end(limit):
+            return True
         for _ in range(limit):
             taken = self._window.take()
             if taken is None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Seconds after which a used budget is full again.
 REFILL: Final = 60.0
+#: Publishers are held when so many messages, or bytes, wait in the memory, whatever the limits of the queue are.
+MAX_HIGH: Final = 2_500
+MAX_HIGH_BYTES: Final = 4_194_304
 
 
 class Budget:
@@ -82,8 +85,8 @@ class Pressure:
         self._trusted = False
         #: Whether anything has to be undone when the queue is short again.
         self.on = False
-        self.high = settings.max_queue_length // 4 or 2_500
-        self.high_bytes = context.services.config.queue_bytes // 4 or 4_194_304
+        self.high = min(settings.max_queue_length // 4 or MAX_HIGH, MAX_HIGH)
+        self.high_bytes = min(context.services.config.queue_bytes // 4 or MAX_HIGH_BYTES, MAX_HIGH_BYTES)
 
     def hold(self, publisher: str, now: float) -> None:
         """The queue is long, and a message of this publisher made it longer."""
@@ -97,6 +100,10 @@ class Pressure:
             self.on = True
             self._began = now
             self._cancel = self._context.after(self._left, partial(self._give_up, now))
+
+    def is_in_vain(self, queue: MessageQueue[Any]) -> bool:
+        """Whether the queue is far longer than publishers are held for."""
+        return queue.length >= 2 * self.high or queue.byte_size >= 2 * self.high_bytes
 
     def eased(self, queue: MessageQueue[Any]) -> bool:
         """Whether the queue is short."""

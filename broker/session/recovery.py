@@ -6,11 +6,13 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.durable import (
+    POSITIONS,
     QUEUES,
     SESSIONS,
     SUBSCRIPTIONS,
@@ -31,6 +33,7 @@ from trunkline.store.engine import rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trunkline.broker.backlogs.rows import StoredBacklog
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.actor import SessionActor
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.awaiting_rel import Exported as Awaited
     from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.stored import IndexEntry, Place
     from trunkline.router import Router, Target
     from trunkline.store import Engine, Space, WriteBatch
 
@@ -53,6 +57,7 @@ class StoredSession:
     head: dict[str, Any]
     subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
     window_head: bytes = b""
+    position: bytes = b""
     sent: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
     awaited: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
     queue: list[tuple[int, bytes]] = field(default_factory=list["tuple[int, bytes]"])
@@ -67,10 +72,13 @@ class Found:
     wall: float
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
+    #: By the numbers of the records: the entries of backlogs that refer to them, too.
+    referred: dict[int, tuple[IndexEntry, ...]]
     #: The last number that was given to a publication.
     last_number: int
     #: Sessions of which only a part is left: a damaged store was repaired.
     remains: set[int]
+    backlogs: list[StoredBacklog]
 
 
 def find(engine: Engine) -> Found:
@@ -78,9 +86,13 @@ def find(engine: Engine) -> Found:
     alive, last_number, wall = unpack(engine.get(NODE, ALIVE) or NEVER)
     sessions = {_number(key): StoredSession(unpack(value)) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
-    for space in (SUBSCRIPTIONS, WINDOWS, QUEUES):
+    referred: dict[int, tuple[IndexEntry, ...]] = {}
+    for space in (SUBSCRIPTIONS, WINDOWS, QUEUES, POSITIONS):
         for key, value in rows(engine, space):
             stored = sessions.get(_number(key))
+            place = _place(space, key, value)
+            if place is not None:
+                referred[place[0]] = place[3]
             if stored is None:
                 remains.add(_number(key))
                 continue
@@ -88,13 +100,27 @@ def find(engine: Engine) -> Found:
                 stored.subscriptions.append((key[_NUMBER:].decode(), value))
             elif space == QUEUES:
                 stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+            elif space == POSITIONS:
+                stored.position = value
             elif len(key) == _NUMBER:
                 stored.window_head = value
             else:
                 row_key = RowKey.of(key[_NUMBER:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
-    records = {_number(key): value for key, value in rows(engine, MESSAGES)}
-    return Found(alive, wall, sessions, records, max([last_number, *records]), remains)
+    records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
+    backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
+    last_number = max([last_number, *records, *[found.last for found in backlogs]])
+    return Found(alive, wall, sessions, records, referred, last_number, remains, backlogs)
+
+
+def _place(space: Space, key: bytes, value: bytes) -> Place | None:
+    """The place of the messages that a row refers to."""
+    if space == QUEUES:
+        return cast("Place", unpack(value)[0])
+    if space == WINDOWS and len(key) > _NUMBER:
+        plain = unpack(value)
+        return cast("Place | None", plain[1] if RowKey.of(key[_NUMBER:]).lane == SENT else plain[2])
+    return None
 
 
 def restore(
@@ -102,7 +128,7 @@ def restore(
 ) -> Iterator[SessionActor]:
     """Make the sessions that were found, one by one. Their timers start with `go_on_away`."""
     gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
-    records = _Records(found.records, committer.epoch)
+    records = _Records(found, committer)
     lost: list[tuple[Space, bytes]] = []
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
     for number, stored in found.sessions.items():
@@ -162,6 +188,8 @@ def _fill(
         ids, weight, place = unpack(value)
         awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
     session.awaiting_rel.restore(awaited, gone)
+    if session.behind is not None:
+        session.behind.restore(unpack(stored.position) if stored.position else None)
     runs: dict[int, deque[Run]] = {}
     is_mixed = False  # the settings give messages other priorities than before
     for first, value in stored.queue:
@@ -184,7 +212,7 @@ def _fill(
         priority = session.queue.priority_of(some.topic)
         is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
         runs.setdefault(priority, deque()).append(Run(first, last, stored_of(some)))
-    durable.restored(stored.window_head, runs, anew=is_mixed)
+    durable.restored(stored.window_head, stored.position, runs, anew=is_mixed)
     durable.window.restored(sent_rows)
     durable.awaiting_rel.restored((ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True))
     if stored.head["left_at"] is None or is_mixed:
@@ -193,23 +221,25 @@ def _fill(
 
 
 class _Records:
-    def __init__(self, stored: dict[int, bytes], epoch: float) -> None:
-        self._stored = stored
-        self._epoch = epoch
+    def __init__(self, found: Found, committer: Committer) -> None:
+        self._stored = found.records
+        self._referred = found.referred
+        self._indexed = committer.indexed
+        self._epoch = committer.epoch
         self._found: dict[int, Publication] = {}
         self.missing: set[int] = set()
 
-    def has(self, place: tuple[int, int, int]) -> bool:
+    def has(self, place: Place) -> bool:
         """False: its row was lost, and the store repaired without it; or the publication ends before this place."""
-        number, first, count = place
+        number, first, count, _ = place
         if number in self._stored and 0 <= first <= self._publication(number).count - count:
             return True
         self.missing.add(number)
         return False
 
-    def refer(self, place: tuple[int, int, int]) -> Publication:
+    def refer(self, place: Place) -> Publication:
         """The messages in this place, for a row that refers to it."""
-        number, first, count = place
+        number, first, count, _ = place
         publication = self._publication(number)
         stored_of(publication).references += 1
         return publication.part(first, first + count)
@@ -218,15 +248,20 @@ class _Records:
         publication = self._found.get(number)
         if publication is None:
             publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
-            publication.stored = StoredPublication(number, publication.guid, None)
+            publication.stored = self._stored_as(number, publication.guid)
         return publication
+
+    def _stored_as(self, number: int, guid: int) -> StoredPublication:
+        stored = self._indexed[number] = StoredPublication(number, guid, None)
+        stored.entries = tuple([(backlog, sequence) for backlog, sequence in self._referred[number]])
+        return stored
 
     @property
     def unreferred(self) -> list[StoredPublication]:
         """Only sessions that were discarded referred to them."""
         found = self._found
         return [
-            StoredPublication(number, 0, None)
+            self._stored_as(number, 0)
             for number in self._stored
             if number not in found or not stored_of(found[number]).references
         ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.backlogs.backlogs import Backlogs
     from trunkline.broker.committer import Committer
     from trunkline.broker.guid import Guids
     from trunkline.broker.log_throttle import LogThrottle
@@ -62,6 +63,11 @@ class Services:
     def committer(self) -> Committer | None:
         """Where sessions are stored; None where everything ends with the process."""
         return self.pubsub.committer
+
+    @property
+    def backlogs(self) -> Backlogs | None:
+        """Where messages for stored sessions wait that are behind."""
+        return self.pubsub.backlogs
 
     def publisher_of(self, message: Message) -> ClientInfo:
         """The publisher of a stored message, as far as it is still known."""

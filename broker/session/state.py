@@ -50,9 +50,43 @@ class Storage(Protocol):
         ...
 
 
+class Backlogged(Protocol):
+    """What waits for a session in the backlogs of its filters."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages. One that several of its filters match counts for each."""
+        ...
+
+    @property
+    def byte_size(self) -> int: ...
+
+    def __bool__(self) -> bool:
+        """Whether the session is behind, and gets its messages from there."""
+        ...
+
+    def subscribed(self, filter: str, options: Options) -> None: ...
+
+    def unsubscribed(self, filter: str) -> None: ...
+
+    def to_plain(self) -> object:
+        """The position, for a store."""
+        ...
+
+    def stored(self) -> None:
+        """The position is in a commit."""
+        ...
+
+    def restore(self, plain: Any) -> None:
+        """The session was stored with this position, and has its subscriptions. None: it was not behind, and all that
+        it had to get is in its queue."""
+        ...
+
+
 class Session:
     __slots__ = (
         "awaiting_rel",
+        "behind",
         "client",
         "client_id",
         "created_at",
@@ -92,6 +126,8 @@ class Session:
         self.revoked: Revoked | None = None
         #: Keeps what is stored up with it; None where it ends with the process.
         self.durable: Storage | None = None
+        #: Where it is in the backlogs, if its messages are kept there while it is behind.
+        self.behind: Backlogged | None = None
         #: Sent and not yet acknowledged.
         self.inflight = inflight
         #: Not yet sent.
@@ -114,9 +150,13 @@ class Session:
             self.unasked.add(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
+        if self.behind is not None:
+            self.behind.subscribed(filter, options)
 
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)
         self.unasked.discard(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
+        if self.behind is not None:
+            self.behind.unsubscribed(filter)

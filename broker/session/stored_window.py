@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.stored import StoredPublication
+    from trunkline.mqtt.stored import Place, StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch
 
@@ -270,18 +270,21 @@ def stored_of(publication: Publication) -> StoredPublication:
 
 def _stretches(
     is_open: Sequence[bool], guids: Sequence[int], stored: StoredPublication | None
-) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Open messages that stand in a row in their publication: the position of the first one in the entry, and the
-    number of the publication, the first one's place in it, and how many they are."""
-    number, first_guid = (0, 0) if stored is None else (stored.number, stored.first_guid)
+) -> Iterator[tuple[int, Place]]:
+    """Open messages that stand in a row in their publication: the position of the first one in the entry, and their
+    place."""
     if isinstance(guids, range) and all(is_open):
-        yield 0, (number, guids[0] - first_guid, len(is_open))
+        yield 0, _place(stored, guids[0], len(is_open))
         return
     positions = [position for position, each in enumerate(is_open) if each]
     numbers = count_up()
     for _, group in groupby(positions, lambda position: (position - (index := next(numbers)), guids[position] - index)):
         together = list(group)
-        yield together[0], (number, guids[together[0]] - first_guid, len(together))
+        yield together[0], _place(stored, guids[together[0]], len(together))
+
+
+def _place(stored: StoredPublication | None, guid: int, count: int) -> Place:
+    return (0, 0, count, ()) if stored is None else stored.place(guid, count)
 
 
 def _ascending(packet_ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -181,7 +181,8 @@ class Scene:
         await client.wire.abort()
 
     async def old(self) -> None:
-        """Speaks 3.1.1, through a stream in the process, and does not acknowledge what it gets."""
+        """Speaks 3.1.1, through a stream in the process, does not acknowledge what it gets, and comes back for what
+        came while it was away."""
         client = await self.inside(4, acknowledges=False)
         await client.connect("old", clean=False)
         await client.subscribe("old/#")
@@ -190,6 +191,15 @@ class Scene:
         await client.ping()
         await client.send(raw.disconnect())
         await client.wire.abort()
+        publisher, back = await self.tcp(), await self.inside(4)
+        await publisher.connect("for old")
+        await publisher.publish("old/2", 1)
+        await back.connect("old", clean=False)
+        await back.ping()
+        await trio.sleep(1)
+        await back.ping()
+        for each in (publisher, back):
+            await each.wire.abort()
 
     async def slow(self) -> None:
         """Reads, and acknowledges nothing, while another publishes more than it may have waiting."""

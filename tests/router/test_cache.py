@@ -10,6 +10,7 @@ from tests.router.strategies import filters, topics
 from tests.router.subscribers import Client, receivers
 from trunkline.router import Options, Route, Router
 from trunkline.router.cache import RouteCache
+from trunkline.router.target import Receivers
 from trunkline.router.topictree import PATIENCE
 
 
@@ -21,7 +22,7 @@ class Counting:
 
     def __call__(self, topic: str) -> Route[Client]:
         self.asked.append(topic)
-        return Route()
+        return Route(Receivers())
 
 
 @pytest.fixture

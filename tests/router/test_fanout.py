@@ -21,10 +21,10 @@ def test_combinations_are_merged_once() -> None:
     merges: Merges[Client] = Merges()
     one, two, three = fanout(10), fanout(5), fanout(3)
     merged = merges.merge([one, two])
-    assert len(merged) == 15
+    assert len(merged.targets) == 15
     assert merges.merge([one, two]) is merged
     assert merges.merge([one, two, three]) is not merged
-    assert merges.merge([one]) == tuple(one.targets.values())
+    assert merges.merge([one]).targets == tuple(one.targets.values())
 
 
 def test_a_change_forgets_its_combinations_only() -> None:
@@ -46,7 +46,7 @@ def test_many_filters_with_one_subscriber_each_are_merged_once() -> None:
     merges: Merges[Client] = Merges()
     entries: list[Entry[Client]] = [make_target(Client(str(number)), Options(), number) for number in range(100)]
     merged = merges.merge(entries)
-    assert len(merged) == 100
+    assert len(merged.targets) == 100
     assert merges.merge(list(entries)) is merged
 
 

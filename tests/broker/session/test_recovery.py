@@ -77,11 +77,11 @@ async def test_places_behind_the_end_of_a_publication_are_lost_and_no_others() -
     disk = await filled()
     batch = WriteBatch()
     key, value = next((key, value) for key, value in disk.engine.scan(WINDOWS) if key[8:9] == SENT)
-    state, (number, _, count), target = unpack(value)
-    batch.put(WINDOWS, key, pack((state, (number, 7, count), target)))
+    state, (number, _, *place), target = unpack(value)
+    batch.put(WINDOWS, key, pack((state, (number, 7, *place), target)))
     key, value = disk.engine.scan(QUEUES)[-1]
-    (number, _, count), *rest = unpack(value)
-    batch.put(QUEUES, key, pack(((number, 7, count), *rest)))
+    (number, _, *place), *rest = unpack(value)
+    batch.put(QUEUES, key, pack(((number, 7, *place), *rest)))
     disk.engine.commit(batch)
     for _ in range(2):
         async with disk.broker() as life:

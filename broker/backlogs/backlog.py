@@ -1,0 +1,237 @@
+"""The backlog of one topic filter."""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from trunkline.broker.backlogs.rows import (
+    ENTRIES,
+    FILTERS,
+    Entry,
+    StoredBacklog,
+    entry_key,
+    entry_to_row,
+    filter_to_row,
+)
+from trunkline.broker.committer import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Ref
+    from trunkline.broker.committer import Committer
+    from trunkline.mqtt.publication import Publication
+    from trunkline.store import WriteBatch
+
+#: Entries that are stored already and kept in memory for members that have nearly caught up, and their bytes.
+MAX_RECENT: Final = 256
+MAX_RECENT_BYTES: Final = 1 << 20
+
+
+class Cursor(Protocol):
+    """A session's place in the sequence."""
+
+    @property
+    def needed(self) -> int:
+        """The entry with this sequence, and those behind it, have still to be read by the next process, as far as it is
+        stored."""
+        ...
+
+    def wake(self, membership: Membership) -> None:
+        """Something has come, and the client is there."""
+        ...
+
+    def shorten(self) -> None:
+        """More may wait than the limits allow."""
+        ...
+
+
+class Membership:
+    """One subscription of a session that is behind."""
+
+    __slots__ = ("backlog", "cursor", "is_exact", "read", "since", "total", "total_weight")
+
+    def __init__(self, backlog: Backlog, cursor: Cursor, since: int) -> None:
+        self.backlog = backlog
+        self.cursor = cursor
+        #: Only what comes behind this entry is for the session.
+        self.since = since
+        #: The last entry that the session has read, and what the backlog had had until then.
+        self.read = since
+        self.total = backlog.total
+        self.total_weight = backlog.total_weight
+        #: False: these are less than they should be.
+        self.is_exact = True
+
+    def restore(self, total: int, total_weight: int) -> None:
+        """The totals that were stored with it; negative ones were not."""
+        self.is_exact = total >= 0
+        self.total, self.total_weight = (total, total_weight) if self.is_exact else (0, 0)
+
+    def advance(self, entry: Entry) -> None:
+        """This entry is read."""
+        self.rewind(entry.sequence, entry.total, entry.total_weight)
+        self.is_exact = True
+
+    def rewind(self, read: int, total: int, total_weight: int) -> None:
+        self.read, self.total, self.total_weight = read, total, total_weight
+
+    @property
+    def needed(self) -> int:
+        return max(self.since + 1, self.cursor.needed)
+
+
+class Recent(NamedTuple):
+    entry: Entry
+    publication: Publication
+
+
+class Backlog:
+    """It is a sink of its filter while it has members."""
+
+    is_receiver = False
+    owner: Ref[Any] | None = None
+
+    __slots__ = (
+        "_awaited",
+        "_check",
+        "_committer",
+        "_heap",
+        "_max_total",
+        "_max_weight",
+        "_upgrade_qos",
+        "_written",
+        "filter",
+        "last",
+        "low",
+        "members",
+        "number",
+        "recent",
+        "settled",
+        "total",
+        "total_weight",
+        "trimmed",
+        "watchers",
+    )
+
+    def __init__(
+        self, found: StoredBacklog, committer: Committer, check: Callable[[Backlog], None], upgrade_qos: bool
+    ) -> None:
+        """`check` is called when a member may have too much to get."""
+        self.number, self.filter, self.total, self.total_weight, self.last = found
+        self._committer = committer
+        self._check = check
+        self._max_total: float = inf
+        self._max_weight: float = inf
+        self._upgrade_qos = upgrade_qos
+        self.members: dict[Membership, None] = {}
+        #: Members whose clients are connected.
+        self.watchers: dict[Membership, None] = {}
+        #: The last entries: all that are not stored yet.
+        self.recent: deque[Recent] = deque()
+        #: The last entry before these, the last that was written, and the one from which on anybody needs them.
+        self.settled = self._written = self.last
+        self.low: float = 0
+        #: Up to here, without, entries are deleted.
+        self.trimmed = 0
+        self._awaited = False
+        #: When a member was seen last, what it needed.
+        self._heap: list[tuple[int, int, Membership]] = []
+
+    # Messages
+
+    def take(self, publication: Publication, sequence: int) -> None:
+        if not publication.qos and not self._upgrade_qos:
+            return
+        committer = self._committer
+        stored = committer.stored(publication)
+        count, weight = publication.count, publication.weight
+        self.total += count
+        self.total_weight += weight
+        self.last = sequence
+        first = publication.guid - stored.first_guid
+        entry = Entry(sequence, stored.number, first, count, weight, self.total, self.total_weight)
+        self.recent.append(Recent(entry, publication))
+        stored.entries = (*stored.entries, (self.number, sequence))
+        committer.indexed[stored.number] = stored
+        committer.hold(stored, 1)
+        committer.change(self)
+        if not self._awaited:
+            self._awaited = True
+            committer.after_commit(self._committed)
+        for member in self.watchers:
+            member.cursor.wake(member)
+        if self.total > self._max_total or self.total_weight > self._max_weight:
+            self.check_at(inf, inf)
+            self._check(self)
+
+    def check_at(self, total: float, total_weight: float) -> None:
+        """Members are looked at when so much was ever in the backlog."""
+        self._max_total, self._max_weight = total, total_weight
+
+    def behind(self, sequence: int) -> list[Recent]:
+        """The entries behind this one, if all of them are in memory."""
+        return [recent for recent in self.recent if recent.entry.sequence > sequence]
+
+    def write(self, batch: WriteBatch) -> None:
+        self._awaited = False
+        if not self.members:
+            return
+        for entry, publication in self.behind(self._written):
+            stored = publication.stored
+            assert stored is not None
+            self._committer.keep(stored, batch)
+            others = tuple([each for each in stored.entries if each != (self.number, entry.sequence)])
+            batch.put(ENTRIES, entry_key(self.number, entry.sequence), entry_to_row(entry._replace(others=others)))
+        self._written = self.last
+        found = StoredBacklog(self.number, self.filter, self.total, self.total_weight, self.last)
+        batch.put(FILTERS, key_of(self.number), filter_to_row(found))
+
+    def _committed(self) -> None:
+        self.forget(MAX_RECENT if self.watchers else 0)
+
+    def forget(self, keep: int) -> None:
+        """Leave what is stored to the store, but for the last entries."""
+        recent = self.recent
+        while recent and recent[0].entry.sequence <= self._written:
+            weight = self.total_weight - recent[0].entry.total_weight
+            if len(recent) <= keep and weight <= MAX_RECENT_BYTES:
+                break
+            self._let_go(recent.popleft())
+
+    def _let_go(self, recent: Recent) -> None:
+        self.settled = recent.entry.sequence
+        assert recent.publication.stored is not None
+        self._committer.let_go(recent.publication.stored, 1)
+
+    # Members
+
+    def join(self, member: Membership) -> None:
+        self.members[member] = None
+        heappush(self._heap, (member.needed, id(member), member))
+
+    def leave(self, member: Membership) -> None:
+        self.members.pop(member, None)
+        self.watchers.pop(member, None)
+        if not self.members:
+            while self.recent:
+                self._let_go(self.recent.popleft())
+        if len(self._heap) > 2 * len(self.members) + 16:
+            self._heap = [(each.needed, id(each), each) for each in self.members]
+            heapify(self._heap)
+
+    def find_low(self) -> float:
+        """The first entry that a member needs."""
+        heap = self._heap
+        while heap:
+            needed, number, member = heap[0]
+            if member not in self.members:
+                heappop(heap)
+            elif member.needed > needed:
+                heapreplace(heap, (member.needed, number, member))
+            else:
+                return needed
+        return inf

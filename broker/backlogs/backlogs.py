@@ -1,0 +1,209 @@
+"""The backlogs of a node, and what becomes of entries that nobody needs any more."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.actors import Paced
+from trunkline.broker.backlogs.backlog import Backlog, Membership
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
+from trunkline.broker.committer import MESSAGES, key_of
+from trunkline.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trunkline.actors import Ref
+    from trunkline.broker.backlogs.backlog import Cursor
+    from trunkline.broker.committer import Committer
+    from trunkline.mqtt.stored import IndexEntry
+    from trunkline.router import Router
+    from trunkline.store import Engine, Row, WriteBatch
+
+#: Entries that are read in one step, and that are deleted with one commit.
+READ_AT_ONCE: Final = 256
+TRIMMED_AT_ONCE: Final = 2048
+#: Members that are looked at before other tasks run.
+MEMBERS_AT_ONCE: Final = 1000
+#: Seconds until a read that failed is tried again.
+PAUSE: Final = 5.0
+
+_logger = logging.getLogger("trunkline.store")
+
+
+class Backlogs:
+    owner: Ref[Any] | None = None
+
+    def __init__(
+        self,
+        router: Router[Any],
+        committer: Committer,
+        max_length: int = 0,
+        max_bytes: int = 0,
+        *,
+        upgrade_qos: bool = False,
+        is_used: bool = True,
+    ) -> None:
+        """The limits are those of a session; 0 means none. If they are not used, nothing is kept here but what was."""
+        self.is_used = is_used
+        self._router = router
+        self.committer = committer
+        self.max_length = max_length or inf
+        self.max_bytes = max_bytes or inf
+        # the limits are kept exactly when a session resumes: until then up to twice as much waits for it
+        self.max_waiting, self.max_bytes_waiting = 2 * self.max_length, 2 * self.max_bytes
+        self._upgrade_qos = upgrade_qos
+        self._by_filter: dict[str, Backlog] = {}
+        #: Also those that have no members, until their entries are deleted.
+        self._by_number: dict[int, Backlog] = {}
+        self._dirty: dict[Backlog, None] = {}
+        self._long: dict[Backlog, None] = {}
+        self._garbage: list[tuple[int, Entry]] = []
+        self._empty: list[Backlog] = []
+        self._wanted = trio.Event()
+        self._written = trio.Event()
+        committer.is_needed = self.is_needed
+
+    @property
+    def waiting(self) -> int:
+        """Entries, roughly, that are stored for somebody."""
+        return sum(len(backlog.members) > 0 for backlog in self._by_number.values())
+
+    def restore(self, found: StoredBacklog) -> None:
+        """A backlog is as it was stored. Its members join before anything is deleted."""
+        backlog = self._add(found)
+        if found.filter in self._by_filter:  # its members had left, and others have come since
+            self._dirty[backlog] = None
+        else:
+            self._by_filter[found.filter] = backlog
+            self._router.add_sink(found.filter, backlog)
+
+    def forget_abandoned(self) -> None:
+        """All members are back after a start."""
+        for backlog in list(self._by_number.values()):
+            self._dirty[backlog] = None
+            if not backlog.members and self._by_filter.get(backlog.filter) is backlog:
+                self._abandon(backlog)
+        self._wanted.set()
+
+    def join(self, filter: str, cursor: Cursor, since: int | None = None) -> Membership:
+        """From now on, or behind the entry `since`, messages of this filter are kept for the session."""
+        backlog = self._by_filter.get(filter)
+        if backlog is None:
+            backlog = self._add(StoredBacklog(self.committer.next_number(), filter, 0, 0, 0))
+            self._by_filter[filter] = backlog
+            self._router.add_sink(filter, backlog)
+        member = Membership(backlog, cursor, self.committer.number if since is None else since)
+        backlog.join(member)
+        return member
+
+    def leave(self, member: Membership) -> None:
+        backlog = member.backlog
+        backlog.leave(member)
+        self.moved(backlog)
+        if not backlog.members and self._by_filter.get(backlog.filter) is backlog:
+            self._abandon(backlog)
+
+    def moved(self, backlog: Backlog) -> None:
+        """A member may need less than before."""
+        self._dirty[backlog] = None
+        self._wanted.set()
+
+    def is_needed(self, entries: Iterable[IndexEntry]) -> bool:
+        """Whether a member still has to read one of these entries."""
+        for number, sequence in entries:
+            backlog = self._by_number.get(number)
+            if backlog is not None and sequence >= backlog.low:
+                return True
+        return False
+
+    def _add(self, found: StoredBacklog) -> Backlog:
+        backlog = Backlog(found, self.committer, self._check, self._upgrade_qos)
+        backlog.check_at(found.total + self.max_waiting, found.total_weight + self.max_bytes_waiting)
+        self._by_number[found.number] = backlog
+        return backlog
+
+    def _abandon(self, backlog: Backlog) -> None:
+        del self._by_filter[backlog.filter]
+        self._router.remove_sink(backlog.filter, backlog)
+        backlog.low = inf
+
+    def _check(self, backlog: Backlog) -> None:
+        self._long[backlog] = None
+        self._wanted.set()
+
+    # In a task
+
+    async def collect(self) -> None:
+        """Delete what nobody needs any more, in bounded steps, as long as the node runs."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            try:
+                while self._dirty or self._long:
+                    while self._long:
+                        await self._shorten(self._long.popitem()[0])
+                    if self._dirty:
+                        backlog = next(iter(self._dirty))
+                        del self._dirty[backlog]
+                        await self._trim(backlog)
+            except StoreError as error:
+                _logger.warning("cannot delete what is done with: %s", error)
+                await trio.sleep(PAUSE)
+                self._wanted.set()
+
+    async def _shorten(self, backlog: Backlog) -> None:
+        """Let the members that have too much to get drop some of it."""
+        total, weight = backlog.total, backlog.total_weight
+        async for member in Paced(list(backlog.members), MEMBERS_AT_ONCE):
+            if (
+                backlog.total - member.total > self.max_waiting
+                or backlog.total_weight - member.total_weight > self.max_bytes_waiting
+            ):
+                member.cursor.shorten()
+            else:
+                total, weight = min(total, member.total), min(weight, member.total_weight)
+        backlog.check_at(total + self.max_waiting, weight + self.max_bytes_waiting)
+
+    async def _trim(self, backlog: Backlog) -> None:
+        low = backlog.low = backlog.find_low()
+        number = backlog.number
+        end = entry_key(number + 1, 0) if low == inf else entry_key(number, int(low))
+        while backlog.trimmed < low:
+            begin = entry_key(number, backlog.trimmed)
+            rows = await self.committer.read(partial(_page, begin, end))
+            if not rows:
+                break
+            entries = [entry_from_row(key, row) for key, row in rows]
+            self._garbage += [(number, entry) for entry in entries]
+            backlog.trimmed = entries[-1].sequence + 1
+            if len(self._garbage) >= TRIMMED_AT_ONCE:
+                self.committer.change(self, at_once=True)
+                self._written = trio.Event()
+                await self._written.wait()
+        if low == inf and not backlog.members:
+            self._empty.append(backlog)
+        if self._garbage or self._empty:
+            self.committer.change(self)
+
+    def write(self, batch: WriteBatch) -> None:
+        for number, entry in self._garbage:
+            batch.delete(ENTRIES, entry_key(number, entry.sequence))
+            stored = self.committer.indexed.get(entry.number)
+            if (stored is None or stored.references <= 0) and not self.is_needed(entry.others):
+                batch.delete(MESSAGES, key_of(entry.number))
+        self._garbage.clear()
+        for backlog in self._empty:
+            batch.delete(FILTERS, key_of(backlog.number))
+            self._by_number.pop(backlog.number, None)
+        self._empty.clear()
+        self._written.set()
+
+
+def _page(begin: bytes, end: bytes, engine: Engine) -> list[Row]:
+    return engine.scan(ENTRIES, begin, end, limit=READ_AT_ONCE)

@@ -1,0 +1,82 @@
+"""The entries of several backlogs in the order of their sequence, read from an engine page by page."""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_from_row, entry_key
+from trunkline.broker.committer import MESSAGES, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trunkline.store import Engine
+
+#: Entries of one backlog that are read at a time: each row waits for the GIL, beside traffic.
+AT_ONCE: Final = 64
+
+
+class Read(NamedTuple):
+    """An entry, the publication as bytes, and the backlogs that have it, with what they had had until then."""
+
+    entry: Entry
+    data: bytes | None
+    totals: tuple[tuple[int, Entry], ...]
+
+
+class Merge:
+    """Belongs to one reader. Used in the thread of the engine, while nobody else uses it."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int]] = []
+        self._buffers: dict[int, deque[Entry]] = {}
+
+    @property
+    def drained(self) -> bool:
+        """There was nothing more when it was read last."""
+        return not self._heap
+
+    def page(self, engine: Engine, woken: list[tuple[int, int]], max_rows: int, max_weight: int) -> list[Read]:
+        """The next entries with their publications. `woken` are backlogs that may have more than there was, each with
+        the last entry that was read of it."""
+        reads: list[Read] = []
+        weight, number, data = 0, 0, None
+        for entry, totals in self.walk(engine, woken):
+            if entry.number != number:
+                number, data = entry.number, engine.get(MESSAGES, key_of(entry.number))
+            reads.append(Read(entry, data, totals))
+            weight += entry.weight
+            if len(reads) >= max_rows or weight >= max_weight:
+                break
+        return reads
+
+    def walk(
+        self, engine: Engine, woken: list[tuple[int, int]]
+    ) -> Iterator[tuple[Entry, tuple[tuple[int, Entry], ...]]]:
+        heap, buffers = self._heap, self._buffers
+        for backlog, after in woken:
+            if backlog not in buffers:
+                self._refill(engine, backlog, after)
+        while heap:
+            sequence = heap[0][0]
+            found: list[tuple[int, Entry]] = []
+            while heap and heap[0][0] == sequence:
+                _, backlog = heappop(heap)
+                entry = buffers[backlog].popleft()
+                found.append((backlog, entry))
+                if buffers[backlog]:
+                    heappush(heap, (buffers[backlog][0].sequence, backlog))
+                else:
+                    self._refill(engine, backlog, sequence)
+            yield found[0][1], tuple(found)
+
+    def _refill(self, engine: Engine, backlog: int, after: int) -> None:
+        low, high = entry_key(backlog, after + 1), entry_key(backlog + 1, 0)
+        rows = engine.scan(ENTRIES, low, high, limit=AT_ONCE)
+        if rows:
+            self._buffers[backlog] = deque([entry_from_row(key, row) for key, row in rows])
+            heappush(self._heap, (self._buffers[backlog][0].sequence, backlog))
+        else:
+            self._buffers.pop(backlog, None)

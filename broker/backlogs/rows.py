@@ -1,0 +1,66 @@
+"""How the entries of backlogs are stored: in the order of their sequence, one row for the messages of a publication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trunkline.mqtt.packing import pack, unpack
+from trunkline.store import Space
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.stored import IndexEntry
+
+#: Keyed by the number of the backlog: its filter, how much was ever in it, and its last entry.
+FILTERS: Final = Space("filters")
+#: Keyed by the number of the backlog and the sequence.
+ENTRIES: Final = Space("entries")
+
+_NUMBER: Final = 8
+
+
+class Entry(NamedTuple):
+    """Messages in a row of one publication."""
+
+    sequence: int
+    #: The stored publication, the first of its messages that belongs here, and how many do.
+    number: int
+    first: int
+    length: int
+    weight: int
+    #: Messages that were ever in the backlog, and their bytes, with these.
+    total: int
+    total_weight: int
+    #: Entries of other backlogs that refer to the same publication.
+    others: tuple[IndexEntry, ...] = ()
+
+
+class StoredBacklog(NamedTuple):
+    """A backlog as it was stored."""
+
+    number: int
+    filter: str
+    total: int
+    total_weight: int
+    last: int
+
+
+def entry_key(backlog: int, sequence: int) -> bytes:
+    return backlog.to_bytes(_NUMBER, "big") + sequence.to_bytes(_NUMBER, "big")
+
+
+def entry_to_row(entry: Entry) -> bytes:
+    return pack(entry[1:])
+
+
+def entry_from_row(key: bytes, row: bytes) -> Entry:
+    number, first, length, weight, total, total_weight, others = unpack(row)
+    sequence = int.from_bytes(key[_NUMBER:], "big")
+    return Entry(sequence, number, first, length, weight, total, total_weight, tuple(map(tuple, others)))
+
+
+def filter_to_row(found: StoredBacklog) -> bytes:
+    return pack(found[1:])
+
+
+def filter_from_row(key: bytes, row: bytes) -> StoredBacklog:
+    return StoredBacklog(int.from_bytes(key, "big"), *unpack(row))

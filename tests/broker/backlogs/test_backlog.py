@@ -1,0 +1,119 @@
+"""A backlog, without a broker around it."""
+
+from dataclasses import dataclass, field
+
+from tests.broker.session.test_durable import EPOCH, committer_of
+from trunkline.broker.backlogs.backlog import Membership
+from trunkline.broker.backlogs.backlogs import Backlogs
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
+from trunkline.broker.committer import MESSAGES
+from trunkline.mqtt.message import Message
+from trunkline.router import Router
+from trunkline.store.memory import MemoryEngine
+
+
+@dataclass(eq=False)
+class Place:
+    needed: int = 0
+    woken: list[Membership] = field(default_factory=list)
+    too_long: int = 0
+
+    def wake(self, membership: Membership) -> None:
+        self.woken.append(membership)
+
+    def shorten(self) -> None:
+        self.too_long += 1
+
+
+class Here:
+    def __init__(self, max_length: int = 0) -> None:
+        self.engine = MemoryEngine()
+        self.committer, self.turns, self.writer = committer_of(self.engine)
+        self.router: Router = Router()
+        self.backlogs = Backlogs(self.router, self.committer, max_length)
+        self._guid = 0
+
+    def publish(self, topic: str, qos: int = 1) -> Message:
+        self._guid += 1
+        message = Message(topic, b"", qos, guid=self._guid, timestamp=EPOCH)
+        for sink in self.router.match(topic).sinks:
+            sink.take(message, self.committer.next_number())
+        return message
+
+
+def test_only_what_comes_later_is_for_a_member() -> None:
+    here, place = Here(), Place()
+    early = here.backlogs.join("t", place)
+    here.publish("t")
+    late = here.backlogs.join("t", place)
+    here.publish("t")
+    assert late.backlog is early.backlog
+    assert (early.backlog.total - early.total, late.backlog.total - late.total) == (2, 1)
+    assert [len(each.backlog.behind(each.read)) for each in (early, late)] == [2, 1]
+
+
+def test_messages_of_qos_0_are_not_kept() -> None:
+    here = Here()
+    member = here.backlogs.join("t", Place())
+    here.publish("t", qos=0)
+    assert member.backlog.total == 0
+
+
+def test_what_is_stored_leaves_the_memory() -> None:
+    here = Here()
+    member = here.backlogs.join("t", Place())
+    for _ in range(3):
+        here.publish("t")
+    assert len(member.backlog.recent) == 3
+    here.turns.end()
+    assert not member.backlog.recent
+    assert (here.engine.count(ENTRIES), here.engine.count(MESSAGES), here.engine.count(FILTERS)) == (3, 3, 1)
+
+
+def test_what_is_acknowledged_waits_for_the_commit() -> None:
+    here = Here()
+    here.backlogs.join("t", Place())
+    message = here.publish("t")
+    done: list[str] = []
+    assert message.stored is not None
+    here.committer.wait_for(message.stored, lambda: done.append("stored"))
+    assert not done
+    here.turns.end()
+    assert done == ["stored"]
+
+
+def test_a_member_whose_client_is_there_is_told() -> None:
+    here, place = Here(), Place()
+    member = here.backlogs.join("t", place)
+    member.backlog.watchers[member] = None
+    here.publish("t")
+    assert place.woken == [member]
+
+
+def test_without_members_nothing_is_kept() -> None:
+    here, place = Here(), Place()
+    member = here.backlogs.join("t", place)
+    message = here.publish("t")
+    here.backlogs.leave(member)
+    assert not here.router.match("t").sinks
+    here.turns.end()
+    assert message.stored is not None
+    assert not message.stored.held
+    assert not here.engine.count(ENTRIES)
+
+
+def test_the_first_entry_that_anybody_needs() -> None:
+    here = Here()
+    places = [Place(), Place(), Place()]
+    members = [here.backlogs.join("t", place) for place in places]
+    backlog = members[0].backlog
+    for place, needed in zip(places, (30, 10, 20), strict=True):
+        place.needed = needed
+    assert backlog.find_low() == 10
+    places[1].needed = 25
+    assert backlog.find_low() == 20
+    here.backlogs.leave(members[2])
+    assert backlog.find_low() == 25
+    here.backlogs.leave(members[0])
+    here.backlogs.leave(members[1])
+    assert backlog.find_low() == float("inf")

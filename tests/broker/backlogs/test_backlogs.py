@@ -1,0 +1,121 @@
+"""The backlogs of a node: the task that keeps them short."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+import trio
+
+from tests.broker.backlogs.test_backlog import Here, Place
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, filter_from_row
+from trunkline.broker.committer import MESSAGES
+from trunkline.store import Engine
+from trunkline.store.engine import rows
+
+pytestmark = pytest.mark.trio
+T = TypeVar("T")
+
+
+class Readable(Here):
+    def __init__(self, max_length: int = 0) -> None:
+        super().__init__(max_length)
+
+        async def read(function: Callable[[Engine], T]) -> T:
+            await trio.lowlevel.checkpoint()
+            return function(self.engine)
+
+        self.committer.read = read  # type: ignore[method-assign]
+
+    async def collect(self) -> None:
+        """Until there is nothing to do."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.backlogs.collect)
+            for _ in range(50):
+                await trio.lowlevel.checkpoint()
+                self.turns.end()
+                for timer in self.turns.timers:
+                    if timer.armed:
+                        timer.fire()
+            nursery.cancel_scope.cancel()
+
+    def counts(self) -> tuple[int, int, int]:
+        return self.engine.count(ENTRIES), self.engine.count(MESSAGES), self.engine.count(FILTERS)
+
+
+async def test_entries_go_when_no_member_needs_them() -> None:
+    here = Readable()
+    slow, quick = Place(), Place()
+    member = here.backlogs.join("t", slow)
+    here.backlogs.join("t", quick)
+    for _ in range(10):
+        here.publish("t")
+    here.turns.end()
+    quick.needed = here.committer.number + 1
+    here.backlogs.moved(member.backlog)
+    await here.collect()
+    assert here.counts() == (10, 10, 1)
+    slow.needed = member.backlog.last
+    here.backlogs.moved(member.backlog)
+    await here.collect()
+    assert here.counts() == (1, 1, 1)
+
+
+async def test_a_publication_goes_with_the_last_entry() -> None:
+    here = Readable()
+    one, two = here.backlogs.join("t", Place()), here.backlogs.join("#", Place())
+    message, number = here.publish("t"), here.committer.number
+    del number
+    here.turns.end()
+    assert message.stored is not None
+    assert len(message.stored.entries) == 2
+    here.backlogs.leave(one)
+    await here.collect()
+    assert here.counts() == (1, 1, 1)
+    here.backlogs.leave(two)
+    await here.collect()
+    assert here.counts() == (0, 0, 0)
+
+
+async def test_a_publication_that_a_session_refers_to_stays() -> None:
+    here = Readable()
+    member = here.backlogs.join("t", Place())
+    message = here.publish("t")
+    here.turns.end()
+    assert message.stored is not None
+    message.stored.references = 1
+    here.backlogs.leave(member)
+    await here.collect()
+    assert here.counts() == (0, 1, 0)
+    message.stored.references = 0
+    here.committer._released.append(message.stored)  # pyright: ignore[reportPrivateUsage]
+    here.committer.after_commit(lambda: None)
+    here.turns.end()
+    assert here.counts() == (0, 0, 0)
+
+
+async def test_members_with_too_much_are_told() -> None:
+    here = Readable(max_length=5)
+    long, short = Place(), Place()
+    here.backlogs.join("t", long)
+    for _ in range(8):
+        here.publish("t")
+    here.backlogs.join("t", short)
+    for _ in range(3):
+        here.publish("t")
+    await here.collect()
+    assert (long.too_long, short.too_long) == (1, 0)
+
+
+async def test_what_was_stored_without_members_is_deleted() -> None:
+    before = Readable()
+    before.backlogs.join("t", Place())
+    before.publish("t")
+    before.turns.end()
+    here = Readable()
+    here.engine = before.engine
+    here.writer.engine = before.engine
+    for key, row in rows(before.engine, FILTERS):
+        here.backlogs.restore(filter_from_row(key, row))
+    here.backlogs.forget_abandoned()
+    await here.collect()
+    assert here.counts() == (0, 0, 0)

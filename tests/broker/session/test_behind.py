@@ -1,0 +1,207 @@
+"""Sessions that are behind: what comes while the client is away, or reads slowly."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.lowlevel
+
+from tests.broker.disk import Disk, Life
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
+from trunkline.broker.committer import MESSAGES
+from trunkline.broker.metrics import DropReason
+
+pytestmark = pytest.mark.trio
+
+
+async def leave(life: Life, client_id: str, *subscriptions: tuple[str, int]) -> None:
+    wire, _ = await life.stay(client_id)
+    await wire.subscribe(*subscriptions)
+    await wire.abort()
+    await settled(life)
+
+
+async def settled(life: Life) -> None:
+    """The sessions have seen that their clients have gone."""
+    await until(lambda: not any(each.channel for each in life.node.sessions if each.session.subscriptions))
+    await life.node.scheduler.drained()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await trio.sleep(0.01)
+
+
+async def publish(life: Life, topic: str, *payloads: bytes, qos: int = 1) -> None:
+    publisher, _ = await life.stay("publisher", expiry=0)
+    for payload in payloads:
+        await publisher.publish(topic, payload, qos=qos)
+    await publisher.abort()
+
+
+async def messages(wire: Wire, count: int) -> list[bytes]:
+    """The next messages, which are acknowledged."""
+    got: list[bytes] = []
+    while len(got) < count:
+        packet = await wire.receive()
+        if packet.type == raw.PUBLISH:
+            got.append(packet.payload)
+            if packet.qos == 1:
+                await wire.send(raw.ack(raw.PUBACK, packet.packet_id))
+            elif packet.qos == 2:
+                await wire.send(raw.ack(raw.PUBREC, packet.packet_id))
+        elif packet.type == raw.PUBREL & 0xF0:
+            await wire.send(raw.ack(raw.PUBCOMP, packet.packet_id))
+    return got
+
+
+async def nothing_more(wire: Wire) -> None:
+    """But for the ends of exchanges."""
+    await wire.send(raw.PINGREQ)
+    while (packet := await wire.receive()).type != raw.PINGRESP[0]:
+        assert packet.type == raw.PUBREL & 0xF0, packet
+
+
+async def test_a_message_for_many_is_stored_once() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        for number in range(20):
+            await leave(life, f"away {number}", ("t/#", 1))
+        await publish(life, "t/1", b"a", b"b")
+        assert (disk.engine.count(MESSAGES), disk.engine.count(ENTRIES), disk.engine.count(FILTERS)) == (2, 2, 1)
+        for number in range(20):
+            session = life.node.sessions.get(f"away {number}")
+            assert session is not None
+            assert session.session.behind is not None
+            assert (session.session.queue.length, session.session.behind.waiting) == (0, 2)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("restart", [False, True])
+async def test_overlapping_filters_give_each_message_once_and_in_order(restart: bool, qos: int) -> None:
+    disk = Disk()
+    topics = ["a", "a/b", "a/b/c", "b", "a/b"]
+    payloads = [b"%02d" % number for number in range(30)]
+    async with disk.broker() as life:
+        await leave(life, "away", ("a/#", qos), ("+/b", qos), ("a/b/c", qos), ("b", 0))
+        for number, payload in enumerate(payloads):
+            await publish(life, topics[number % len(topics)], payload, qos=qos)
+        if not restart:
+            wire, _ = await life.stay("away")
+            got = await messages(wire, 30)
+            # what comes by the filter of QoS 0 is in the queue in memory, and goes first
+            assert [payload for payload in got if int(payload) % 5 != 3] == [
+                payload for payload in payloads if int(payload) % 5 != 3
+            ]
+            assert sorted(got) == payloads
+            await nothing_more(wire)
+            return
+    async with disk.broker() as life:
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 24) == [payload for payload in payloads if int(payload) % 5 != 3]
+        await nothing_more(wire)
+
+
+async def test_it_goes_on_live_without_a_gap_or_a_duplicate() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 0}) as life:
+        await leave(life, "away", ("t", 1), ("other", 1))
+        publisher, _ = await life.stay("publisher")
+        count = 400
+        got: list[bytes] = []
+
+        async def feed() -> None:
+            for number in range(count):
+                await publisher.publish("t", b"%04d" % number, qos=1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed)
+            for _ in range(4):
+                wire, _ = await life.stay("away")
+                got += await messages(wire, 50)
+                await wire.abort()
+            wire, _ = await life.stay("away")
+            while not got or got[-1] != b"%04d" % (count - 1):
+                got += await messages(wire, 1)
+        # only what was not acknowledged before a disconnection may come again
+        assert list(dict.fromkeys(got)) == [b"%04d" % number for number in range(count)]
+        session = life.node.sessions.get("away")
+        assert session is not None
+        await publisher.publish("t", b"live", qos=1)
+        assert await messages(wire, 1) == [b"live"]
+        assert not session.session.behind
+        await nothing_more(wire)
+
+
+async def test_what_nobody_needs_any_more_is_deleted() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        for name in ("one", "two"):
+            await leave(life, name, ("t/#", 1), ("+/x", 1))
+        await publish(life, "t/x", *[b"%d" % number for number in range(50)])
+        assert disk.engine.count(ENTRIES) == 100
+        one, _ = await life.stay("one")
+        assert len(await messages(one, 50)) == 50
+        await one.ping()
+        assert disk.engine.count(MESSAGES) >= 50  # the other one needs them
+        two = await life.wire()
+        await two.connect("two", clean=True)
+        await until(lambda: not any(map(disk.engine.count, (ENTRIES, MESSAGES, FILTERS))))
+
+
+async def test_the_limit_is_kept_when_the_client_is_back() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await leave(life, "away", ("t/#", 1), ("+/x", 1))
+        await leave(life, "simple", ("t/#", 1))
+        await publish(life, "t/x", *[b"%03d" % number for number in range(100)])
+        for name in ("away", "simple"):
+            wire, _ = await life.stay(name)
+            assert await messages(wire, 10) == [b"%03d" % number for number in range(90, 100)]
+            await nothing_more(wire)
+        assert life.node.metrics.dropped[DropReason.QUEUE_FULL] == 180
+
+
+async def test_much_more_than_the_limit_is_never_stored() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", *[b"%03d" % number for number in range(300)])
+        await until(lambda: disk.engine.count(ENTRIES) <= 30)
+
+
+async def test_an_ended_subscription_gives_nothing_more() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1), ("u", 1))
+        await publish(life, "t", b"t")
+        await publish(life, "u", b"u")
+        session = life.node.sessions.get("away")
+        assert session is not None
+        assert life.node.host.unsubscribe_client("away", ["t"])
+        await life.node.scheduler.drained()
+        await publish(life, "t", b"t")
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 1) == [b"u"]
+        await nothing_more(wire)
+
+
+async def test_a_slow_client_falls_behind_and_catches_up() -> None:
+    disk = Disk()
+    settings = {"max_queue_length": 400, "backpressure": 0.01}
+    async with disk.broker(session=settings) as life:
+        wire = await life.wire()
+        await wire.connect("slow", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        await wire.subscribe(("t", 1))
+        publisher, _ = await life.stay("publisher")
+        for number in range(350):
+            await publisher.send(raw.publish("t", b"%03d" % number, qos=1, packet_id=number + 1))
+        session = life.node.sessions.get("slow")
+        assert session is not None
+        got = Counter(await messages(wire, 350))
+        assert got == Counter(b"%03d" % number for number in range(350))
+        assert session.session.queue.length == 0
