@@ -152,6 +152,11 @@ class Committer:
             self._touched[stored] = None
             self._arm()
 
+    @property
+    def waiting(self) -> int:
+        """What has to be told that it is stored."""
+        return len(self._unsafe) + len(self._waiting)
+
     # What is written
 
     def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:

@@ -127,6 +127,11 @@ class Metrics:
         "Access decisions that allowed. Decisions that a connection remembers do not count."
     )
     authorization_deny: int = counted("Access decisions that denied.")
+    store_commits: int = counted("Commits to the store.")
+    store_commits_failed: int = counted("Commits that the store refused. Each is tried again.")
+    store_commits_microseconds: int = counted("Microseconds that commits took, in all.")
+    store_commits_rows: int = counted("Rows that commits wrote or deleted.")
+    store_commits_bytes: int = counted("Bytes of the rows that commits wrote.")
 
     def snapshot(self) -> dict[str, int]:
         """Every counter by its name, totals included."""
@@ -166,6 +171,8 @@ class Gauges:
     inflight_count: int = counted("Messages sent and not yet acknowledged.")
     awaiting_rel_count: int = counted("QoS 2 messages received whose PUBREL is still to come.", "awaiting_rel.count")
     output_bytes: int = counted("Bytes that wait for a socket.")
+    store_bytes: int = counted("Bytes of the store on the disk, with its log.")
+    store_waiting: int = counted("Answers and publications that wait for the store's next commit.")
     process_memory: int = counted("Bytes of memory that the process takes; 0 if the system does not tell.")
     process_memory_max: int = counted("The most bytes of memory that the process ever took.")
 

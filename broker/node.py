@@ -182,7 +182,12 @@ class Node:
         self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores)
         self.plugins = Plugins(self.hooks, self.host)
         self._statistics = Statistics(
-            self.services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
+            self.services,
+            self.sessions,
+            self.scheduler,
+            lambda: self.connections,
+            self.plugins.figures,
+            lambda: 0 if self.storing is None else self.storing.size,
         )
         self.rates = self._statistics.rates
         #: Whether everything is up and not yet stopping.

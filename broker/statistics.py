@@ -32,6 +32,7 @@ class Statistics:
         scheduler: Scheduler,
         connections: Callable[[], Iterable[ProtocolActor[Any]]],
         plugins: Callable[[], Iterable[tuple[str, int]]],
+        store_size: Callable[[], int],
     ) -> None:
         """`plugins` has the plugins' metrics."""
         self._services = services
@@ -39,6 +40,7 @@ class Statistics:
         self._scheduler = scheduler
         self._connections = connections
         self._plugins = plugins
+        self._store_size = store_size
         self._started_at = trio.current_time()
         self.rates = Rates(RATED, self._started_at)
         self._gauges = Gauges()
@@ -64,6 +66,8 @@ class Statistics:
             gauges.inflight_count += len(state.inflight)
             gauges.awaiting_rel_count += len(state.awaiting_rel)
         gauges.output_bytes = sum(connection.pending for connection in self._connections())
+        gauges.store_bytes = self._store_size()
+        gauges.store_waiting = 0 if pubsub.committer is None else pubsub.committer.waiting
         gauges.process_memory, gauges.process_memory_max = memory()
         gauges.subscriptions_count = router.subscriptions
         gauges.subscriptions_shared_count = router.shared_subscriptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Scheduler
+    from trunkline.broker.metrics import Metrics
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
-    from trunkline.store import Engine, Row
+    from trunkline.store import Engine, Row, WriteBatch
 
 _logger = logging.getLogger("trunkline.store")
 
@@ -92,7 +94,7 @@ class Storing:
         except BaseException:
             engine.close()
             raise
-        writer = Writer(engine, services.config.store.heartbeat)
+        writer = Writer(engine, services.config.store.heartbeat, partial(_count, services.metrics))
         try:
             await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
             committer = Committer(
@@ -136,12 +138,27 @@ class Storing:
         self._restored.clear()
         self.backlogs.forget_abandoned()
 
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._writer.size
+
     async def finish(self) -> None:
         """Store all that has changed. What happens after that is not stored."""
         await self._committer.close()
 
     async def close(self) -> None:
         await self._writer.close()
+
+
+def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> None:
+    if done:
+        metrics.store_commits += 1
+        metrics.store_commits_rows += len(batch)
+        metrics.store_commits_bytes += batch.weight
+        metrics.store_commits_microseconds += round(seconds * 1e6)
+    else:
+        metrics.store_commits_failed += 1
 
 
 def _read(engine: Engine) -> tuple[recovery.Found, list[Row], list[Row]]:

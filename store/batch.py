@@ -51,5 +51,9 @@ class WriteBatch:
         self.ranges.append((space, low, high))
         self.weight += len(low) + len(high)
 
+    def __len__(self) -> int:
+        """Rows, and ranges of them."""
+        return len(self.ranges) + sum(map(len, self.values.values()))
+
     def __bool__(self) -> bool:
         return bool(self.ranges) or any(self.values.values())

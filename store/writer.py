@@ -31,11 +31,17 @@ MAX_CLOSE: Final = 5.0
 class Writer:
     """Made, called and closed in the trio thread."""
 
-    def __init__(self, engine: Engine, heartbeat: float = 0.0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        heartbeat: float = 0.0,
+        count: Callable[[WriteBatch, float, bool], object] = lambda batch, seconds, done: None,
+    ) -> None:
         """Before a commit that comes `heartbeat` seconds after the last look at the store's files, they are looked
-        at."""
+        at. `count` is called after each commit with how long it took and whether it was done."""
         self._engine = engine
         self._heartbeat = heartbeat
+        self._count = count
         #: When they are to be looked at, in the thread.
         self._check_at = 0.0
         self._token = trio.lowlevel.current_trio_token()
@@ -51,12 +57,14 @@ class Writer:
         assert not self.busy
         self.busy = True
 
-        def finish(error: StoreError | None) -> None:
+        def finish(error: StoreError | None, seconds: float = 0.0) -> None:
             self.busy = False
+            self._count(batch, seconds, error is None)
             done(error)
 
         def job() -> None:
             error = None
+            began = time.perf_counter()
             try:
                 self._check_files()
                 self._engine.commit(batch)
@@ -64,7 +72,7 @@ class Writer:
                 error = failure
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
-            self._soon(finish, error)
+            self._soon(finish, error, time.perf_counter() - began)
             try:
                 self._engine.maintain()
             except Exception:
@@ -95,6 +103,14 @@ class Writer:
         self._jobs.put(job)
         await done.wait()
         return result.result()
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk; 0 if somebody has taken them away."""
+        try:
+            return self._engine.size()
+        except StoreError:
+            return 0
 
     async def close(self) -> None:
         """Finish what was begun, and close the engine."""

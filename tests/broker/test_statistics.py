@@ -1,11 +1,16 @@
 """The node's figures."""
 
-from trio.testing import MockClock
+from pathlib import Path
 
+from trio.testing import MockClock, memory_stream_pair
+
+from tests.broker.disk import Disk
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.node import open_node
+from trunkline.config.reader import from_mapping
 from trunkline.mqtt.message import Message
 
 
@@ -71,3 +76,32 @@ async def test_who_comes_from_elsewhere_reads_no_figures() -> None:
         here.node.hooks.add("client.connect", lambda client, packet: setattr(client, "peer", ("10.1.2.3", 5)))
         client = await here.client("a")
         assert await client.subscribe(("$SYS/#", 0), ("#", 0), ("a/#", 0)) == [0x87, 0x87, 0]
+
+
+async def test_figures_of_the_store(tmp_path: Path) -> None:
+    config = from_mapping({"listeners": [], "store": {"durability": "os", "path": str(tmp_path / "a.db")}})
+    async with open_node(config, grace=0) as node:
+        here, there = memory_stream_pair()
+        node.serve(there)
+        wire = Wire(here)
+        await wire.connect("a", properties=raw.session_expiry(100))
+        await wire.subscribe(("t", 1))
+        figures = await node.figures()
+        assert figures["store.commits"] >= 1
+        assert figures["store.commits.microseconds"] > 0
+        assert figures["store.commits.rows"] >= 3  # the session, its subscription, that the broker runs
+        assert 0 < figures["store.commits.bytes"] < figures["store.bytes"]
+        assert figures["store.commits.failed"] == figures["store.waiting"] == 0
+        await wire.abort()
+
+
+async def test_figures_of_a_store_that_refuses() -> None:
+    async with Disk().broker() as life:
+        wire, _ = await life.stay("a")
+        life.fill()
+        await wire.send(raw.subscribe(1, ("t", 1)))
+        await wire.ping()
+        figures = await life.node.figures()
+        while not figures["store.commits.failed"]:
+            figures = await life.node.figures()
+        assert figures["store.waiting"] == 1
