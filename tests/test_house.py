@@ -53,6 +53,10 @@ TESTED_IN: dict[str, str] = {
     "store/batch.py": "store/test_engine.py",
     "store/checking.py": "store/test_damage.py",
     "store/memory.py": "store/test_engine.py",
+    "streams/errors.py": "streams/test_registry.py",
+    "streams/keys.py": "streams/test_registry.py",
+    "streams/purging.py": "streams/test_registry.py",
+    "streams/search.py": "streams/test_registry.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
     "broker/connection/stream_transport.py": "broker/connection/test_transport.py",
@@ -75,6 +79,7 @@ PACKAGES = [
     "plugins",
     "router",
     "store",
+    "streams",
     "testing",
 ]
 

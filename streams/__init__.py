@@ -1,0 +1,49 @@
+"""Streams: named, ordered logs of the messages that match their filters, and consumers that work through them.
+
+The words and the rules are JetStream's. A stream is part of what the broker commits; time is an argument, in seconds
+since the epoch; what has to be read from the store is asked for, never waited for.
+"""
+
+from trunkline.streams.config import (
+    AckPolicy,
+    ConsumerConfig,
+    DeliverPolicy,
+    Discard,
+    ReplayPolicy,
+    Retention,
+    StreamConfig,
+)
+from trunkline.streams.errors import (
+    ConsumerBound,
+    ConsumerExists,
+    ConsumerNotFound,
+    InvalidStreamConfig,
+    MessageNotFound,
+    StreamError,
+    StreamExists,
+    StreamForbids,
+    StreamNotFound,
+    StreamRefuses,
+    WrongLastSequence,
+)
+
+__all__ = [
+    "AckPolicy",
+    "ConsumerBound",
+    "ConsumerConfig",
+    "ConsumerExists",
+    "ConsumerNotFound",
+    "DeliverPolicy",
+    "Discard",
+    "InvalidStreamConfig",
+    "MessageNotFound",
+    "ReplayPolicy",
+    "Retention",
+    "StreamConfig",
+    "StreamError",
+    "StreamExists",
+    "StreamForbids",
+    "StreamNotFound",
+    "StreamRefuses",
+    "WrongLastSequence",
+]

@@ -1,0 +1,53 @@
+"""Why a stream or a consumer does not do what it was asked for."""
+
+
+class StreamError(Exception):
+    """The base of all of them. Its text is for the user."""
+
+
+class InvalidStreamConfig(StreamError, ValueError):
+    """The configuration of a stream or a consumer contradicts itself, or the stream that it is for."""
+
+
+class StreamNotFound(StreamError, LookupError):
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"there is no stream {stream!r}")
+        self.stream = stream
+
+
+class ConsumerNotFound(StreamError, LookupError):
+    def __init__(self, stream: str, consumer: str) -> None:
+        super().__init__(f"the stream {stream!r} has no consumer {consumer!r}")
+        self.stream, self.consumer = stream, consumer
+
+
+class MessageNotFound(StreamError, LookupError):
+    """There is no such message, or not any more."""
+
+
+class StreamExists(StreamError):
+    """Another stream has the name, or takes some of the same topics."""
+
+
+class ConsumerExists(StreamError):
+    """The stream has a consumer with this name and another configuration."""
+
+
+class ConsumerBound(StreamError):
+    """Somebody else receives from the consumer, which has no deliver group, or another one."""
+
+
+class StreamForbids(StreamError):
+    """The stream is sealed, or forbids to delete or to purge."""
+
+
+class StreamRefuses(StreamError):
+    """The stream has no room for the message, or the message is too large for it."""
+
+
+class WrongLastSequence(StreamError):
+    """The stream, or the topic in it, is not where the publisher expected it to be."""
+
+    def __init__(self, expected: int, actual: int, what: str) -> None:
+        super().__init__(f"the last sequence of {what} is {actual}, not {expected}")
+        self.expected, self.actual = expected, actual

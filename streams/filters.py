@@ -1,0 +1,49 @@
+"""Several topic filters together."""
+
+from typing import Final
+
+from trunkline.mqtt.topics import matches
+
+#: Topics whose answer is remembered.
+MAX_REMEMBERED: Final = 4096
+
+
+class TopicFilters:
+    """Matches what one of the filters matches; without any, everything."""
+
+    __slots__ = ("_remembered", "filters")
+
+    def __init__(self, filters: tuple[str, ...]) -> None:
+        self.filters = filters
+        self._remembered: dict[str, bool] = {}
+
+    def match(self, topic: str) -> bool:
+        if not self.filters:
+            return True
+        found = self._remembered.get(topic)
+        if found is None:
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[topic] = any(matches(each, topic) for each in self.filters)
+        return found
+
+    def overlap(self, other: "TopicFilters") -> tuple[str, str] | None:
+        """Two filters, one of each, that some topic matches both of."""
+        mine, others = self.filters or ("#",), other.filters or ("#",)
+        return next(((one, two) for one in mine for two in others if overlap(one, two)), None)
+
+
+def overlap(one: str, two: str) -> bool:
+    """Is there a topic that both filters match?"""
+    if one.startswith("$") != two.startswith("$") and (one.startswith(("+", "#")) or two.startswith(("+", "#"))):
+        return False  # [MQTT-4.7.2-1]
+    first, second = one.split("/"), two.split("/")
+    for mine, its in zip(first, second, strict=False):
+        if "#" in (mine, its):
+            return True
+        if mine != its and "+" not in (mine, its):
+            return False
+    if len(first) == len(second):
+        return True
+    longer = max(first, second, key=len)
+    return longer[min(len(first), len(second))] == "#"  # which matches the level above, too

@@ -1,0 +1,394 @@
+"""The messages of one stream: sequences, limits, and what is written of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import partial
+from itertools import accumulate
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from trunkline.mqtt.packing import pack
+from trunkline.streams.blocks import (
+    BlockMemory,
+    Piece,
+    StreamBlock,
+    block_from_row,
+    block_to_bytes,
+    read_page,
+)
+from trunkline.streams.deleted import CHUNK, DeletedSequences
+from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, stream_key
+from trunkline.streams.topics import TopicIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.mqtt.publication import Publication
+    from trunkline.store import Engine, Row, WriteBatch
+    from trunkline.streams.config import StreamConfig
+
+T = TypeVar("T")
+
+#: Bytes of stored messages that a stream keeps in memory, roughly.
+MAX_KEPT: Final = 1 << 20
+#: Messages that are removed, or looked at, before others get their turn.
+MAX_STEP: Final = 1000
+#: Sequences whose blocks are erased by one commit.
+MAX_ERASED: Final = 10_000
+#: What a step answers when it is not done, and needs nothing to be read. Sequences begin with 1.
+AGAIN: Final = 0
+
+
+class StreamStore(Protocol):
+    """What streams are read from, and how they let others have their turn."""
+
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        """What a function of the engine returns."""
+        ...
+
+    async def pause(self) -> None: ...
+
+
+class StreamLog:
+    """`find` gives what is in memory. What is not has to be loaded, and looked for again: it may be gone by then."""
+
+    def __init__(self, number: int, config: StreamConfig, created: float, epoch: float) -> None:
+        self.number = number
+        self.config = config
+        self.created = created
+        #: Turns node time into seconds since the epoch.
+        self.epoch = epoch
+        #: The sequences of the first message, if there is one, and of the last that there ever was.
+        self.first = config.first_sequence
+        self.last = config.first_sequence - 1
+        self.messages = 0
+        self.byte_size = 0
+        #: When the last message was published, in seconds since the epoch.
+        self.last_time = 0.0
+        self.deleted = DeletedSequences()
+        self.topics = TopicIndex()
+        self.memory = BlockMemory(MAX_KEPT)
+        #: Gets the first sequence, the number and the topic of messages that are removed.
+        self.removed: Callable[[int, int, str], object] = _nobody
+        self._open: StreamBlock | None = None
+        #: Last sequences of blocks that are not written, and of those that the last commit wrote.
+        self._unwritten: list[int] = []
+        self._written: list[int] = []
+        #: Blocks below are erased.
+        self._erased = self.first
+        #: Blocks that are written anew with less in them, or deleted.
+        self._tidied: dict[int, StreamBlock | None] = {}
+        #: Topics that have more messages than they may.
+        self._crowded: dict[str, None] = {}
+
+    # Reading
+
+    def is_live(self, sequence: int) -> bool:
+        return self.first <= sequence <= self.last and sequence not in self.deleted
+
+    def next_live(self, sequence: int) -> int:
+        """The first message at or behind this sequence; `last + 1` if there is none."""
+        return min(self.deleted.next_live(max(sequence, self.first)), self.last + 1)
+
+    def find(self, sequence: int) -> Piece | None:
+        """The publication of a message that there is; None: its block has to be loaded."""
+        block = self._open
+        if block is None or sequence < block.low:
+            block = self.memory.find(sequence)
+        return None if block is None else block.piece(sequence)
+
+    async def load(self, store: StreamStore, sequence: int) -> None:
+        """Read the block of a message, and some behind."""
+        number = self.number
+        self._take_in(sequence, await store.read(lambda engine: read_page(engine, number, sequence)))
+
+    def _take_in(self, sequence: int, rows: list[Row]) -> None:
+        low = sequence
+        for row in rows:
+            block = block_from_row(row, low, self.epoch)
+            low = block.last + 1
+            if block.last >= self.first:
+                self.memory.load(block)
+
+    # Adding and removing
+
+    def append(self, publication: Publication, now: float) -> None:
+        piece = Piece(self.last + 1, max(now, self.last_time), publication)
+        first, sizes, topics = piece.first, piece.sizes, publication.topics
+        self.last_time = piece.time
+        block = self._open
+        if block is None:
+            block = self._open = StreamBlock(first, first, [])  # `last` comes with the first piece
+        block.add(piece)
+        self.last = block.last
+        self.messages += publication.count
+        self.byte_size += sum(sizes)
+        if len(topics) == 1:
+            self._count(topics[0], first, publication.count, sum(sizes))
+        else:
+            for sequence, (topic, size) in enumerate(zip(topics, sizes, strict=True), first):
+                self._count(topic, sequence, 1, size)
+        if block.is_full:
+            self._seal()
+
+    def _count(self, topic: str, first: int, count: int, byte_size: int) -> None:
+        limit = self.config.max_messages_per_topic
+        figures = self.topics.get(topic) if limit == count == 1 else None
+        if figures is not None and figures.count == 1 and figures.exact:  # the usual case needs no reading
+            self._remove(figures.last, topic, figures.byte_size)
+        if self.topics.add(topic, first, count, byte_size).count > limit > 0:
+            self._crowded[topic] = None
+
+    def skip(self, count: int, now: float) -> None:
+        """So many messages are given sequences, and are not kept."""
+        self.last_time = max(now, self.last_time)
+        low, self.last = self.last + 1, self.last + count
+        if self.messages:
+            self.deleted.add_range(low, self.last + 1)
+        else:
+            self.first = self.last + 1
+
+    def remove(self, sequence: int) -> bool:
+        """Remove a message that there is. False: its block has to be loaded."""
+        piece = self.find(sequence)
+        if piece is None:
+            return False
+        self._remove(sequence, piece.topic(sequence), piece.sizes[sequence - piece.first])
+        return True
+
+    def _remove(self, sequence: int, topic: str, byte_size: int, count: int = 1) -> None:
+        self.messages -= count
+        self.byte_size -= byte_size
+        self.topics.remove(topic, sequence, byte_size, count)
+        if sequence == self.first:
+            self._begin_at(sequence + count)
+        else:
+            self.deleted.add_range(sequence, sequence + count)
+        self.removed(sequence, count, topic)
+
+    def _begin_at(self, sequence: int) -> None:
+        before, self.first = self.first, self.deleted.next_live(sequence)
+        if before // CHUNK != self.first // CHUNK:
+            self.deleted.drop_below(self.first)
+        self.memory.drop_below(self.first)
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self.messages = self.byte_size = 0
+        self.topics.clear()
+        self._crowded.clear()
+        self._open = None
+        self._begin_at(self.last + 1)
+        self.deleted.drop_below(self.first)
+
+    # Limits
+
+    def has_room(self, count: int, byte_size: int) -> bool:
+        """For a stream that discards what is new."""
+        config = self.config
+        return (
+            not 0 < config.max_messages < self.messages + count
+            and not 0 < config.max_bytes < self.byte_size + byte_size
+        )
+
+    def trim(self, now: float) -> int | None:
+        """Remove what is above the limits. None: it is done; otherwise `AGAIN`, or what has to be loaded before it can
+        go on."""
+        left, needed = self._trim_topics(MAX_STEP)
+        if needed is not None:
+            return needed
+        while self._is_over() or (self.config.max_age and self.messages):
+            piece = self.find(self.first)
+            if piece is None:
+                return self.first
+            too_old = 0 < self.config.max_age <= now - piece.time
+            if not too_old and not self._is_over():
+                break
+            if left <= 0:
+                return AGAIN
+            left -= self._remove_first(piece, left, too_old=too_old)
+        return None
+
+    def _is_over(self) -> bool:
+        return 0 < self.config.max_messages < self.messages or 0 < self.config.max_bytes < self.byte_size
+
+    @property
+    def next_due(self) -> float:
+        """When the first message is too old, in seconds since the epoch."""
+        if not self.config.max_age or not self.messages:
+            return inf
+        piece = self.find(self.first)
+        return -inf if piece is None else piece.time + self.config.max_age
+
+    def _remove_first(self, piece: Piece, limit: int, *, too_old: bool) -> int:
+        """Remove up to so many of the first messages, all of them in this piece: those that are too many, or all of
+        them. Returns how many."""
+        first = self.first
+        end = min(piece.end, first + limit)
+        if len(piece.publication.topics) > 1 or self.deleted.count(first, end):
+            self.remove(first)
+            return 1
+        sizes = piece.sizes[first - piece.first : end - piece.first]
+        if not too_old:
+            config = self.config
+            too_many = self.messages - config.max_messages if config.max_messages else 0
+            too_much = self.byte_size - config.max_bytes if config.max_bytes else 0
+            count = bisect_left(list(accumulate(sizes)), too_much) + 1 if too_much > 0 else 0
+            sizes = sizes[: max(too_many, count)]
+        self._remove(first, piece.topic(first), sum(sizes), len(sizes))
+        return len(sizes)
+
+    def _trim_topics(self, left: int) -> tuple[int, int | None]:
+        """`left` messages may be looked at. Returns how many are left of these, and the same as `trim`."""
+        limit = self.config.max_messages_per_topic
+        while self._crowded:
+            topic = next(iter(self._crowded))
+            figures = self.topics.get(topic)
+            if not limit or figures is None or figures.count <= limit:
+                del self._crowded[topic]
+                continue
+            sequence = figures.first = self.next_live(figures.first)
+            piece = self.find(sequence)
+            if piece is None:
+                return left, sequence
+            if left <= 0:
+                return left, AGAIN
+            left -= 1
+            if piece.topic(sequence) == topic:
+                self.remove(sequence)
+            else:
+                figures.first = piece.end if len(piece.publication.topics) == 1 else sequence + 1
+        return left, None
+
+    def crowd(self) -> None:
+        """The limit for a topic has changed."""
+        limit = self.config.max_messages_per_topic
+        self._crowded.update((topic, None) for topic, each in self.topics.all() if each.count > limit > 0)
+
+    # Writing
+
+    @property
+    def unwritten_weight(self) -> int:
+        """Bytes of messages that are not known to be stored."""
+        return self.memory.unstored_weight + (0 if self._open is None else self._open.weight)
+
+    def _seal(self) -> None:
+        if self._open is not None:
+            self.memory.add(self._open)
+            self._unwritten.append(self._open.last)
+            self._open = None
+
+    def write(self, batch: WriteBatch, more: list[Any]) -> bool:
+        """`more` is stored with the head. Returns whether the next commit has something to write, too."""
+        self._see_stored(batch)
+        self._seal()
+        for last in self._unwritten:
+            block = self._live_part(last)
+            if block is not None:
+                batch.put(STREAM_BLOCKS, key(self.number, last), block_to_bytes(block, self.epoch))
+            self._written.append(last)
+        self._unwritten.clear()
+        for last, block in self._tidied.items():
+            if last < self.first:
+                continue  # it is erased
+            if block is None:
+                batch.delete(STREAM_BLOCKS, key(self.number, last))
+            else:
+                batch.put(STREAM_BLOCKS, key(self.number, last), block_to_bytes(block, self.epoch))
+        self._tidied.clear()
+        self.deleted.write(self.number, batch)
+        rewriting = self.topics.write(self.number, batch)
+        if self._erased < self.first:
+            high = min(self.first, self._erased + MAX_ERASED)
+            batch.delete_range(STREAM_BLOCKS, key(self.number, self._erased), key(self.number, high))
+            self._erased = high
+        head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased]
+        batch.put(STREAMS, stream_key(self.number), pack([self.config.to_plain(), self.created, head, *more]))
+        return rewriting or self._erased < self.first
+
+    def _see_stored(self, batch: WriteBatch) -> None:
+        """What is not in the batch again was not refused."""
+        again = batch.values.get(STREAM_BLOCKS, {})
+        written, self._written = self._written, []
+        for last in written:
+            if key(self.number, last) in again:
+                self._written.append(last)
+            elif last in self.memory:
+                self.memory.stored(last)
+        self.memory.drop_below(self.first)
+
+    def stored(self) -> None:
+        """All that was written is stored."""
+        written, self._written = self._written, []
+        for last in written:
+            if last in self.memory:
+                self.memory.stored(last)
+        self.memory.drop_below(self.first)
+
+    def _live_part(self, last: int) -> StreamBlock | None:
+        """A block without the messages that are gone already."""
+        block = self.memory.get(last)
+        if last < self.first:
+            return None
+        if self.first <= block.low and not self.deleted.count(block.low, last + 1):
+            return block
+        return self._without_deleted(block)
+
+    def _without_deleted(self, block: StreamBlock) -> StreamBlock | None:
+        pieces: list[Piece] = []
+        for piece in block.pieces:
+            low = max(piece.first, self.first)
+            while (low := self.deleted.next_live(low)) < piece.end:
+                high = low + 1
+                while high < piece.end and high not in self.deleted:
+                    high += 1
+                part = piece.publication.part(low - piece.first, high - piece.first)
+                pieces.append(Piece(low, piece.time, part))
+                low = high
+        return StreamBlock(block.low, block.last, pieces) if pieces else None
+
+    # Giving room back
+
+    @property
+    def untidy(self) -> bool:
+        return any(self._may_tidy(chunk) for chunk in self.deleted.untidy)
+
+    def _may_tidy(self, chunk: int) -> bool:
+        """Everything in the chunk is stored."""
+        high = (chunk + 1) * CHUNK
+        return (self._open is None or self._open.low >= high) and not self.memory.unstored_below(high)
+
+    async def tidy(self, store: StreamStore) -> None:
+        """Delete the blocks of one chunk of sequences in which nothing is left, and shorten those in which little is
+        left."""
+        chunk = next((chunk for chunk in self.deleted.untidy if self._may_tidy(chunk)), None)
+        if chunk is None:
+            return
+        del self.deleted.untidy[chunk]
+        low, end = chunk * CHUNK, (chunk + 1) * CHUNK
+        number = self.number
+        while low < end:
+            rows = await store.read(partial(read_page, stream=number, sequence=low))
+            for row in rows:
+                block = block_from_row(row, low, self.epoch)
+                low = block.last + 1
+                if block.last >= end:
+                    break
+                rest = self._without_deleted(block)
+                before = sum(piece.publication.count for piece in block.pieces)
+                after = 0 if rest is None else sum(piece.publication.count for piece in rest.pieces)
+                if after * 2 <= before:
+                    self._tidied[block.last] = rest
+                    self.memory.forget(block.last)
+            if not rows:
+                return
+
+    # Restoring
+
+    def restore(self, head: list[Any]) -> None:
+        self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased = head
+
+
+def _nobody(sequence: int, count: int, topic: str) -> None:
+    """Hears of it."""

@@ -1,0 +1,65 @@
+"""Removing messages of a stream because a user asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.streams.errors import InvalidStreamConfig, StreamForbids
+from trunkline.streams.filters import TopicFilters
+from trunkline.streams.search import following, get
+
+if TYPE_CHECKING:
+    from trunkline.streams.log import StreamStore
+    from trunkline.streams.stream import Stream
+
+
+async def delete_message(stream: Stream, store: StreamStore, sequence: int) -> None:
+    """
+    Raises:
+        MessageNotFound: there is no such message.
+        StreamForbids: nothing may be deleted.
+    """
+    if stream.config.sealed or stream.config.deny_delete:
+        raise StreamForbids(f"messages of the stream {stream.name!r} cannot be deleted")
+    await get(stream.log, store, sequence)
+    stream.log.remove(sequence)
+    stream.changed()
+
+
+async def purge(
+    stream: Stream,
+    store: StreamStore,
+    topic_filter: str | None = None,
+    sequence: int | None = None,
+    keep: int | None = None,
+) -> int:
+    """Remove all messages, or those that match; only those before a sequence, or all but so many of the last.
+    Returns how many.
+
+    Raises:
+        StreamForbids: nothing may be purged.
+        InvalidStreamConfig: both a sequence and a number are given.
+    """
+    log = stream.log
+    if stream.config.sealed or stream.config.deny_purge:
+        raise StreamForbids(f"the stream {stream.name!r} cannot be purged")
+    if sequence is not None and keep is not None:
+        raise InvalidStreamConfig("a purge is up to a sequence, or keeps a number of messages, not both")
+    before = log.messages
+    if topic_filter is None and not keep and (sequence is None or sequence > log.last):
+        stream.clear()
+        return before
+    filters = TopicFilters(() if topic_filter is None else (topic_filter,))
+    left = sum(figures.count for _, figures in log.topics.matching(filters)) - (keep or 0)
+    end, purged = log.last + 1 if sequence is None else sequence, 0
+    if left <= 0:
+        return 0
+    at = log.first
+    while purged < left and (found := await following(log, store, at)) is not None and found[0] < end:
+        at, piece = found
+        if filters.match(piece.topic(at)):
+            log.remove(at)
+            stream.changed()
+            purged += 1
+        at += 1
+    return purged

@@ -1,0 +1,210 @@
+"""All streams of a broker: a part of what its commits write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.mqtt.packing import pack, unpack
+from trunkline.store.engine import rows
+from trunkline.streams.config import ConsumerConfig, StreamConfig
+from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
+from trunkline.streams.errors import StreamExists, StreamNotFound
+from trunkline.streams.filters import TopicFilters
+from trunkline.streams.keys import (
+    CONSUMERS,
+    STREAM_BLOCKS,
+    STREAM_DELETED,
+    STREAM_TOPICS,
+    STREAMS,
+    key,
+    stream_key,
+)
+from trunkline.streams.log import MAX_ERASED
+from trunkline.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trunkline.store import Engine, WriteBatch
+
+_NUMBER: Final = 4
+
+
+class StreamRegistry:
+    #: No actor ends when a stream cannot be written.
+    owner = None
+
+    def __init__(self, epoch: float, changed: Callable[[Stream], None]) -> None:
+        """`epoch` turns node time into seconds since the epoch. `changed` is called when a stream has something to be
+        written, to be worked off or to be delivered."""
+        self._epoch = epoch
+        self._notify = changed
+        self._streams: dict[str, Stream] = {}
+        self._next = 1
+        self._changed: dict[Stream, None] = {}
+        #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
+        self._erasing: dict[int, tuple[int, int]] = {}
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(list(self._streams.values()))
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def find(self, name: str) -> Stream | None:
+        return self._streams.get(name)
+
+    def get(self, name: str) -> Stream:
+        """
+        Raises:
+            StreamNotFound: there is none with this name.
+        """
+        try:
+            return self._streams[name]
+        except KeyError:
+            raise StreamNotFound(name) from None
+
+    def of_topic(self, topic: str) -> Stream | None:
+        """The stream that keeps the messages of a topic."""
+        return next((stream for stream in self._streams.values() if stream.filters.match(topic)), None)
+
+    def check_filters(self, config: StreamConfig) -> None:
+        """
+        Raises:
+            StreamExists: another stream takes some of the same topics.
+        """
+        filters = TopicFilters(config.filters)
+        for stream in self._streams.values():
+            shared = None if stream.name == config.name else filters.overlap(stream.filters)
+            if shared is not None:
+                raise StreamExists(
+                    f"the stream {stream.name!r} takes messages that the stream {config.name!r} would take: "
+                    f"{shared[1]!r} and {shared[0]!r} overlap"
+                )
+
+    def create(self, config: StreamConfig, now: float) -> Stream:
+        """The stream with this name and configuration; a new one, if there is none.
+
+        Raises:
+            InvalidStreamConfig: no stream can have this configuration.
+            StreamExists: the name or some of the topics are taken.
+        """
+        config.check()
+        known = self._streams.get(config.name)
+        if known is not None:
+            if known.config != config:
+                raise StreamExists(f"the stream {config.name!r} has another configuration: update it")
+            return known
+        self.check_filters(config)
+        stream = self._add(self._next, config, now)
+        stream.changed()
+        return stream
+
+    def _add(self, number: int, config: StreamConfig, created: float) -> Stream:
+        stream = Stream(number, config, created, self._epoch)
+        stream.changed = lambda: self._note(stream)
+        self._streams[config.name] = stream
+        self._next = max(self._next, number + 1)
+        return stream
+
+    def _note(self, stream: Stream) -> None:
+        self._changed[stream] = None
+        self._notify(stream)
+
+    def update(self, config: StreamConfig) -> Stream:
+        """
+        Raises:
+            InvalidStreamConfig: it cannot become this.
+            StreamExists: another stream takes some of the topics.
+            StreamNotFound: there is none with this name.
+        """
+        stream = self.get(config.name)
+        self.check_filters(config)
+        stream.update(config)
+        return stream
+
+    def delete(self, name: str) -> Stream:
+        """
+        Raises:
+            StreamNotFound: there is none with this name.
+        """
+        stream = self.get(name)
+        del self._streams[name]
+        log = stream.log
+        self._changed.pop(stream, None)
+        self._erasing[log.number] = (log.config.first_sequence, log.last + 1)
+        self._notify(stream)
+        return stream
+
+    # The store
+
+    def write(self, batch: WriteBatch) -> bool:
+        """Put into the batch what has changed. Returns whether the next commit has something to write, too."""
+        changed, self._changed = self._changed, {}
+        for stream in changed:
+            if stream.write(batch):
+                self._changed[stream] = None
+        for number, (low, end) in list(self._erasing.items()):
+            high = min(end, low + MAX_ERASED)
+            batch.delete_range(STREAM_BLOCKS, key(number, low), key(number, high))
+            batch.delete_range(CONSUMERS, stream_key(number), stream_key(number + 1))
+            if high < end:
+                self._erasing[number] = (high, end)
+                batch.put(STREAMS, stream_key(number), pack([None, high, end]))
+            else:
+                del self._erasing[number]
+                for space in (STREAM_DELETED, STREAM_TOPICS):
+                    batch.delete_range(space, stream_key(number), stream_key(number + 1))
+                batch.delete(STREAMS, stream_key(number))
+        return bool(self._changed or self._erasing)
+
+    def stored(self) -> None:
+        """All that was written is stored."""
+        for stream in self._streams.values():
+            stream.log.stored()
+
+    def restore(self, engine: Engine) -> None:
+        """Read everything but the messages. In a thread, before anything else happens here."""
+        found: dict[int, tuple[Stream, dict[str, int]]] = {}
+        first_ids: list[tuple[Stream, int]] = []
+        for row_key, value in rows(engine, STREAMS):
+            number, (config, *rest) = int.from_bytes(row_key, "big"), unpack(value)
+            if config is None:
+                self._erasing[number] = (rest[0], rest[1])
+                self._next = max(self._next, number + 1)
+                continue
+            created, head, done, first_id, pending = rest
+            stream = self._add(number, StreamConfig.from_plain(config), created)
+            stream.restore(head, done)
+            if first_id is not None:
+                first_ids.append((stream, first_id))
+            found[number] = stream, pending
+        for row in rows(engine, STREAM_DELETED):
+            if (entry := found.get(_number(row[0]))) is not None:
+                entry[0].log.deleted.restore(row)
+        for stream, first_id in first_ids:
+            stream.restore_duplicates(engine, first_id)
+        for row in rows(engine, STREAM_TOPICS):
+            if (entry := found.get(_number(row[0]))) is not None:
+                entry[0].log.topics.restore(row)
+        self._restore_cursors(engine, found)
+
+    def _restore_cursors(self, engine: Engine, found: dict[int, tuple[Stream, dict[str, int]]]) -> None:
+        identities: dict[bytes, Any] = {}
+        for row_key, value in rows(engine, CONSUMERS):
+            if row_key.endswith(IDENTITY):
+                identities[row_key.removesuffix(IDENTITY)] = unpack(value)
+                continue
+            consumer = row_key.removesuffix(STATE)
+            entry, identity = found.get(_number(consumer)), identities.get(consumer)
+            if entry is None or identity is None:
+                continue
+            (stream, pending), name = entry, consumer[_NUMBER:].decode()
+            config, created, starts, replay_to = identity
+            cursor = ConsumerCursor(name, ConsumerConfig.from_plain(config), created)
+            cursor.restore(starts, replay_to, unpack(value), pending.get(name, 0))
+            stream.cursors[name] = cursor
+
+
+def _number(row_key: bytes) -> int:
+    return int.from_bytes(row_key[:_NUMBER], "big")

@@ -1,0 +1,135 @@
+"""What a stream knows of each topic in it. It takes memory for every topic and for no message."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from trunkline.mqtt.packing import pack, unpack
+from trunkline.streams.keys import STREAM_TOPICS, key, number_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trunkline.store import Row, WriteBatch
+    from trunkline.streams.filters import TopicFilters
+
+#: Rows that are written before they are rewritten as fewer; and entries of one of those.
+MAX_ROWS: Final = 256
+REWRITTEN_AT_ONCE: Final = 1000
+
+
+class TopicFigures:
+    """Of one topic in one stream."""
+
+    __slots__ = ("byte_size", "count", "exact", "first", "last")
+
+    def __init__(self, count: int, byte_size: int, first: int, last: int, exact: bool) -> None:
+        #: Messages and their bytes.
+        self.count = count
+        self.byte_size = byte_size
+        #: There is none before.
+        self.first = first
+        #: The last one, if this is `exact`; otherwise there is none after.
+        self.last = last
+        self.exact = exact
+
+
+class TopicIndex:
+    """Stored as a row a commit, with the topics that have changed: what stands in a later row counts. When the rows
+    are many, everything is written again, some topics a commit, and the rows before are deleted."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, TopicFigures] = {}
+        self._changed: dict[str, None] = {}
+        #: Of the next row, and of the first one there is.
+        self._number = self._oldest = 0
+        self._rewriting: Iterator[str] | None = None
+        self._rewritten_from = 0
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def get(self, topic: str) -> TopicFigures | None:
+        return self._figures.get(topic)
+
+    def all(self) -> Iterable[tuple[str, TopicFigures]]:
+        return self._figures.items()
+
+    def matching(self, filters: TopicFilters) -> list[tuple[str, TopicFigures]]:
+        return [(topic, figures) for topic, figures in self._figures.items() if filters.match(topic)]
+
+    def add(self, topic: str, first: int, count: int, byte_size: int) -> TopicFigures:
+        """So many messages, the last of which has the sequence `first + count - 1` or one above, are the newest."""
+        figures = self._figures.get(topic)
+        self._changed[topic] = None
+        if figures is None:
+            figures = self._figures[topic] = TopicFigures(count, byte_size, first, first + count - 1, True)
+        else:
+            figures.count += count
+            figures.byte_size += byte_size
+            figures.last = first + count - 1
+            figures.exact = True
+        return figures
+
+    def remove(self, topic: str, sequence: int, byte_size: int, count: int = 1) -> None:
+        """`count` of its messages are gone, from this sequence on and without one between them."""
+        figures = self._figures[topic]
+        self._changed[topic] = None
+        figures.count -= count
+        figures.byte_size -= byte_size
+        if not figures.count:
+            del self._figures[topic]
+            return
+        end = sequence + count
+        if sequence <= figures.first:
+            figures.first = end
+        if sequence <= figures.last < end:
+            figures.last = sequence - 1
+            figures.exact = False
+
+    def resolve(self, topic: str, last: int) -> None:
+        """The last one has been looked for."""
+        figures = self._figures.get(topic)
+        if figures is not None and not figures.exact:
+            figures.last, figures.exact = last, True
+            self._changed[topic] = None
+
+    def clear(self) -> None:
+        self._changed.update(dict.fromkeys(self._figures))
+        self._figures.clear()
+
+    def write(self, stream: int, batch: WriteBatch) -> bool:
+        """Returns whether there is something to be written soon, although nothing changes."""
+        changed, self._changed = self._changed, {}
+        if self._rewriting is None and self._number - self._oldest >= MAX_ROWS:
+            self._rewriting, self._rewritten_from = iter(list(self._figures)), self._number
+        if self._rewriting is not None:
+            some = list(islice(self._rewriting, REWRITTEN_AT_ONCE))
+            if some:
+                changed.update(dict.fromkeys(some))
+            else:
+                self._rewriting = None
+                batch.delete_range(STREAM_TOPICS, key(stream, self._oldest), key(stream, self._rewritten_from))
+                self._oldest = self._rewritten_from
+        if changed:
+            batch.put(STREAM_TOPICS, key(stream, self._number), pack([self._entry(topic) for topic in changed]))
+            self._number += 1
+        return self._rewriting is not None
+
+    def _entry(self, topic: str) -> tuple[str, int, int, int, int, bool]:
+        figures = self._figures.get(topic)
+        if figures is None:
+            return topic, 0, 0, 0, 0, True
+        return topic, figures.count, figures.byte_size, figures.first, figures.last, figures.exact
+
+    def restore(self, row: Row) -> None:
+        """A row; all come in their order."""
+        self._number = number_in(row[0]) + 1
+        if not self._figures and not self._oldest:
+            self._oldest = self._number - 1
+        for topic, count, byte_size, first, last, exact in unpack(row[1]):
+            if count:
+                self._figures[topic] = TopicFigures(count, byte_size, first, last, exact)
+            else:
+                self._figures.pop(topic, None)

@@ -1,0 +1,210 @@
+"""What a stream is, said as plainly as possible: all messages in a dictionary, every question answered by looking at
+all of them."""
+
+from dataclasses import dataclass, field, replace
+
+from trunkline.mqtt.topics import matches
+from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
+
+
+@dataclass
+class PlainMessage:
+    topic: str
+    payload: bytes
+    time: float
+    identity: str | None = None
+
+    @property
+    def size(self) -> int:
+        properties = 0 if self.identity is None else 1 + 2 + len("Nats-Msg-Id") + 2 + len(self.identity)
+        return len(self.topic) + len(self.payload) + properties
+
+
+@dataclass
+class PlainConsumer:
+    config: ConsumerConfig
+    position: int = 0
+    starts: list[int] = field(default_factory=list[int])
+    consumer_sequence: int = 0
+    #: Sequence to deadline, count and number of the delivery order.
+    outstanding: dict[int, tuple[float, int]] = field(default_factory=dict[int, tuple[float, int]])
+
+    def matches(self, topic: str) -> bool:
+        return not self.config.filters or any(matches(each, topic) for each in self.config.filters)
+
+
+class PlainStream:
+    def __init__(self, config: StreamConfig) -> None:
+        self.config = config
+        self.messages: dict[int, PlainMessage] = {}
+        self.last = config.first_sequence - 1
+        self.identities: dict[str, tuple[int, float]] = {}
+        self.consumers: dict[str, PlainConsumer] = {}
+
+    def copy(self) -> "PlainStream":
+        other = PlainStream(self.config)
+        other.messages, other.last, other.identities = dict(self.messages), self.last, dict(self.identities)
+        other.consumers = {
+            name: replace(consumer, starts=list(consumer.starts), outstanding=dict(consumer.outstanding))
+            for name, consumer in self.consumers.items()
+        }
+        return other
+
+    @property
+    def byte_size(self) -> int:
+        return sum(message.size for message in self.messages.values())
+
+    def of(self, topic: str) -> list[int]:
+        return [sequence for sequence, message in self.messages.items() if message.topic == topic]
+
+    # Messages
+
+    def publish(self, message: PlainMessage) -> bool:
+        """False: it is refused."""
+        config = self.config
+        identity = message.identity
+        if identity is not None and config.duplicate_window:
+            known = self.identities.get(identity)
+            if known is not None and known[1] >= message.time - config.duplicate_window:
+                return True
+        if 0 < config.max_message_size < message.size or 0 < config.max_bytes < message.size:
+            return False
+        if config.discard is Discard.NEW:
+            if 0 < config.max_messages <= len(self.messages):
+                return False
+            if 0 < config.max_bytes < self.byte_size + message.size:
+                return False
+            if config.discard_new_per_topic and len(self.of(message.topic)) >= config.max_messages_per_topic:
+                return False
+        self.last += 1
+        wanted = any(consumer.matches(message.topic) for consumer in self.consumers.values())
+        if config.retention is not Retention.INTEREST or wanted:
+            self.messages[self.last] = message
+        if identity is not None:
+            self.identities[identity] = (self.last, message.time)
+        return True
+
+    def trim(self, now: float) -> None:
+        config = self.config
+        if config.max_messages_per_topic:
+            for topic in {message.topic for message in self.messages.values()}:
+                for sequence in self.of(topic)[: -config.max_messages_per_topic]:
+                    self.remove(sequence)
+        for sequence, message in list(self.messages.items()):
+            too_many = 0 < config.max_messages < len(self.messages)
+            too_much = 0 < config.max_bytes < self.byte_size
+            if too_many or too_much or 0 < config.max_age <= now - message.time:
+                self.remove(sequence)
+
+    def remove(self, sequence: int) -> None:
+        del self.messages[sequence]
+        for consumer in self.consumers.values():
+            consumer.outstanding.pop(sequence, None)
+
+    def purge(self, topic_filter: str | None, sequence: int | None, keep: int | None) -> int:
+        found = [
+            each
+            for each, message in self.messages.items()
+            if topic_filter is None or matches(topic_filter, message.topic)
+        ]
+        if sequence is not None:
+            found = [each for each in found if each < sequence]
+        if keep:
+            found = found[:-keep]
+        for each in found:
+            self.remove(each)
+        return len(found)
+
+    # Consumers
+
+    def add(self, name: str, config: ConsumerConfig) -> None:
+        consumer = PlainConsumer(config)
+        mine = {sequence: each for sequence, each in self.messages.items() if consumer.matches(each.topic)}
+        end, policy = self.last + 1, config.deliver_policy
+        if policy is DeliverPolicy.NEW:
+            consumer.position = end
+        elif policy is DeliverPolicy.LAST:
+            consumer.position = max(mine, default=end)
+        elif policy is DeliverPolicy.LAST_PER_TOPIC:
+            consumer.position = end
+            consumer.starts = sorted({message.topic: sequence for sequence, message in mine.items()}.values())
+        elif policy is DeliverPolicy.BY_START_SEQUENCE:
+            consumer.position = config.start_sequence or 0
+            consumer.position = min(consumer.position, end)
+        elif policy is DeliverPolicy.BY_START_TIME:
+            consumer.position = min(
+                (sequence for sequence, each in mine.items() if each.time >= (config.start_time or 0)), default=end
+            )
+        self.consumers[name] = consumer
+
+    def pending(self, consumer: PlainConsumer) -> list[int]:
+        starts = [sequence for sequence in consumer.starts if sequence in self.messages]
+        return starts + [
+            sequence
+            for sequence, message in self.messages.items()
+            if sequence >= consumer.position and consumer.matches(message.topic)
+        ]
+
+    def again(self, consumer: PlainConsumer, now: float) -> list[int]:
+        """What has to come once more."""
+        due = sorted((deadline, sequence) for sequence, (deadline, _) in consumer.outstanding.items())
+        return [sequence for deadline, sequence in due if deadline <= now]
+
+    def fetch(self, consumer: PlainConsumer, limit: int, now: float) -> list[tuple[int, int, int, int]]:
+        """Sequence, consumer sequence, count and what is behind, of each message that is delivered."""
+        config, fetched = consumer.config, list[tuple[int, int, int, int]]()
+        if config.pause_until is not None and now < config.pause_until:
+            return []
+        for sequence in self.again(consumer, now):
+            if len(fetched) == limit:
+                break
+            count = consumer.outstanding[sequence][1]
+            if 0 < config.max_deliver <= count:
+                del consumer.outstanding[sequence]
+                continue
+            consumer.consumer_sequence += 1
+            consumer.outstanding[sequence] = (now + config.wait_after(count + 1), count + 1)
+            fetched.append((sequence, consumer.consumer_sequence, count + 1, len(self.pending(consumer))))
+        for sequence in self.pending(consumer):
+            if len(fetched) == limit or 0 < config.max_ack_pending <= len(consumer.outstanding):
+                break
+            if sequence in consumer.starts:
+                consumer.starts.remove(sequence)
+            else:
+                consumer.position = sequence + 1
+            consumer.consumer_sequence += 1
+            if config.ack_policy is not AckPolicy.NONE:
+                consumer.outstanding[sequence] = (now + config.wait_after(1), 1)
+            fetched.append((sequence, consumer.consumer_sequence, 1, len(self.pending(consumer))))
+            if config.ack_policy is AckPolicy.NONE:
+                self.done(sequence)
+        return fetched
+
+    def wants(self, consumer: PlainConsumer, sequence: int) -> bool:
+        return sequence in consumer.outstanding or sequence in self.pending(consumer)
+
+    def done(self, sequence: int) -> None:
+        """A consumer needs the message no more."""
+        if self.config.retention is not Retention.LIMITS and sequence in self.messages:
+            self.sweep([sequence])
+
+    def sweep(self, sequences: list[int]) -> None:
+        for sequence in sequences:
+            if not any(self.wants(consumer, sequence) for consumer in self.consumers.values()):
+                self.remove(sequence)
+
+    def ack(self, consumer: PlainConsumer, sequence: int) -> None:
+        if sequence not in consumer.outstanding:
+            return
+        done = [sequence]
+        if consumer.config.ack_policy is AckPolicy.ALL:
+            done = [each for each in consumer.outstanding if each <= sequence]
+        for each in done:
+            del consumer.outstanding[each]
+        for each in done:
+            self.done(each)
+
+    def delete(self, name: str) -> None:
+        del self.consumers[name]
+        if self.config.retention is Retention.INTEREST:
+            self.sweep(list(self.messages))

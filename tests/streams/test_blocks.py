@@ -1,0 +1,78 @@
+"""Blocks: in memory as much as may be, the rest in the store."""
+
+from tests.streams.world import World, burst, single
+from trunkline.streams.blocks import (
+    PAGE_ROWS,
+    BlockMemory,
+    Piece,
+    StreamBlock,
+    block_from_row,
+    block_to_bytes,
+    message_sizes,
+)
+from trunkline.streams.keys import STREAM_BLOCKS, key
+
+
+def block(low: int, count: int, size: int = 10) -> StreamBlock:
+    made = StreamBlock(low, low, [])
+    made.add(Piece(low, 1.0, burst(["a"], [b"x" * size] * count)))
+    return made
+
+
+def test_a_burst_is_one_row_of_hardly_more_than_its_bytes() -> None:
+    world = World()
+    world.create("#")
+    world.take(burst(["a/b"], [b"x" * 10] * 500))
+    world.commit()
+    assert world.engine.count(STREAM_BLOCKS) == 1
+    (row,) = world.engine.scan(STREAM_BLOCKS)
+    assert len(row[1]) < 500 * (2 + 2 + 3 + 10) * 1.3
+
+
+def test_a_block_comes_back_as_it_was() -> None:
+    before = StreamBlock(5, 5, [])
+    before.add(Piece(5, 1.5, burst(["a", "b"], [b"1", b"2"])))
+    before.add(Piece(7, 2.5, single("c", b"3", "id")))
+    after = block_from_row((key(1, 7), block_to_bytes(before, 0.0)), 4, 0.0)
+    assert (after.low, after.last) == (4, 7)
+    found = [after.piece(sequence) for sequence in (5, 6, 7)]
+    assert [
+        (piece.time, piece.topic(each), piece.message(each).payload) for each, piece in enumerate(found, 5) if piece
+    ] == [
+        (1.5, "a", b"1"),
+        (1.5, "b", b"2"),
+        (2.5, "c", b"3"),
+    ]
+    assert after.piece(8) is None
+
+
+def test_what_a_limit_counts() -> None:
+    assert message_sizes(burst(["ab"], [b"1", b"22"])) == [3, 4]
+    assert message_sizes(burst(["ab", "c"], [b"1", b"22"])) == [3, 3]
+    assert message_sizes(single("a", b"1", "id")) == [1 + 1 + 1 + 2 + 11 + 2 + 2]
+
+
+def test_what_is_not_stored_stays_whatever_it_weighs() -> None:
+    memory = BlockMemory(1)
+    for number in range(100):
+        memory.add(block(10 * number, 10))
+    assert memory.find(5) is not None
+    assert memory.unstored_weight > 0
+    for number in range(100):
+        memory.stored(10 * number + 9)
+    assert memory.unstored_weight == 0
+    assert memory.find(5) is None
+    assert memory.find(999) is not None
+
+
+def test_memory_does_not_grow_with_the_stream() -> None:
+    world = World()
+    world.create("#")
+    for _ in range(200):
+        world.take(burst(["a/b"], [b"x" * 100] * 200))
+        world.commit()
+    log = world.stream.log
+    assert log.messages == 40_000
+    assert len(log.memory._stored) <= PAGE_ROWS
+    assert log.find(1) is None
+    assert log.find(40_000) is not None

@@ -1,0 +1,122 @@
+"""What a consumer delivers when: what the model does not say."""
+
+from typing import Any
+
+from tests.streams.world import World, burst, small_sizes
+from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
+from trunkline.streams.consumer import ConsumerCursor
+
+
+def consumer(world: World, **settings: Any) -> ConsumerCursor:
+    return world.do(world.stream.add_consumer(world, ConsumerConfig(**settings), world.now))
+
+
+def fetch(world: World, cursor: ConsumerCursor, limit: int = 100) -> list[int]:
+    found: list[int] = []
+    while True:
+        found += [each.sequence for each in world.stream.deliver(cursor, limit - len(found), world.now)]
+        if cursor.needs is None or len(found) == limit:
+            return found
+        world.do(world.stream.fetch(world, cursor.needs))
+
+
+def test_replay_is_as_slow_as_it_was_until_it_has_caught_up() -> None:
+    world = World()
+    world.create("#")
+    for wait in (0, 5, 2):
+        world.now += wait
+        world.publish("a")
+    world.now += 100
+    cursor = consumer(world, replay_policy=ReplayPolicy.ORIGINAL)
+    assert fetch(world, cursor) == [1]
+    assert cursor.next_due == world.now + 5
+    world.now += 5
+    assert fetch(world, cursor) == [2]
+    world.now += 2
+    world.publish("a")
+    world.publish("a")
+    assert fetch(world, cursor) == [3, 4, 5]
+
+
+def test_a_paused_consumer_delivers_nothing() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    cursor = consumer(world, pause_until=world.now + 10)
+    assert fetch(world, cursor) == []
+    assert cursor.next_due == world.now + 10
+    world.now += 10
+    assert fetch(world, cursor) == [1]
+
+
+def test_it_says_when_something_comes_again() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    cursor = consumer(world, backoff=(1.0, 5.0))
+    assert fetch(world, cursor) == [1]
+    assert cursor.next_due == world.now + 1
+    world.now += 1
+    assert fetch(world, cursor) == [1]
+    assert cursor.next_due == world.now + 5
+    assert cursor.redelivered == 1
+
+
+def test_floors() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"2", b"3")
+    cursor = consumer(world)
+    fetch(world, cursor)
+    world.stream.ack(cursor, 1)
+    world.stream.ack(cursor, 3)
+    assert cursor.ack_floor == (1, 1)
+    world.stream.ack(cursor, 2)
+    assert cursor.ack_floor == (3, 3)
+    assert not world.stream.ack(cursor, 2), "once"
+    assert not cursor.nak(2, 0.0, world.now)
+    assert not cursor.in_progress(2, world.now)
+
+
+def test_a_filter_that_matches_little_reads_page_after_page() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#")
+        for number in range(60):
+            world.publish("rare" if number == 50 else "often")
+        world.restart()
+        cursor = consumer(world, filters=("rare",))
+        assert cursor.pending == 1
+        assert fetch(world, cursor) == [51]
+        assert cursor.pending == 0
+
+
+def test_the_beginning_is_found_by_time_without_reading_everything() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#")
+        for _ in range(400):
+            world.now += 1
+            world.publish("a")
+            world.commit()
+        world.restart()
+        reads = list[int]()
+        read = world.read
+        world.read = lambda function: reads.append(1) or read(function)  # type: ignore[method-assign,assignment,return-value,func-returns-value]
+        cursor = consumer(
+            world, deliver_policy=DeliverPolicy.BY_START_TIME, start_time=world.now - 9.5, ack_policy=AckPolicy.NONE
+        )
+    assert cursor.pending == 10
+    assert fetch(world, cursor)[0] == 391
+    assert len(reads) < 20
+
+
+def test_entries_of_acknowledged_messages_do_not_pile_up() -> None:
+    world = World()
+    world.create("#")
+    cursor = consumer(world)
+    for _ in range(50):
+        world.take(burst(["a"], [b""] * 20))
+        for sequence in fetch(world, cursor):
+            world.stream.ack(cursor, sequence)
+    assert len(cursor._due) < 200

@@ -1,0 +1,189 @@
+"""What a stream takes, and what leaves it."""
+
+import pytest
+
+from tests.streams.test_consumer import consumer, fetch
+from tests.streams.world import World, burst, done, single
+from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
+from trunkline.streams.errors import (
+    ConsumerExists,
+    ConsumerNotFound,
+    InvalidStreamConfig,
+    MessageNotFound,
+    StreamForbids,
+    StreamRefuses,
+    WrongLastSequence,
+)
+from trunkline.streams.purging import delete_message, purge
+from trunkline.streams.stream import inactive_threshold
+
+
+def test_each_message_of_a_burst_is_refused_for_itself() -> None:
+    world = World()
+    world.create("#", max_message_size=3)
+    refused = world.take(burst(["a"], [b"1", b"222", b"33"]))
+    assert list(refused) == [1]
+    assert "3 bytes at most" in refused[1]
+    assert world.stream.info.messages == 2
+
+
+def test_a_full_stream_that_discards_what_is_new() -> None:
+    world = World()
+    world.create("#", max_messages=2, discard=Discard.NEW)
+    assert list(world.take(burst(["a"], [b""] * 4))) == [2, 3]
+    with pytest.raises(StreamRefuses, match="is full"):
+        world.stream.take_message(single("a"), world.now)
+    world.do(delete_message(world.stream, world, 1))
+    assert world.stream.take_message(single("a"), world.now) == (3, False)
+
+
+def test_a_sealed_stream() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    world.registry.update(StreamConfig(name="s", filters=("#",), sealed=True))
+    assert "sealed" in world.take(single("a"))[0]
+    with pytest.raises(StreamForbids):
+        world.do(delete_message(world.stream, world, 1))
+    with pytest.raises(StreamForbids):
+        world.do(purge(world.stream, world))
+
+
+def test_a_purge_is_up_to_a_sequence_or_keeps_some() -> None:
+    world = World()
+    world.create("#")
+    with pytest.raises(InvalidStreamConfig):
+        world.do(purge(world.stream, world, sequence=1, keep=1))
+
+
+def test_expectations_of_a_publisher() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    world.publish("b")
+    world.take(single("b", b"", "x"))
+    stream = world.stream
+    stream.expect("a", last_sequence=3, last_topic_sequence=1, last_id="x")
+    stream.expect("new", last_topic_sequence=0)
+    with pytest.raises(WrongLastSequence, match="the last sequence of the stream 's' is 3, not 2"):
+        stream.expect("a", last_sequence=2)
+    with pytest.raises(WrongLastSequence):
+        stream.expect("a", last_topic_sequence=3)
+    with pytest.raises(StreamRefuses):
+        stream.expect("a", last_id="y")
+
+
+def test_a_work_queue_ends_up_empty_and_has_one_consumer_a_topic() -> None:
+    world = World()
+    world.create("#", retention=Retention.WORK_QUEUE)
+    world.publish("a", b"1", b"2")
+    cursor = consumer(world, name="c", filters=("a",))
+    with pytest.raises(InvalidStreamConfig, match="gets some of the same"):
+        consumer(world, filters=("+",))
+    with pytest.raises(InvalidStreamConfig, match="explicit"):
+        consumer(world, filters=("b",), ack_policy=AckPolicy.NONE)
+    with pytest.raises(InvalidStreamConfig, match="all"):
+        consumer(world, filters=("b",), deliver_policy=DeliverPolicy.NEW)
+    for sequence in fetch(world, cursor):
+        world.stream.ack(cursor, sequence)
+    assert world.stream.info.messages == 0
+
+
+def test_an_acknowledged_message_that_has_to_be_read_first_is_removed_after_a_crash_too() -> None:
+    world = World()
+    world.create("#", retention=Retention.WORK_QUEUE)
+    world.publish("a", b"1")
+    cursor = consumer(world, name="c", durable=True)
+    fetch(world, cursor)
+    world.restart()
+    stream = world.stream
+    assert stream.log.find(1) is None
+    assert stream.ack(stream.cursor("c"), 1)
+    world.commit()
+    world.crash()
+    assert world.stream.info.messages == 0
+
+
+def test_interest_ends_with_the_last_consumer() -> None:
+    world = World()
+    world.create("#", retention=Retention.INTEREST)
+    world.publish("a")
+    assert world.stream.info.messages == 0
+    one, two = consumer(world, name="1", filters=("a",)), consumer(world, name="2")
+    world.publish("a")
+    world.publish("b")
+    for cursor in (one, two):
+        assert fetch(world, cursor)[0] == 2
+    world.stream.ack(one, 2)
+    assert world.stream.info.messages == 2
+    world.stream.delete_consumer(two)
+    world.settle()
+    assert world.stream.info.messages == 0
+    with pytest.raises(ConsumerNotFound):
+        world.stream.cursor("2")
+
+
+def test_the_same_consumer_again_is_no_error() -> None:
+    world = World()
+    world.create("#", max_consumers=2)
+    assert consumer(world, name="c") is consumer(world, name="c")
+    with pytest.raises(ConsumerExists):
+        consumer(world, name="c", ack_wait=1.0)
+    updated = world.stream.update_consumer(ConsumerConfig(name="c", ack_wait=1.0))
+    assert updated.config.ack_wait == 1.0
+    assert consumer(world).name == "ephemeral-1"
+    with pytest.raises(InvalidStreamConfig, match="no more"):
+        consumer(world)
+
+
+def test_a_consumer_that_is_deleted_while_it_is_made() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", *[b""] * 3000)
+    config = ConsumerConfig(name="c", filters=("a",), deliver_policy=DeliverPolicy.BY_START_SEQUENCE, start_sequence=2)
+
+    async def pause() -> None:
+        world.stream.delete_consumer(world.stream.cursor("c"))
+
+    world.pause = pause  # type: ignore[method-assign]
+    with pytest.raises(ConsumerNotFound):
+        done(world.stream.add_consumer(world, config, world.now))
+
+
+def test_a_lower_limit_holds_at_once() -> None:
+    world = World()
+    world.create("#")
+    for topic in "abc":
+        world.publish(topic, b"1", b"2", b"3")
+    world.registry.update(StreamConfig(name="s", filters=("#",), max_messages_per_topic=2, max_messages=5))
+    world.settle()
+    assert (world.stream.info.messages, world.stream.info.first_sequence) == (5, 3)
+
+
+def test_messages_grow_old() -> None:
+    world = World()
+    world.create("#", max_age=200.0)
+    world.publish("a")
+    world.now += 50
+    world.publish("a")
+    assert world.stream.log.next_due == 1200.0
+    world.now = 1200.0
+    world.settle()
+    assert world.stream.info.first_sequence == 2
+    world.restart()
+    world.now = 1250.0
+    world.settle()
+    assert world.stream.info.messages == 0
+
+
+def test_messages_that_are_not_there() -> None:
+    world = World()
+    world.create("#")
+    with pytest.raises(MessageNotFound, match="no message 7"):
+        world.do(delete_message(world.stream, world, 7))
+
+
+def test_how_long_a_consumer_without_receivers_stays() -> None:
+    assert inactive_threshold(ConsumerConfig()) == 5.0
+    assert inactive_threshold(ConsumerConfig(name="c", durable=True)) == float("inf")
+    assert inactive_threshold(ConsumerConfig(inactive_threshold=60.0)) == 60.0

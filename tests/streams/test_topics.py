@@ -1,0 +1,84 @@
+"""The index of topics, and its rows."""
+
+import pytest
+
+from tests.streams.world import small_sizes
+from trunkline.store import WriteBatch
+from trunkline.store.engine import rows
+from trunkline.store.memory import MemoryEngine
+from trunkline.streams.filters import TopicFilters
+from trunkline.streams.keys import STREAM_TOPICS
+from trunkline.streams.topics import MAX_ROWS, TopicIndex
+
+
+def commit(index: TopicIndex, engine: MemoryEngine) -> bool:
+    batch = WriteBatch()
+    more = index.write(1, batch)
+    engine.commit(batch)
+    return more
+
+
+def restored(engine: MemoryEngine) -> TopicIndex:
+    index = TopicIndex()
+    for row in rows(engine, STREAM_TOPICS):
+        index.restore(row)
+    return index
+
+
+def figures(index: TopicIndex) -> dict[str, tuple[int, int, int, int, bool]]:
+    return {
+        topic: (each.count, each.byte_size, each.first, each.last, each.exact)
+        for topic, each in index.matching(TopicFilters(()))
+    }
+
+
+def test_counts_and_the_last_one() -> None:
+    index = TopicIndex()
+    index.add("a", 1, 3, 30)
+    index.add("a", 7, 1, 5)
+    index.add("b", 4, 3, 1)
+    assert figures(index) == {"a": (4, 35, 1, 7, True), "b": (3, 1, 4, 6, True)}
+    index.remove("a", 1, 10)
+    index.remove("a", 7, 5)
+    assert figures(index)["a"] == (2, 20, 2, 6, False), "which one is the last is not known"
+    index.resolve("a", 3)
+    assert figures(index)["a"] == (2, 20, 2, 3, True)
+    index.remove("a", 2, 20, 2)
+    assert list(figures(index)) == ["b"]
+    index.clear()
+    assert not len(index)
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_rows_tell_the_same(rewrites: bool) -> None:
+    engine, index = MemoryEngine(), TopicIndex()
+    with small_sizes():
+        for number in range(40):
+            index.add(f"t{number % 5}", number + 1, 1, 2)
+            if number % 9 == 8:
+                index.remove(f"t{number % 5}", number + 1, 2)
+            commit(index, engine)
+            assert figures(restored(engine)) == figures(index)
+        while rewrites and commit(index, engine):
+            pass
+    assert figures(restored(engine)) == figures(index)
+
+
+def test_rows_do_not_become_more_and_more() -> None:
+    engine, index = MemoryEngine(), TopicIndex()
+    for number in range(5 * MAX_ROWS):
+        index.add(f"t{number % 3}", number + 1, 1, 2)
+        commit(index, engine)
+    assert engine.count(STREAM_TOPICS) < 2 * MAX_ROWS
+
+
+def test_rows_go_on_with_their_numbers_after_a_restart() -> None:
+    engine, index = MemoryEngine(), TopicIndex()
+    with small_sizes():
+        for number in range(10):
+            index.add("a", number + 1, 1, 1)
+            while commit(index, engine):
+                pass
+            index = restored(engine)
+            assert figures(index)["a"][0] == number + 1
+        assert engine.count(STREAM_TOPICS) < 8

@@ -1,0 +1,132 @@
+"""Streams over an engine, without a broker: time and commits are the test's."""
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.publication import Publication, PublishBatch
+from trunkline.mqtt.versions import Version
+from trunkline.store import Engine, WriteBatch
+from trunkline.store.memory import MemoryEngine
+from trunkline.streams import blocks, deleted, log, registry, topics
+from trunkline.streams.config import StreamConfig
+from trunkline.streams.registry import StreamRegistry
+from trunkline.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
+
+T = TypeVar("T")
+
+
+@contextmanager
+def small_sizes() -> Generator[None]:
+    """Blocks, pages, chunks and steps of a few messages, so that a few messages need all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (deleted, log):
+            patch.setattr(module, "CHUNK", 8)
+        patch.setattr(deleted, "FULL", 0xFF)
+        patch.setattr(deleted, "_UNTIDY", (4, 7, 8))
+        patch.setattr(blocks, "MAX_MESSAGES", 4)
+        patch.setattr(blocks, "PAGE_ROWS", 2)
+        patch.setattr(log, "MAX_KEPT", 1)
+        for module in (log, registry):
+            patch.setattr(module, "MAX_ERASED", 7)
+        patch.setattr(topics, "MAX_ROWS", 3)
+        patch.setattr(topics, "REWRITTEN_AT_ONCE", 2)
+        yield
+
+
+def burst(topics: list[str], payloads: list[bytes]) -> PublishBatch:
+    """PUBLISH packets of MQTT 3.1.1 at QoS 0, of one topic or each of its own."""
+    packets = [
+        bytes([0x30, 2 + len(topic) + len(payload), 0, len(topic)]) + topic.encode() + payload
+        for topic, payload in zip(topics if len(topics) > 1 else topics * len(payloads), payloads, strict=True)
+    ]
+    starts = [sum(map(len, packets[:number])) for number in range(len(packets))]
+    batch = PublishBatch(topics, 0x30, Version.V311, b"".join(packets), starts, ())
+    batch.guid = 1
+    return batch
+
+
+def single(topic: str, payload: bytes = b"", message_id: str | None = None) -> Message:
+    properties: Properties = {} if message_id is None else {"user_property": [("Nats-Msg-Id", message_id)]}
+    return Message(topic, payload, 1, properties=properties)
+
+
+class World:
+    """Time begins at 1,000 seconds. What is awaited is done at once."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.engine = engine if engine is not None else MemoryEngine()
+        self.now = 1000.0
+        self.registry = self._open()
+
+    def _open(self) -> StreamRegistry:
+        registry = StreamRegistry(0.0, lambda _: None)
+        registry.restore(self.engine)
+        return registry
+
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        return function(self.engine)
+
+    async def pause(self) -> None:
+        pass
+
+    def create(self, *filters: str, name: str = "s", **settings: Any) -> Stream:
+        return self.registry.create(StreamConfig(name=name, filters=filters, **settings), self.now)
+
+    def take(self, publication: Publication) -> dict[int, str]:
+        stream = self.registry.of_topic(publication.topic)
+        assert stream is not None
+        refused = stream.take(publication, self.now)
+        self.settle()
+        return refused
+
+    def publish(self, topic: str, *payloads: bytes) -> None:
+        for payload in payloads or (b"",):
+            assert not self.take(single(topic, payload))
+
+    def settle(self) -> None:
+        for stream in self.registry:
+            done(stream.settle(self, lambda: self.now))
+
+    def commit(self) -> None:
+        """Everything; garbage, too."""
+        while True:
+            batch = WriteBatch()
+            more = self.registry.write(batch)
+            self.engine.commit(batch)
+            if not more:
+                return
+            self.settle()
+
+    def crash(self) -> None:
+        """What was not committed is lost."""
+        self.registry = self._open()
+        self.settle()
+
+    def restart(self) -> None:
+        self.commit()
+        self.crash()
+
+    @property
+    def stream(self) -> Stream:
+        return self.registry.get("s")
+
+    def do(self, request: Coroutine[Any, Any, T]) -> T:
+        found = done(request)
+        self.settle()
+        return found
+
+
+def done(request: Coroutine[Any, Any, T]) -> T:
+    try:
+        request.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("it waits for something")
