@@ -5,7 +5,7 @@ import json
 import shlex
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from bench.report import machine
 from bench.wire import Refused
 
 
-def options(module: str, text: str, seconds: float, rounds: int) -> argparse.ArgumentParser:
+def options(
+    module: str, text: str, seconds: float, rounds: int, known: Mapping[str, Peer] = PEERS, default: str = ""
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m bench.{module}", description=text)
-    names = ", ".join(PEERS)
-    parser.add_argument(
-        "--peer", "-p", action="append", help=f"{names}, or NAME=COMMAND; default: mosquitto, trunkline"
-    )
+    names = ", ".join(known)
+    default = default or "mosquitto, trunkline"
+    parser.add_argument("--peer", "-p", action="append", help=f"{names}, or NAME=COMMAND; default: {default}")
     parser.add_argument("--seconds", type=float, default=seconds, help="measured time")
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--unpinned", action="store_true", help="leave it to the system which core runs what")
@@ -28,13 +29,15 @@ def options(module: str, text: str, seconds: float, rounds: int) -> argparse.Arg
     return parser
 
 
-def chosen(given: argparse.Namespace) -> list[Peer]:
+def chosen(
+    given: argparse.Namespace, known: Mapping[str, Peer] = PEERS, default: Sequence[str] = ("mosquitto", "trunkline")
+) -> list[Peer]:
     peers = []
-    for text in given.peer or ["mosquitto", "trunkline"]:
+    for text in given.peer or default:
         name, separator, command = text.partition("=")
-        if not separator and name not in PEERS:
-            sys.exit(f"unknown peer {name!r}: {', '.join(PEERS)}, or NAME=COMMAND")
-        peer = Peer(name, shlex.split(command)) if separator else PEERS[name]
+        if not separator and name not in known:
+            sys.exit(f"unknown peer {name!r}: {', '.join(known)}, or NAME=COMMAND")
+        peer = Peer(name, shlex.split(command)) if separator else known[name]
         if reason := peer.missing():
             print(f"without {name}: {reason}", file=sys.stderr)
         else:

@@ -199,6 +199,7 @@ def _drive(part: Part, slots: Slots) -> None:
             hook()
     for flow in part.flows:
         flow.stop()
+    part.finish()
     _drain(part, slots)
 
 

@@ -48,6 +48,9 @@ class Part:
     def check(self) -> None:
         """That it is there; not at once, as the memory that it takes is read before."""
 
+    def finish(self) -> None:
+        """When nothing more is sent, before what came is counted."""
+
     def mine(self, number: int) -> range:
         return range(self.worker, number, self.slots.workers)
 

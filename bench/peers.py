@@ -213,6 +213,7 @@ class Running:
 
     address: tuple[str, int]
     process: subprocess.Popen[bytes]
+    folder: Path
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
@@ -240,22 +241,24 @@ class NotStarted(Exception):
 
 
 @contextlib.contextmanager
-def running(peer: Peer, core: int | None, profile: Path | None = None) -> Iterator[Running]:
-    """The peer on a port of its own, answering CONNECT. Its output is shown when it ends badly."""
+def running(peer: Peer, core: int | None, profile: Path | None = None, folder: Path | None = None) -> Iterator[Running]:
+    """The peer on a port of its own, answering CONNECT. Its output is shown when it ends badly. What it keeps lies in
+    the folder, or in one that ends with it."""
     port = free_port()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        config = Path(folder) / "config"
+    with contextlib.nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="bench-") as place:
+        folder = Path(place)
+        config = folder / "config"
         config.write_text(peer.config.format(port=port, folder=folder))
         places = {"port": port, "config": config, "folder": folder, "python": sys.executable, "bench": BENCH}
         command = [part.format_map(places) for part in peer.command]
         if profile is not None:
             command[1:1] = ["-m", "cProfile", "-o", str(profile)]
-        output = Path(folder) / "output"
+        output = folder / "output"
         with output.open("wb") as stream, _confined(core if peer.pinned else None):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=ROOT)
         try:
             _wait(process, ("127.0.0.1", port), output)
-            yield Running(("127.0.0.1", port), process)
+            yield Running(("127.0.0.1", port), process, folder)
             if process.poll() is not None:
                 raise NotStarted(f"{peer.name} ended during the run: {output.read_text(errors='replace')[-2000:]}")
         finally:

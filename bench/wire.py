@@ -32,9 +32,11 @@ def _no_properties(version: int) -> bytes:
     return b"\0" if version == V5 else b""
 
 
-def connect(client_id: str, version: int) -> bytes:
-    """A clean session without keep-alive."""
-    return packet(0x10, b"\0\4MQTT" + bytes([version, 0x02, 0, 0]) + _no_properties(version) + _string(client_id))
+def connect(client_id: str, version: int, *, stays: bool = False) -> bytes:
+    """Without keep-alive; a session that ends with the connection, or one that `stays`."""
+    properties = b"" if version != V5 else b"\x05\x11\xff\xff\xff\xff" if stays else b"\0"
+    flags = 0x00 if stays else 0x02
+    return packet(0x10, b"\0\4MQTT" + bytes([version, flags, 0, 0]) + properties + _string(client_id))
 
 
 def subscribe(topic_filter: str, qos: int, version: int, packet_id: int = 1) -> bytes:
@@ -96,12 +98,18 @@ def read_packet(sock: socket.socket) -> tuple[int, bytes]:
 
 
 def open_connection(
-    address: tuple[str, int], client_id: str, version: int, filters: list[str] | None = None, qos: int = 0
+    address: tuple[str, int],
+    client_id: str,
+    version: int,
+    filters: list[str] | None = None,
+    qos: int = 0,
+    *,
+    stays: bool = False,
 ) -> socket.socket:
     """A connected client that is subscribed to the filters; the socket doesn't block afterwards."""
     sock = socket.create_connection(address, timeout=60)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(connect(client_id, version))
+    sock.sendall(connect(client_id, version, stays=stays))
     first, body = read_packet(sock)
     if first != 0x20 or body[1] != 0:
         raise Refused(f"CONNECT was answered with {first:#x} {body[:8].hex()}")

@@ -9,7 +9,7 @@ PAYLOAD: Final = 64
 IN_FLIGHT: Final = 4 << 20  # bytes that a publisher may be ahead, however large its messages are
 MEMBERS: Final = 8  # of the shared group
 
-Kind = Literal["pairs", "fanout", "pool", "echo", "connect", "retained", "subscribe", "idle"]
+Kind = Literal["pairs", "fanout", "pool", "echo", "connect", "retained", "subscribe", "idle", "online", "offline"]
 UNITS: Final[dict[Kind, str]] = {
     "connect": "connections/s",
     "subscribe": "packets/s",
@@ -32,7 +32,7 @@ class Workload:
     topics: int = 1
     payload: int = PAYLOAD
     sizes: bool = False  # measured with large payloads, too
-    members: int = 1  # subscribers of a pool
+    members: int = 1  # subscribers of a pool, or of each publisher
     shared: bool = False  # they are one group
     held: int = 0
     batch: int = 0  # filters in one SUBSCRIBE of those that are held
@@ -55,7 +55,9 @@ class Workload:
 
     @property
     def copies(self) -> int:
-        """Deliveries that come of one message."""
+        """Deliveries that come of one message; of many sessions that are offline, some are asked for theirs."""
+        if self.kind == "offline":
+            return min(self.members, MEMBERS)
         return self.flows if self.kind == "fanout" else 1
 
     def scaled(
@@ -91,7 +93,7 @@ class Workload:
     def frames(self, flow: int, version: int) -> list[bytes]:
         topics = [self.topic(flow, topic) for topic in range(self.topics)]
         number = self.topics
-        if self.qos and self.kind == "pairs":  # packet ids of which none is used again too soon
+        if self.qos and self.kind in ("pairs", "online", "offline"):  # packet ids of which none is used again too soon
             number = self.window * (10 if self.window * self.payload < IN_FLIGHT // 8 else 2)
         return publish_frames(topics, payload_of(self.payload), self.qos, version, number)
 

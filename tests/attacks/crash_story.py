@@ -26,7 +26,7 @@ TOPICS: Final = 3
 #: Seconds that a client waits at most before it does something else.
 PAUSE: Final = 0.05
 #: Seconds that a broker has to deliver what is left.
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 #: Seconds after which a will is stored.
 WILL_IS_STORED: Final = 1.2
 #: Seconds that a retained message may take.

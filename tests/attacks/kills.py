@@ -142,6 +142,8 @@ def work(job: int, kills: int, seed: int, kept: Path | None, seconds: float) -> 
         with tempfile.TemporaryDirectory(prefix="kills-") as folder:
             try:
                 count = min(KILLS_EACH, kills - figures.kills.total())
+                if number % 10 == 9:
+                    print(f"job {job}: {figures}", flush=True)
                 trio.run(tell, random.Random(name), Path(folder) / "store.db", count, figures)
             except BaseException:
                 figures.failed.append(name)
