@@ -42,6 +42,7 @@ async def played(scene: Scene, life: Life, seen: Seen) -> bool:
 
         async def end() -> None:
             await life.cut_off.wait()
+            await trio.testing.wait_all_tasks_blocked()  # all that does not wait for this commit happens
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(end)

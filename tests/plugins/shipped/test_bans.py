@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
@@ -361,3 +362,17 @@ def test_too_many_patterns_are_found_in_the_configuration() -> None:
     patterns = [{"kind": "username_pattern", "who": f"{number}*"} for number in range(3)]
     with pytest.raises(ConfigError, match="max_patterns is 2"):
         from_mapping({"plugins": {"bans": {"bans": patterns, "max_patterns": 2}}}, settings_model)
+
+
+async def test_bans_outlive_a_power_failure() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("bans")
+        life.node.plugins.call("bans", "add", {"kind": "client_id", "who": "a", "reason": "why"})
+        wire, _ = await life.stay("b")
+        await wire.subscribe("t")  # when it is acknowledged, all that was before is stored
+        life.cut()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("bans")
+        (row,) = life.node.plugins.call("bans", "list", {})  # type: ignore[misc]
+        assert (row["kind"], row["who"], row["reason"]) == ("client_id", "a", "why")
