@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.plugins.context import Client
     from trunkline.plugins.store import PluginStore, PluginStores
+    from trunkline.streams.interface import Streams
 
 
 #: Sessions that are notified before other work gets its turn.
@@ -48,10 +49,12 @@ class NodeHost:
         sessions: Directory,
         figures: Callable[[], Awaitable[dict[str, int]]],
         plugin_stores: PluginStores,
+        streams: Callable[[], Streams],
     ) -> None:
         self._services = services
         self._plugin_stores = plugin_stores
         self._sessions = sessions
+        self._streams = streams
         self._figures = figures
         #: Sessions that have not been notified yet that access decisions have changed.
         self._to_notify: list[SessionActor] = []
@@ -61,6 +64,10 @@ class NodeHost:
 
     def store_of(self, plugin: str) -> PluginStore:
         return self._plugin_stores.of(plugin)
+
+    @property
+    def streams(self) -> Streams:
+        return self._streams()
 
     @property
     def now(self) -> float:
@@ -116,7 +123,7 @@ class NodeHost:
             return changed
         reached = services.pubsub.publish(changed, now)
         if not reached:
-            services.dropped(client, changed, DropReason.NO_SUBSCRIBERS)
+            services.unheard(client, changed)
         return reached
 
     def subscribe(

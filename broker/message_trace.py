@@ -55,6 +55,7 @@ _BEFORE_ROUTING: Final = frozenset(
         "session_ended",
         "await_rel_timeout",
         "payload_too_large",
+        "stream_full",
     }
 )
 #: Number of topics for which it is remembered whether they are traced.

@@ -27,6 +27,7 @@ class DropReason(Enum):
     )
     AWAIT_REL_TIMEOUT = "messages.dropped.await_rel_timeout", "QoS 2 messages whose PUBREL had not come in time."
     PAYLOAD_TOO_LARGE = "messages.dropped.payload_too_large", "Messages with a payload above `mqtt.max_payload_size`."
+    STREAM_FULL = "messages.dropped.stream_full", "Messages that a stream refused: full, sealed, or too large for it."
 
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized", "Deliveries that the access rules denied."
     TOO_LARGE = "delivery.dropped.too_large", "Deliveries above their client's maximum packet size."

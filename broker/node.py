@@ -7,7 +7,7 @@ import os
 import random
 import time
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -54,8 +54,10 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.hooks.client import ClientInfo
     from trunkline.store import Engine
+    from trunkline.streams.interface import Streams
 
     #: Opens the control socket of a node; the flag says whether the node requires it.
     OpenControl = Callable[["Node", bool], Awaitable["ControlSocket | None"]]
@@ -178,8 +180,10 @@ class Node:
         #: What plugins keep.
         self.plugin_stores = PluginStores(config.store.max_plugin_bytes)
         self._adopt = adopt
+        #: There is a keeper of streams.
+        self._has_streams = trio.Event()
         #: The broker's interface for plugins and other code in this process.
-        self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores)
+        self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores, lambda: self.streams)
         self.plugins = Plugins(self.hooks, self.host)
         self._statistics = Statistics(
             self.services,
@@ -215,6 +219,23 @@ class Node:
         return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
 
     # Operations for other code in this process
+
+    @property
+    def streams(self) -> Streams:
+        """Named logs of messages, and their consumers."""
+        return self.stream_keeper.streams
+
+    @cached_property
+    def stream_keeper(self) -> StreamKeeper:
+        """Made for the first stream, where no store holds some: few brokers in tests have streams."""
+        from trunkline.broker.stream_keeper import StreamKeeper
+
+        self._has_streams.set()
+        return StreamKeeper(self.services)
+
+    async def _work_on_streams(self) -> None:
+        await self._has_streams.wait()
+        await self.stream_keeper.run()
 
     def serve(self, stream: trio.abc.Stream) -> None:
         """Serve a connection without a socket: its client holds the other end of the stream."""
@@ -288,9 +309,13 @@ class Node:
                                 self.scheduler,
                                 self.sessions,
                                 self.plugin_stores,
+                                self.stream_keeper,
                                 # inside another process time may be a test's
                                 self._wall if self.read is None else time.time,
                             )
+                        if self.storing is not None:
+                            self.stream_keeper.open(())
+                        await self.start_background("streams", self._work_on_streams)
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:
                             self.storing.go_on()

@@ -86,6 +86,8 @@ class PubSub:
         self.committer: Committer | None = None
         #: What of it waits for those that are behind.
         self.backlogs: Backlogs | None = None
+        #: The last publication that a sink has refused, and why.
+        self._refused: tuple[Publication, str] | None = None
         self._writer: RouteWriter | None = None
         self._numbers = count()
         #: Requests for the next route writer.
@@ -174,16 +176,18 @@ class PubSub:
             if publication.count > 1 and self._hooks.message_routed:  # a different member gets each message
                 return max(self.publish(message, now, origin, own, route) for message in publication.messages)
             shares = [share for group in route.groups for share in _shares(group, publication)]
+        if route.sinks:
+            kept = self._keep(publication, route)
+            if kept < 0:
+                return 0
+            if not (publication.qos or self._upgrade_qos):
+                targets += route.behind
         if publication.retain:
             self._retain(publication, now)
         if self._hooks.message_routed:
-            everybody = (*targets, *route.behind, *[member for _, member in shares])
+            everybody = (*route.targets, *route.behind, *[member for _, member in shares])
             receivers = [target.subscriber.client_id for target in everybody]
             self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers))
-        if route.sinks:
-            kept = self._keep(publication, route)
-            if not (publication.qos or self._upgrade_qos):
-                targets += route.behind
         for target in targets:
             subscriber = target.subscriber
             if subscriber is not origin or own is None:
@@ -206,7 +210,12 @@ class PubSub:
         return len(targets) + len(shares) + kept
 
     def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
-        """Give it to the sinks. Returns the number of receivers that get it from there."""
+        """Give it to the sinks. Returns the number of receivers that get it from there; a negative one, if one of them
+        refuses it, and nobody gets it."""
+        refusal = self.refusal_of(publication, route)
+        if refusal:
+            self._refused = (publication, refusal)
+            return -1
         sequence = 0 if self.committer is None else self.committer.next_number()
         kept = 0
         for sink in route.sinks:
@@ -218,6 +227,14 @@ class PubSub:
                 for target in route.behind:
                     target.subscriber.cast(Queued(publication))
         return kept
+
+    def refused(self, publication: Publication) -> str:
+        """Why a publication that was just routed to nobody was not taken; empty, if nobody wanted it."""
+        return "" if self._refused is None or self._refused[0] is not publication else self._refused[1]
+
+    def refusal_of(self, publication: Publication, route: Route[Subscriber]) -> str:
+        """Why a receiver among the sinks cannot take it; empty, if all can."""
+        return next(filter(None, [sink.refusal(publication) for sink in route.sinks if sink.is_receiver]), "")
 
     def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
         """A publication in parts, each of which has a single route."""

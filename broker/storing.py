@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
     from trunkline.store import Engine, Row, WriteBatch
@@ -56,6 +57,7 @@ class Storing:
         scheduler: Scheduler,
         sessions: Directory,
         plugin_stores: PluginStores,
+        streams: StreamKeeper,
         wall: Callable[[], float],
     ) -> Storing:
         """Bring back what is stored. Nobody can connect yet. `wall` is the system's clock, which may be corrected.
@@ -64,7 +66,7 @@ class Storing:
             StoreError: the store cannot be opened or read.
         """
         try:
-            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores, wall)
+            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores, streams, wall)
         except (LookupError, TypeError, ValueError) as error:
             raise StoreCorrupt(
                 f"a row of the store is not as a broker writes it ({error!r}): put a backup in its place"
@@ -78,6 +80,7 @@ class Storing:
         scheduler: Scheduler,
         sessions: Directory,
         plugin_stores: PluginStores,
+        streams: StreamKeeper,
         wall: Callable[[], float],
     ) -> Storing:
         began = perf_counter()
@@ -85,6 +88,7 @@ class Storing:
         refused: list[str] = []
         try:
             found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
+            await trio.to_thread.run_sync(streams.restore, engine)
             clock = StoreClock(services.epoch, wall)
             if found.alive:
                 clock = StoreClock.going_on(found.alive, found.wall, trio.current_time(), wall)
@@ -117,6 +121,7 @@ class Storing:
                 backlogs.restore(backlog)
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer
+            streams.begin(committer)
             restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
             restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
             _logger.info(

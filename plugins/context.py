@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.running import Running
     from trunkline.plugins.store import PluginStore
     from trunkline.router import Options
+    from trunkline.streams.interface import Streams
 
 # Covariant, so that type checkers know the plugin's own settings model.
 S_co = TypeVar("S_co", bound="Settings", covariant=True)
@@ -92,6 +93,8 @@ class Host(Protocol):
     def clear_alarm(self, name: str) -> None: ...
     async def metrics(self) -> dict[str, int]: ...
     def store_of(self, plugin: str) -> PluginStore: ...
+    @property
+    def streams(self) -> Streams: ...
     @property
     def now(self) -> float: ...
     @property
@@ -221,6 +224,11 @@ class Context(Generic[S_co]):
         """What the plugin keeps for good, by key: it outlives the broker's process, unless the broker keeps nothing
         (`store.durability`)."""
         return self._host.store_of(self.name)
+
+    @property
+    def streams(self) -> Streams:
+        """The broker's streams: named logs of messages, and their consumers."""
+        return self._host.streams
 
     # Time: with a test's clock, the test's
 

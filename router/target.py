@@ -95,6 +95,10 @@ class Sink(Protocol):
     #: behind says no.
     is_receiver: bool
 
+    def refusal(self, publication: Any) -> str:
+        """Why it cannot be taken; empty, if it can. A receiver is asked before anybody gets the publication."""
+        ...
+
     def take(self, publication: Any, sequence: int) -> None:
         """`sequence` is the same for all sinks of a route."""
         ...

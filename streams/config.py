@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
 from trunkline.streams.errors import InvalidStreamConfig
+from trunkline.streams.filters import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,6 +103,9 @@ class StreamConfig:
         _check_filters(f"the stream {self.name!r}", self.filters)
         if not self.filters:
             raise InvalidStreamConfig(f"the stream {self.name!r} has no filters")
+        for one, two in combinations(self.filters, 2):
+            if overlap(one, two):
+                raise InvalidStreamConfig(f"{one!r} and {two!r} of the stream {self.name!r} overlap")
         _check_not_negative(self)
         if self.discard_new_per_topic and not (self.discard is Discard.NEW and self.max_messages_per_topic):
             raise InvalidStreamConfig(

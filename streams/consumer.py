@@ -69,6 +69,8 @@ class ConsumerCursor:
         #: Of the last delivery.
         self.consumer_sequence = 0
         self.stream_sequence = 0
+        #: Receivers there are now, those of them that iterate, and when there was one, in seconds since the epoch.
+        self.receivers = self.bound = 0
         self.last_active = created
         self.outstanding: dict[int, Outstanding] = {}
         #: Deadline and sequence, also of some that are acknowledged.

@@ -261,6 +261,11 @@ class StreamLog:
                 figures.first = piece.end if len(piece.publication.topics) == 1 else sequence + 1
         return left, None
 
+    @property
+    def has_work(self) -> bool:
+        """Is there something for `trim` or `tidy`, but for the age of messages?"""
+        return bool(self._crowded or self.deleted.untidy) or self._is_over()
+
     def crowd(self) -> None:
         """The limit for a topic has changed."""
         limit = self.config.max_messages_per_topic

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import rows
@@ -23,20 +24,25 @@ from trunkline.streams.log import MAX_ERASED
 from trunkline.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from trunkline.store import Engine, WriteBatch
 
 _NUMBER: Final = 4
 
 
+class StreamChanged(Protocol):
+    def __call__(self, stream: Stream, *, has_work: bool) -> None:
+        """A stream has something to be written and perhaps to be delivered, and something to be worked off."""
+        ...
+
+
 class StreamRegistry:
     #: No actor ends when a stream cannot be written.
     owner = None
 
-    def __init__(self, epoch: float, changed: Callable[[Stream], None]) -> None:
-        """`epoch` turns node time into seconds since the epoch. `changed` is called when a stream has something to be
-        written, to be worked off or to be delivered."""
+    def __init__(self, epoch: float, changed: StreamChanged) -> None:
+        """`epoch` turns node time into seconds since the epoch."""
         self._epoch = epoch
         self._notify = changed
         self._streams: dict[str, Stream] = {}
@@ -97,19 +103,19 @@ class StreamRegistry:
             return known
         self.check_filters(config)
         stream = self._add(self._next, config, now)
-        stream.changed()
+        stream.attend()
         return stream
 
     def _add(self, number: int, config: StreamConfig, created: float) -> Stream:
         stream = Stream(number, config, created, self._epoch)
-        stream.changed = lambda: self._note(stream)
+        stream.notify = partial(self._note, stream)
         self._streams[config.name] = stream
         self._next = max(self._next, number + 1)
         return stream
 
-    def _note(self, stream: Stream) -> None:
+    def _note(self, stream: Stream, has_work: bool) -> None:
         self._changed[stream] = None
-        self._notify(stream)
+        self._notify(stream, has_work=has_work)
 
     def update(self, config: StreamConfig) -> Stream:
         """
@@ -133,7 +139,7 @@ class StreamRegistry:
         log = stream.log
         self._changed.pop(stream, None)
         self._erasing[log.number] = (log.config.first_sequence, log.last + 1)
-        self._notify(stream)
+        self._notify(stream, has_work=True)
         return stream
 
     # The store

@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 MAX_UNWRITTEN: Final = 64 << 20
 #: Seconds that an ephemeral consumer without receivers stays, unless it says otherwise.
 INACTIVE_THRESHOLD: Final = 5.0
-#: Nothing was refused.
-ALL_TAKEN: Final[dict[int, str]] = {}
 
 
 class Stream:
-    """`changed` is called when there is something to be written, to be worked off or to be delivered."""
+    """`notify` is called when there is something to be written and perhaps to be delivered; with True, if there is
+    something to be worked off as well (`settle`), or by the clock."""
 
     def __init__(self, number: int, config: StreamConfig, created: float, epoch: float) -> None:
         self.log = StreamLog(number, config, created, epoch)
@@ -46,7 +45,7 @@ class Stream:
         self.filters = TopicFilters(config.filters)
         self.cursors: dict[str, ConsumerCursor] = {}
         self.duplicates = DuplicateWindow()
-        self.changed: Callable[[], None] = lambda: None
+        self.notify: Callable[[bool], None] = _nobody
         #: Consumers with something to be written, and those that are gone.
         self._changed_cursors: dict[ConsumerCursor, None] = {}
         self._deleted_cursors: list[ConsumerCursor] = []
@@ -64,64 +63,66 @@ class Stream:
     def name(self) -> str:
         return self.log.config.name
 
+    def changed(self) -> None:
+        self.notify(bool(self._done or self._swept or self.config.max_age) or self.log.has_work)
+
+    def attend(self) -> None:
+        self.notify(True)
+
     # Messages that come
 
-    def take(self, publication: Publication, now: float) -> dict[int, str]:
-        """Keep a publication. Returns why messages of it were refused, by their number in it."""
+    def refusal(self, publication: Publication, now: float) -> str:
+        """Why it cannot be taken; empty if it can. Of several messages the answer may be to ask for each."""
         config = self.config
-        self.changed()
-        if (
-            (publication.properties and message_id(publication.properties) is not None)
-            or config.sealed
-            or config.retention is Retention.INTEREST
-            or self.log.unwritten_weight > MAX_UNWRITTEN
-            or (config.is_refusing and not self._has_room(publication))
-        ):
-            refused = self._take_single(publication, now)
-        else:
-            self._append(publication, now)
-            refused = ALL_TAKEN
-        self.log.trim(now)
-        return refused
+        if not config.is_refusing and not config.sealed and self.log.unwritten_weight <= MAX_UNWRITTEN:
+            return ""
+        if publication.count > 1:
+            return "" if self._has_room(publication) else "not all of them have room"
+        try:
+            self.check_message(publication.messages[0], now)
+        except StreamRefuses as error:
+            return str(error)
+        return ""
 
     def _has_room(self, publication: Publication) -> bool:
         """Surely for all of it."""
         config, sizes = self.config, message_sizes(publication)
         largest = max(sizes)
         return (
-            not 0 < config.max_message_size < largest
+            not config.sealed
+            and self.log.unwritten_weight <= MAX_UNWRITTEN
+            and not 0 < config.max_message_size < largest
             and not 0 < config.max_bytes < largest
             and not config.discard_new_per_topic
             and (config.discard is Discard.OLD or self.log.has_room(publication.count, sum(sizes)))
         )
 
-    def _take_single(self, publication: Publication, now: float) -> dict[int, str]:
-        refused: dict[int, str] = {}
-        for number, message in enumerate(publication.messages):
-            try:
+    def take(self, publication: Publication, now: float) -> None:
+        """Keep a publication, which `refusal` allows; but no message whose id is known."""
+        has_id = publication.properties and message_id(publication.properties) is not None
+        if has_id or self.config.retention is Retention.INTEREST:
+            for message in publication.messages:
                 self._take_message(message, now)
-            except StreamRefuses as error:
-                refused[number] = str(error)
-        return refused
+        else:
+            self._append(publication, now)
+        self.log.trim(now)
+        self.changed()
 
-    def take_message(self, message: Message, now: float) -> tuple[int, bool]:
-        """Keep a message, unless its id is known. Returns its sequence, and whether it was there already.
+    def known(self, message: Message, now: float) -> int | None:
+        """The sequence of the message that had the same id."""
+        identity = message_id(message.properties) if message.properties else None
+        if identity is None or not self.config.duplicate_window:
+            return None
+        return self.duplicates.find(identity, now - self.config.duplicate_window)
 
+    def check_message(self, message: Message, now: float) -> None:
+        """
         Raises:
             StreamRefuses: there is no room, or it is too large.
         """
-        self.changed()
-        taken = self._take_message(message, now)
-        self.log.trim(now)
-        return taken
-
-    def _take_message(self, message: Message, now: float) -> tuple[int, bool]:
         log, config = self.log, self.config
-        identity = message_id(message.properties) if message.properties else None
-        if identity is not None and config.duplicate_window:
-            known = self.duplicates.find(identity, now - config.duplicate_window)
-            if known is not None:
-                return known, True
+        if self.known(message, now) is not None:
+            return
         if config.sealed:
             raise StreamRefuses(f"the stream {config.name!r} is sealed")
         size = message_sizes(message)[0]
@@ -129,23 +130,28 @@ class Stream:
             limit = min(filter(None, (config.max_message_size, config.max_bytes)))
             raise StreamRefuses(f"the stream {config.name!r} takes messages of {limit} bytes at most")
         if log.unwritten_weight > MAX_UNWRITTEN:
+            self.changed()  # the next commit may show that the store works again
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if config.discard is Discard.NEW:
-            log.trim(now)
             if not log.has_room(1, size):
                 raise StreamRefuses(f"the stream {config.name!r} is full")
             figures = log.topics.get(message.topic) if config.discard_new_per_topic else None
             if figures is not None and figures.count >= config.max_messages_per_topic:
                 raise StreamRefuses(f"the stream {config.name!r} has enough messages of this topic")
-        if config.retention is Retention.INTEREST and not any(
+
+    def _take_message(self, message: Message, now: float) -> None:
+        if self.known(message, now) is not None:
+            return
+        wanted = self.config.retention is not Retention.INTEREST or any(
             cursor.filters.match(message.topic) for cursor in self.cursors.values()
-        ):
-            log.skip(1, now)
-        else:
+        )
+        if wanted:
             self._append(message, now)
-        if identity is not None and config.duplicate_window:
-            self.duplicates.add(identity, log.last, log.last_time)
-        return log.last, False
+        else:
+            self.log.skip(1, now)
+        identity = message_id(message.properties) if message.properties else None
+        if identity is not None and self.config.duplicate_window:
+            self.duplicates.add(identity, self.log.last, self.log.last_time)
 
     def _append(self, publication: Publication, now: float) -> None:
         self.log.append(publication, now)
@@ -287,7 +293,7 @@ class Stream:
         self.log.config = config
         self.filters = TopicFilters(config.filters)
         self.log.crowd()
-        self.changed()
+        self.attend()
 
     # Consumers
 
@@ -331,6 +337,7 @@ class Stream:
         if self.cursors.get(cursor.name) is not cursor:
             raise ConsumerNotFound(self.name, cursor.name)
         self.note(cursor)
+        self.attend()
         return cursor
 
     def _ephemeral_name(self) -> str:
@@ -367,6 +374,7 @@ class Stream:
         cursor.config.check_update(config)
         cursor.configure(config)
         self.note(cursor)
+        self.attend()
         return cursor
 
     def delete_consumer(self, cursor: ConsumerCursor) -> None:
@@ -377,7 +385,7 @@ class Stream:
                 self._deleted_cursors.append(cursor)
             if self.config.retention is Retention.INTEREST:
                 self._swept = max(self.log.first, 1)
-            self.changed()
+            self.attend()
 
     def deliver(self, cursor: ConsumerCursor, limit: int, now: float) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
@@ -448,3 +456,7 @@ class Stream:
 
 def inactive_threshold(config: ConsumerConfig) -> float:
     return config.inactive_threshold or (inf if config.durable else INACTIVE_THRESHOLD)
+
+
+def _nobody(has_work: bool) -> None:
+    """Is notified."""

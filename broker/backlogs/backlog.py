@@ -143,6 +143,10 @@ class Backlog:
 
     # Messages
 
+    def refusal(self, publication: Publication) -> str:
+        del publication
+        return ""
+
     def take(self, publication: Publication, sequence: int) -> None:
         if not publication.qos and not self._upgrade_qos:
             return

@@ -133,20 +133,50 @@ class Inbound:
         if qos < 2:
             reached = services.pubsub.publish(routed, now, self._subscriber, outbound, route)
             if not reached:
+                if services.pubsub.refused(routed):
+                    self._publish_singly(publication, routed, channel, route)
+                    return
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
             if not qos:
                 return
         else:
+            found = services.pubsub.router.match(routed.topic)
+            refusal = services.pubsub.refusal_of(routed, found) if found.sinks else ""
+            if refusal:
+                self._refuse(publication, channel, DropReason.STREAM_FULL, Reason.QUOTA_EXCEEDED, refusal)
+                return
             if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, now):
                 self._too_many(publication, channel)
                 return
             self.expect_pubrel()
-            reached = bool(services.pubsub.router.match(routed.topic))
+            reached = bool(found)
         wait = None if services.committer is None else self._wait(services.committer, channel, routed, qos)
         if reached:
             outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
         else:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
+
+    def _publish_singly(
+        self,
+        publication: ReceivedPublication,
+        routed: Publication,
+        channel: Channel,
+        route: Route[Subscriber] | None,
+    ) -> None:
+        """A stream has refused it; where it is several messages, perhaps not all of them."""
+        services = self._services
+        pubsub, now = services.pubsub, self._outbound.now
+        if publication.count == 1 or routed is not publication:
+            refusal = pubsub.refused(routed)
+            self._refuse(publication, channel, DropReason.STREAM_FULL, Reason.QUOTA_EXCEEDED, refusal)
+            return
+        for message in publication.messages:
+            if not pubsub.publish(message, now, self._subscriber, self._outbound, route):
+                self._publish_singly(message, message, channel, route)
+            elif message.qos:
+                committer = services.committer
+                wait = None if committer is None else self._wait(committer, channel, message, message.qos)
+                self._acknowledge(channel, message, Reason.SUCCESS, wait=wait)
 
     def _wait(self, committer: Committer, channel: Channel, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
@@ -237,7 +267,7 @@ class Inbound:
             for publication in self._awaiting_rel.release(packet_ids):
                 for part, route in pubsub.routed(publication) if publication is not None else ():
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
-                        self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
+                        self._release_singly(part, channel, route)
                     is_stored = is_stored or part.stored is not None or part.retain
             has_to_wait = is_stored and channel.client.durable
             wait = committer.after_commit if has_to_wait and committer is not None else None
@@ -250,6 +280,16 @@ class Inbound:
             # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
             self._outbound.write(Pubcomp(packet_ids[0], reason), wait=self._stored(channel))
+
+    def _release_singly(self, publication: Publication, channel: Channel, route: Route[Subscriber]) -> None:
+        """It went to nobody; where a stream has refused several messages, perhaps not all of them."""
+        pubsub = self._services.pubsub
+        if publication.count == 1 or not pubsub.refused(publication):
+            self._services.unheard(channel.client, publication)
+            return
+        for message in publication.messages:
+            if not pubsub.publish(message, self._outbound.now, self._subscriber, self._outbound, route):
+                self._services.unheard(channel.client, message)
 
     def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
         """Handle topic alias and expiry; the other properties are for the subscribers.  # [MQTT-3.3.2-4]

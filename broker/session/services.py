@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.metrics import DropReason
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
 from trunkline.mqtt.message import Message
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.guid import Guids
     from trunkline.broker.log_throttle import LogThrottle
-    from trunkline.broker.metrics import DropReason, Metrics
+    from trunkline.broker.metrics import Metrics
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.access import Access
     from trunkline.broker.session.channel import Channel
@@ -100,6 +101,12 @@ class Services:
         self.drops.note(reason, client.client_id, f"{topic}: {why}" if why else topic, count)
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)
+
+    def unheard(self, client: ClientInfo, publication: Publication) -> None:
+        """It went to nobody: nobody wanted it, or a stream has refused it."""
+        refusal = self.pubsub.refused(publication)
+        reason = DropReason.STREAM_FULL if refusal else DropReason.NO_SUBSCRIBERS
+        self.dropped(client, publication, reason, refusal)
 
     def bounded_expiry(self, asked: int) -> float:
         """The session expiry that a client gets, in seconds: the requested one, up to the configured maximum."""

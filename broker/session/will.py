@@ -67,4 +67,4 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float, *, al
             return
         message = changed
     if not services.pubsub.publish(message, now):
-        services.dropped(client, message, DropReason.NO_SUBSCRIBERS)
+        services.unheard(client, message)

@@ -69,3 +69,8 @@ async def test_a_message_that_cannot_be_sent_reaches_nobody() -> None:
             host.publish_as(ClientInfo("a"), wrong)
         host.publish(host.message("t", b"well", 0, False, NO_PROPERTIES, ""))
         await client.expect_publish("t", b"well")
+
+
+async def test_plugins_have_the_streams_of_the_node() -> None:
+    async with room() as here:
+        assert here.node.host.streams is here.node.streams

@@ -24,6 +24,7 @@ STREAM = StreamConfig(name="s", filters=("a/#",))
         ({"name": "a/b"}, "not a name"),
         ({"name": ""}, "not a name"),
         ({"filters": ()}, "no filters"),
+        ({"filters": ("a/#", "a/b")}, "overlap"),
         ({"filters": ("a/#/b",)}, "'#' is not alone"),
         ({"filters": ("$share/g/a",)}, "no topic matches"),
         ({"max_bytes": -1}, "max_bytes is negative"),

@@ -96,12 +96,13 @@ class Machine(RuleBasedStateMachine):
     def publish(self, chosen: list[tuple[str, bytes]], one_topic: bool) -> None:
         names = [chosen[0][0]] if one_topic else [topic for topic, _ in chosen]
         batch = burst(names, [payload for _, payload in chosen])
+        single_file = bool(self.stream.refusal(batch, self.world.now)) and batch.count > 1
         refused = self.world.take(batch)
         expected = set[int]()
         for number, message in enumerate(batch.messages):
             if not self.plain.publish(PlainMessage(message.topic, message.payload, self.world.now)):
                 expected.add(number)
-            if self.plain.config.discard is Discard.NEW:
+            if single_file:
                 self.plain.trim(self.world.now)
         self.plain.trim(self.world.now)
         assert set(refused) == expected

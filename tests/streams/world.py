@@ -66,7 +66,7 @@ class World:
         self.registry = self._open()
 
     def _open(self) -> StreamRegistry:
-        registry = StreamRegistry(0.0, lambda _: None)
+        registry = StreamRegistry(0.0, lambda stream, *, has_work: None)
         registry.restore(self.engine)
         return registry
 
@@ -82,7 +82,16 @@ class World:
     def take(self, publication: Publication) -> dict[int, str]:
         stream = self.registry.of_topic(publication.topic)
         assert stream is not None
-        refused = stream.take(publication, self.now)
+        refused: dict[int, str] = {}
+        if publication.count > 1 and not stream.refusal(publication, self.now):
+            stream.take(publication, self.now)
+        else:
+            for number, message in enumerate(publication.messages):
+                refusal = stream.refusal(message, self.now)
+                if refusal:
+                    refused[number] = refusal
+                else:
+                    stream.take(message, self.now)
         self.settle()
         return refused
 

@@ -1,0 +1,244 @@
+"""The streams of a node: they get messages in the turn of the publisher, change with the broker's commits, and are
+worked off in a task of their own.
+
+Where nothing is durable they are kept in an engine in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from trunkline.mqtt.frames import check_writable
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import validate_name
+from trunkline.store import StoreError, WriteBatch
+from trunkline.store.memory import MemoryEngine
+from trunkline.streams.interface import Streams
+from trunkline.streams.registry import StreamRegistry
+from trunkline.streams.stream import inactive_threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trunkline.broker.committer import Committer
+    from trunkline.broker.session.services import Services
+    from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.stored import StoredPublication
+    from trunkline.store import Engine
+    from trunkline.streams.config import StreamConfig
+    from trunkline.streams.stream import Stream
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("trunkline.streams")
+
+#: Seconds until a store that could not be read is asked again.
+RETRY: Final = 1.0
+
+
+class StreamSink:
+    """Takes the messages of one stream in the turn of their publisher."""
+
+    is_receiver = True
+
+    def __init__(self, stream: Stream, keeper: StreamKeeper) -> None:
+        self.stream = stream
+        #: Those that the routes know.
+        self.filters: tuple[str, ...] = ()
+        self._keeper = keeper
+
+    def refusal(self, publication: Publication) -> str:
+        return self.stream.refusal(publication, self._keeper.now)
+
+    def take(self, publication: Publication, sequence: int) -> None:
+        del sequence
+        self.stream.take(publication, self._keeper.now)
+        if publication.qos and not self.stream.config.no_ack:
+            self._keeper.hold(publication)
+
+
+class StreamKeeper:
+    #: No actor ends when a stream cannot be written.
+    owner = None
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.registry = StreamRegistry(services.epoch, self._changed)
+        self.streams = Streams(self)
+        self._committer: Committer | None = None
+        #: Where nothing is durable.
+        self._engine: Engine = MemoryEngine()
+        self._sinks: dict[Stream, StreamSink] = {}
+        #: Publications whose publishers wait for the commit that is being gathered.
+        self._held: list[StoredPublication] = []
+        #: Streams that have changed since the task looked; there is something to be written without a change.
+        self._busy: dict[Stream, None] = {}
+        self._has_more = False
+        self._wake = trio.Event()
+        #: Receivers that wait for something new.
+        self._waiting: dict[Stream, trio.Event] = {}
+
+    # Its life
+
+    def restore(self, engine: Engine) -> None:
+        """Bring back what is stored. In a thread."""
+        self.registry.restore(engine)
+
+    def begin(self, committer: Committer) -> None:
+        """From now on everything is stored."""
+        self._committer = committer
+
+    def open(self, declared: Iterable[StreamConfig]) -> None:
+        """Take messages; make the streams that the configuration declares, and change those that are otherwise.
+
+        Raises:
+            StreamError: one of them cannot become what the configuration says.
+        """
+        for config in declared:
+            if self.registry.find(config.name) is None:
+                self.registry.create(config, self.now)
+            elif self.registry.get(config.name).config != config:
+                self.registry.update(config)
+        for stream in self.registry:
+            self.route(stream)
+            self._changed(stream)
+
+    async def run(self) -> None:
+        """Work off what limits and acknowledgements demand."""
+        while True:
+            self._wake = trio.Event()
+            if not self._busy and not self._has_more:
+                with trio.move_on_at(self._next_due()):
+                    await self._wake.wait()
+            await trio.lowlevel.checkpoint()
+            self._tidy_consumers()
+            busy, self._busy = {**self._busy, **dict.fromkeys(self._due())}, {}
+            for stream in busy:
+                try:
+                    await stream.settle(self, lambda: self.now)
+                except StoreError as error:
+                    _logger.warning("the stream %s cannot be read: %s", stream.name, error)
+                    await trio.sleep(RETRY)
+                    self._busy[stream] = None
+            self._commit()
+
+    def _commit(self) -> None:
+        """Where nothing is durable, what has changed is put away at once; otherwise with the next commit."""
+        has_more, self._has_more = self._has_more, False
+        if self._committer is None:
+            batch = WriteBatch()
+            self._has_more = self.registry.write(batch)
+            self._engine.commit(batch)
+            self.registry.stored()
+        elif has_more:
+            self._committer.change(self, at_once=True)
+
+    def _due(self) -> list[Stream]:
+        return [stream for stream in self.registry if stream.log.next_due <= self.now]
+
+    def _next_due(self) -> float:
+        """In node time."""
+        due = [stream.log.next_due for stream in self.registry]
+        due += [
+            cursor.last_active + inactive_threshold(cursor.config)
+            for stream in self.registry
+            for cursor in stream.cursors.values()
+            if not cursor.receivers
+        ]
+        return min(due, default=inf) - self._services.epoch
+
+    def _tidy_consumers(self) -> None:
+        """Delete those that nobody has received from for too long."""
+        for stream in self.registry:
+            for cursor in list(stream.cursors.values()):
+                threshold = inactive_threshold(cursor.config)
+                if not cursor.receivers and cursor.last_active + threshold <= self.now:
+                    stream.delete_consumer(cursor)
+
+    # What streams ask for
+
+    def _changed(self, stream: Stream, *, has_work: bool = True) -> None:
+        if has_work or self._committer is None:
+            self._busy[stream] = None
+            self._wake.set()
+        if self._committer is not None:
+            self._committer.change(self)
+        waiting = self._waiting.pop(stream, None)
+        if waiting is not None:
+            waiting.set()
+
+    def write(self, batch: WriteBatch) -> None:
+        self._held = []
+        if self.registry.write(batch):
+            self._has_more = True
+            self._wake.set()
+
+    def hold(self, publication: Publication) -> None:
+        """The publisher waits for the commit."""
+        committer = self._committer
+        if committer is not None:
+            stored = committer.stored(publication)
+            committer.hold(stored, 1)
+            if not self._held:
+                committer.after_commit(partial(self._let_go, committer, self._held))
+            self._held.append(stored)
+
+    @staticmethod
+    def _let_go(committer: Committer, held: list[StoredPublication]) -> None:
+        for stored in held:
+            committer.let_go(stored, 1)
+
+    # What the interface needs
+
+    @property
+    def now(self) -> float:
+        return trio.current_time() + self._services.epoch
+
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        if self._committer is not None:
+            return await self._committer.read(function)
+        await trio.lowlevel.checkpoint()
+        return function(self._engine)
+
+    async def pause(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def committed(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._committer is not None:
+            stored = trio.Event()
+            self._committer.after_commit(stored.set)
+            await stored.wait()
+
+    async def changed(self, stream: Stream, until: float) -> None:
+        waiting = self._waiting.setdefault(stream, trio.Event())
+        with trio.move_on_at(until - self._services.epoch):
+            await waiting.wait()
+
+    def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message:
+        validate_name(topic)
+        message = self._services.stamp(Message(topic, payload, qos, properties=properties), trio.current_time())
+        check_writable(message)
+        return message
+
+    def publish(self, message: Message) -> int:
+        return self._services.pubsub.publish(message, trio.current_time())
+
+    def route(self, stream: Stream) -> None:
+        router = self._services.pubsub.router
+        sink = self._sinks.setdefault(stream, StreamSink(stream, self))
+        wanted = stream.config.filters if self.registry.find(stream.name) is stream else ()
+        for topic_filter in sink.filters:
+            router.remove_sink(topic_filter, sink)
+        for topic_filter in wanted:
+            router.add_sink(topic_filter, sink)
+        sink.filters = wanted
+        if not wanted:
+            del self._sinks[stream]
+            self._busy.pop(stream, None)

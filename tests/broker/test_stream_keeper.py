@@ -1,0 +1,337 @@
+"""Streams in a broker: what clients publish, acknowledgements that wait, and what a power cut leaves."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.disk import Disk, Life
+from tests.broker.room import room
+from tests.conformance import raw
+from tests.store.conftest import MEMORY
+from trunkline.store import StoreUnavailable
+from trunkline.store.memory import MemoryEngine
+from trunkline.store.sqlite import SqliteEngine
+from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig, StreamRefuses
+from trunkline.streams.interface import Streams
+
+ORDERS = StreamConfig(name="orders", filters=("orders/#",))
+
+#: Quota exceeded.
+FULL = 0x97
+
+
+async def payloads(streams: Streams, name: str = "orders") -> list[bytes]:
+    """All of a stream, from first to last."""
+    found: list[bytes] = []
+    info = streams.info(name)
+    sequence = info.first_sequence
+    for _ in range(info.messages):
+        message = await streams.get_next(name, "#", sequence)
+        found.append(message.message.payload)
+        sequence = message.sequence + 1
+    return found
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def disk(request: pytest.FixtureRequest) -> Iterator[Disk]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        made = Disk(MemoryEngine if request.param == "memory" else lambda: SqliteEngine(Path(folder) / "s.db"))
+        yield made
+        made.engine.close()
+
+
+# What is taken
+
+
+async def test_messages_of_every_qos_and_wills_and_retained_ones(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+        for qos in (0, 1, 2):
+            await client.publish("orders/1", b"%d" % qos, qos=qos)
+        await client.publish("orders/1", b"retained", qos=1, retain=True)
+        await client.publish("other", b"not this", qos=1)
+        here.node.publish("orders/2", b"of the broker")
+        dying = await here.client("b", will=raw.Will("orders/will", b"will"))
+        await dying.abort()
+        while here.node.streams.info("orders").messages < 6:
+            await client.ping()
+        assert await payloads(here.node.streams) == [b"0", b"1", b"2", b"retained", b"of the broker", b"will"]
+
+
+async def test_a_stream_is_a_receiver() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+        answer = await client.publish("orders/1", qos=1)
+        assert answer is not None
+        assert answer.reason == 0
+        await here.node.streams.delete("orders")
+        answer = await client.publish("orders/1", qos=1)
+        assert answer is not None
+        assert answer.reason == 0x10
+
+
+async def test_a_burst_of_several_topics_is_kept_in_order() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+        topics = [("orders/1", "other", "orders/2")[number % 3] for number in range(300)]
+        await client.send(b"".join(raw.publish(topic, b"%d" % n) for n, topic in enumerate(topics)))
+        await client.ping()
+        wanted = [b"%d" % number for number, topic in enumerate(topics) if topic != "other"]
+        assert await payloads(here.node.streams) == wanted
+
+
+async def test_an_update_of_filters_holds_for_the_next_message() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+        await client.publish("orders/1", b"1", qos=1)
+        await here.node.streams.update(StreamConfig(name="orders", filters=("new/#",)))
+        await client.publish("orders/1", b"2", qos=1)
+        await client.publish("new/1", b"3", qos=1)
+        assert await payloads(here.node.streams) == [b"1", b"3"]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_full_stream_refuses_and_nobody_gets_the_message(version: int) -> None:
+    async with room() as here:
+        await here.node.streams.create(
+            StreamConfig(name="orders", filters=("orders/#",), max_messages=1, discard=Discard.NEW)
+        )
+        subscriber = await here.client("subscriber")
+        await subscriber.subscribe("orders/#")
+        client = await here.client("a", version)
+        for qos in (1, 2):
+            answer = await client.publish("orders/1", b"%d" % qos, qos=qos)
+            assert answer is not None
+            assert answer.reason == (FULL if qos == 2 and version == 5 else 0)
+        answer = await client.publish("orders/1", b"again", qos=1)
+        assert answer is not None
+        assert answer.reason == (FULL if version == 5 else 0)
+        await client.publish("orders/1", b"0")
+        await client.ping()
+        await subscriber.take_publish("orders/1", b"1", qos=1)
+        await subscriber.expect_nothing()
+        assert (await here.node.figures())["messages.dropped.stream_full"] == 3
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_of_a_burst_each_message_gets_its_own_answer(qos: int) -> None:
+    async with room() as here:
+        await here.node.streams.create(
+            StreamConfig(name="orders", filters=("orders/#",), max_messages=5, discard=Discard.NEW)
+        )
+        client = await here.client("a")
+        await client.send(
+            b"".join(
+                raw.publish("orders/1", b"%02d" % number, qos=qos, packet_id=number + 1 if qos else None)
+                for number in range(20)
+            )
+        )
+        if qos:
+            answers = [await client.receive() for _ in range(20)]
+            assert [answer.packet_id for answer in answers] == list(range(1, 21))
+            assert [answer.reason for answer in answers] == [0] * 5 + [FULL] * 15
+        await client.ping()
+        assert await payloads(here.node.streams) == [b"%02d" % number for number in range(5)]
+
+
+async def test_qos_2_in_a_burst_that_fills_the_stream_between_publish_and_pubrel() -> None:
+    async with room() as here:
+        await here.node.streams.create(
+            StreamConfig(name="orders", filters=("orders/#",), max_messages=3, discard=Discard.NEW)
+        )
+        client, other = await here.client("a"), await here.client("b")
+        await client.send(b"".join(raw.publish("orders/1", b"%d" % n, qos=2, packet_id=n + 1) for n in range(3)))
+        for _ in range(3):
+            await client.expect_type(raw.PUBREC)
+        await other.publish("orders/1", b"first", qos=1)
+        await client.send(b"".join(raw.ack(raw.PUBREL, n + 1) for n in range(3)))
+        for _ in range(3):
+            await client.expect_type(raw.PUBCOMP)
+        assert await payloads(here.node.streams) == [b"first", b"0", b"1"]
+        assert (await here.node.figures())["messages.dropped.stream_full"] == 1
+
+
+# What waits, and what is left
+
+
+async def publish_all(life: Life, payloads: list[tuple[int, bytes]]) -> list[bytes]:
+    """Those that were acknowledged before the power failed."""
+    answered: list[bytes] = []
+    wire = await life.wire()
+    await wire.connect("publisher", clean=False, properties=raw.session_expiry(100))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def stop() -> None:
+                await life.cut_off.wait()
+                scope.cancel()
+
+            nursery.start_soon(stop)
+            for qos, payload in payloads:
+                await wire.publish("orders/1", payload, qos=qos)
+                answered.append(payload)
+            nursery.cancel_scope.cancel()
+    return answered
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("cut_at", range(1, 12))
+async def test_what_was_acknowledged_is_in_the_stream(disk: Disk, cut_at: int, applied: bool) -> None:
+    sent = [(1 + number % 2, b"%d" % number) for number in range(6)]
+    answered: list[bytes] = []
+    async with disk.broker(cut_at, applied=applied) as life:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+
+                async def stop() -> None:
+                    await life.cut_off.wait()
+                    scope.cancel()
+
+                nursery.start_soon(stop)
+                await life.node.streams.create(ORDERS)
+                answered = await publish_all(life, sent)
+                nursery.cancel_scope.cancel()
+    async with disk.broker() as life:
+        names = [info.config.name for info in life.node.streams.list()]
+        kept = await payloads(life.node.streams) if names else []
+        assert kept[: len(answered)] == answered
+        assert kept == [payload for _, payload in sent][: len(kept)]
+        await life.node.streams.create(ORDERS)
+        await life.node.streams.publish("orders/1", b"more")
+        assert (await payloads(life.node.streams))[-1] == b"more"
+
+
+async def test_an_acknowledgement_waits_while_the_disk_is_full() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await life.node.streams.create(ORDERS)
+        await life.node.streams.create(StreamConfig(name="quick", filters=("quick",), no_ack=True))
+        wire = await life.wire()
+        await wire.connect("a")
+        life.fill()
+        await wire.send(raw.publish("orders/1", b"1", qos=1, packet_id=1))
+        await wire.expect_nothing()
+        other = await life.wire()
+        await other.connect("b")
+        await other.publish("quick", qos=1)
+        life.fill(full=False)
+        await wire.expect_type(raw.PUBACK)
+        assert await payloads(life.node.streams) == [b"1"]
+
+
+async def test_consumers_go_on_after_a_power_cut(disk: Disk) -> None:
+    async with disk.broker() as life:
+        streams = life.node.streams
+        await streams.create(ORDERS)
+        await streams.create_consumer("orders", ConsumerConfig(name="work", durable=True, ack_wait=0.01))
+        for number in range(4):
+            await streams.publish("orders/1", b"%d" % number)
+        first, second = await streams.fetch("orders", "work", 2)
+        await first.ack_sync()
+        assert (first.payload, second.payload) == (b"0", b"1")
+    async with disk.broker() as life:
+        streams = life.node.streams
+        info = streams.consumer_info("orders", "work")
+        assert (info.ack_pending, info.pending, info.ack_floor_stream_sequence) == (1, 2, 1)
+        async with streams.consume("orders", "work") as messages:
+            got = [await anext(messages) for _ in range(3)]
+            found = sorted((message.payload, message.delivered) for message in got)
+            assert found == [(b"1", 2), (b"2", 1), (b"3", 1)]
+
+
+async def test_a_refused_read_is_an_error_of_the_reader_alone() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await life.node.streams.create(ORDERS)
+        for number in range(3):
+            await life.node.streams.publish("orders/1", b"%d" % number)
+    async with disk.broker() as life:
+        life.node.stream_keeper.registry.get("orders").log.memory.forget(3)
+
+        async def fail(function: object) -> None:
+            raise StoreUnavailable("no disk")
+
+        life.node.stream_keeper.read = fail  # type: ignore[method-assign,assignment]
+        with pytest.raises(StoreUnavailable):
+            await life.node.streams.get("orders", 1)
+        await life.node.streams.publish("orders/1", b"3")
+
+
+# Time
+
+
+async def test_messages_grow_old_without_traffic(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        await here.node.streams.create(
+            StreamConfig(name="orders", filters=("orders/#",), max_age=60.0, duplicate_window=10.0)
+        )
+        client = await here.client("a")
+        await client.publish("orders/1", b"1", qos=1)
+        await trio.sleep(50)
+        await client.publish("orders/1", b"2", qos=1)
+        await trio.sleep(11)
+        assert await payloads(here.node.streams) == [b"2"]
+        await trio.sleep(50)
+        assert await payloads(here.node.streams) == []
+
+
+async def test_an_ephemeral_consumer_ends_when_nobody_receives(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        streams = here.node.streams
+        await streams.create(ORDERS)
+        kept = await streams.create_consumer("orders", ConsumerConfig(inactive_threshold=100.0))
+        gone = await streams.create_consumer("orders", ConsumerConfig())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(streams.fetch, "orders", kept.name, 1, 60.0)
+            await trio.sleep(30)
+            assert [info.name for info in streams.consumers("orders")] == [kept.name]
+        assert gone.name != kept.name
+        await trio.sleep(90)
+        assert len(streams.consumers("orders")) == 1
+        await trio.sleep(20)
+        assert not streams.consumers("orders")
+
+
+async def test_a_work_queue_between_clients_and_workers(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        streams = here.node.streams
+        await streams.create(StreamConfig(name="orders", filters=("orders/#",), retention=Retention.WORK_QUEUE))
+        await streams.create_consumer("orders", ConsumerConfig(name="w", deliver_group="workers", ack_wait=5.0))
+        client = await here.client("a")
+        for number in range(20):
+            await client.publish("orders/1", b"%d" % number, qos=1)
+        done: list[bytes] = []
+
+        async def work(limit: int) -> None:
+            async with streams.consume("orders", "w", group="workers", batch=2) as messages:
+                async for message in messages:
+                    await trio.sleep(0.1)
+                    message.ack()
+                    done.append(message.payload)
+
+        async with trio.open_nursery() as nursery:
+            for limit in range(3):
+                nursery.start_soon(work, limit)
+            await trio.sleep(10)
+            nursery.cancel_scope.cancel()
+        assert sorted(done) == sorted(b"%d" % number for number in range(20))
+        assert streams.info("orders").messages == 0
+
+
+async def test_nothing_is_published_where_the_stream_refuses() -> None:
+    async with room() as here:
+        await here.node.streams.create(StreamConfig(name="orders", filters=("orders/#",), max_message_size=10))
+        with pytest.raises(StreamRefuses):
+            await here.node.streams.publish("orders/1", b"x" * 20)
+        assert here.node.streams.info("orders").messages == 0
