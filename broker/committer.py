@@ -7,6 +7,7 @@ one. A store that refuses loses nothing: what was refused is in the next commit,
 
 from __future__ import annotations
 
+import logging
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_logger = logging.getLogger("trunkline.store")
+
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
 NODE: Final = Space("node")
@@ -40,6 +43,8 @@ ALIVE: Final = b"alive"
 
 #: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
 DELAY: Final = 1.0
+#: Each time that it is refused again it waits twice as long, and so many seconds at the most.
+MAX_RETRY: Final = 8.0
 #: Seconds that the end of the broker waits for the last commit.
 MAX_CLOSE: Final = 20.0
 
@@ -86,6 +91,8 @@ class Committer:
         #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
         self._armed = self._busy = self._due = self._resting = False
         self._beats = self._closed = False
+        #: Seconds until a refused commit is tried again.
+        self._retry = DELAY
         #: What has changed is stored, or was refused, while the end waits for it.
         self._ended = trio.Event()
         self._changed: dict[Persistent, None] = {}
@@ -247,17 +254,20 @@ class Committer:
         def done(error: StoreError | None) -> None:
             self._busy = False
             if error is None:
+                self._retry = DELAY
                 self._alarms.deactivate(STORE_FAILED)
                 for stored in unsafe:
                     _tell(stored)
                 for action in waiting:
                     action()
             else:
-                self._alarms.activate(STORE_FAILED, f"what changes is not stored, and acknowledgements wait: {error}")
+                text = f"what changes is not stored, {batch.weight:,} bytes by now, and acknowledgements wait: {error}"
+                self._alarms.activate(STORE_FAILED, text)
                 self._batch = batch
                 self._unsafe, self._waiting = unsafe | self._unsafe, waiting + self._waiting
                 self._resting = True
-                self._timer.restart(DELAY)
+                self._timer.restart(self._retry)
+                self._retry = min(2 * self._retry, MAX_RETRY)
                 self._ended.set()
             if (
                 self._changed or self._touched or self._unsafe or self._waiting
@@ -282,6 +292,8 @@ class Committer:
             self.after_commit(self._ended.set)
             with trio.move_on_after(MAX_CLOSE):
                 await self._ended.wait()
+        if self._busy or self._batch:
+            _logger.error("the store did not take what has changed last, and nobody was told that it had")
         self._closed = True
         self._timer.discard()
         self.heartbeat.stop()

@@ -450,6 +450,8 @@ class Behind:
                 member = self.members.get(filter)
                 if member is not None and member.backlog.last <= member.read:
                     self._leave(filter)
+                elif member is not None:  # what came while the page was read, and was not stored yet
+                    self._woken[member] = None
         self._slices = None
         if not self.members:
             self._read_from.clear()

@@ -138,6 +138,37 @@ def test_what_was_refused_comes_again_with_what_is_new() -> None:
     assert not house.alarms.active
 
 
+def test_a_store_that_goes_on_refusing_is_tried_less_often() -> None:
+    house, part = House(), Value(b"k")
+    retry = house.turns.timers[0]
+
+    def refuse(times: int) -> list[float]:
+        delays: list[float] = []
+        for _ in range(times):
+            house.writer.end(StoreFull("no room"))
+            delays.append(retry.delays[-1])
+            house.fire()
+        return delays
+
+    house.set(part, 1)
+    house.fire()
+    assert refuse(5) == [1, 2, 4, 8, 8]
+    house.writer.end()
+    house.set(part, 2)
+    house.fire()
+    assert refuse(1) == [1]
+
+
+def test_the_alarm_says_how_much_has_to_be_stored() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 10**2000)
+    house.fire()
+    house.writer.end(StoreFull("no room"))
+    [alarm] = house.alarms.active
+    assert "2,0" in alarm.text
+    assert "no room" in alarm.text
+
+
 def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     house, message = House(), Message("t", b"x", 1)
     stored = house.committer.stored(message)
@@ -231,7 +262,9 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_after_the_end_nothing_is_stored(refuses: bool, autojump_clock: object) -> None:
+async def test_after_the_end_nothing_is_stored(
+    refuses: bool, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
     house, part = House(), Value(b"k")
     house.set(part, 1)
     async with trio.open_nursery() as nursery:
@@ -242,3 +275,4 @@ async def test_after_the_end_nothing_is_stored(refuses: bool, autojump_clock: ob
     house.set(part, 2)
     house.turns.end()
     assert house.writer.values == [{b"k": b"1"}]
+    assert ("the store did not take" in caplog.text) is refuses

@@ -63,10 +63,11 @@ class Turns:
         raise error
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
-        timer = SimpleNamespace(armed=deadline < inf)
+        timer = SimpleNamespace(armed=deadline < inf, delays=[])
 
-        def arm(*_: object) -> None:
+        def arm(delay: float) -> None:
             timer.armed = True
+            timer.delays.append(delay)
 
         def cancel() -> None:
             timer.armed = False
