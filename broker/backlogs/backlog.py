@@ -102,6 +102,7 @@ class Backlog:
         "_heap",
         "_max_total",
         "_max_weight",
+        "_safe",
         "_upgrade_qos",
         "_written",
         "filter",
@@ -132,8 +133,9 @@ class Backlog:
         self.watchers: dict[Membership, None] = {}
         #: The last entries: all that are not stored yet.
         self.recent: deque[Recent] = deque()
-        #: The last entry before these, the last that was written, and the one from which on anybody needs them.
-        self.settled = self._written = self.last
+        #: The last entry before these, the last that is in a commit, the last whose commit is done, and the one from
+        #: which on anybody needs them.
+        self.settled = self._written = self._safe = self.last
         self.low: float = 0
         #: Up to here, without, entries are deleted.
         self.trimmed = 0
@@ -195,12 +197,13 @@ class Backlog:
         batch.put(FILTERS, key_of(self.number), filter_to_row(found))
 
     def _committed(self) -> None:
+        self._safe = self._written  # the next commit has not begun
         self.forget(MAX_RECENT if self.watchers else 0)
 
     def forget(self, keep: int) -> None:
         """Leave what is stored to the store, but for the last entries."""
         recent = self.recent
-        while recent and recent[0].entry.sequence <= self._written:
+        while recent and recent[0].entry.sequence <= self._safe:
             weight = self.total_weight - recent[0].entry.total_weight
             if len(recent) <= keep and weight <= MAX_RECENT_BYTES:
                 break

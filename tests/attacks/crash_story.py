@@ -26,7 +26,7 @@ TOPICS: Final = 3
 #: Seconds that a client waits at most before it does something else.
 PAUSE: Final = 0.05
 #: Seconds that a broker has to deliver what is left.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 90.0
 #: Seconds after which a will is stored.
 WILL_IS_STORED: Final = 1.2
 #: Seconds that a retained message may take.
@@ -109,7 +109,12 @@ class Story:
                         settling.start_soon(client.settle, broker, nursery)
             nursery.cancel_scope.cancel()
         await self.retaining.look(broker)
-        problems = [problem for receiver in self.receivers for problem in self.problems(receiver)]
+        problems = [
+            f"{client.name} has no answer for {len(client.keeper.unanswered)} messages"
+            for client in (*self.publishers, self.retaining)
+            if client.keeper.unanswered
+        ]
+        problems += [problem for receiver in self.receivers for problem in self.problems(receiver)]
         assert not problems, "\n".join(problems)
 
     @property
@@ -124,7 +129,8 @@ class Story:
         order, name = receiver.order, receiver.name
         found = []
         if lost := self.required - set(order):
-            found.append(f"{name} never got {len(lost)}: {sorted(lost)[:10]}")
+            listed = [f"{payload.decode()} at QoS {self.sent[payload].qos}" for payload in sorted(lost)[:10]]
+            found.append(f"{name} never got {len(lost)}: {', '.join(listed)}")
         if strange := set(order) - self.sent.keys():
             found.append(f"{name} got what nobody sent: {sorted(strange)[:10]}")
         times: dict[bytes, int] = defaultdict(int)

@@ -1,6 +1,7 @@
 """A backlog, without a broker around it."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tests.broker.session.test_durable import EPOCH, committer_of
 from trunkline.broker.backlogs.backlog import Membership
@@ -10,6 +11,11 @@ from trunkline.broker.committer import MESSAGES
 from trunkline.mqtt.message import Message
 from trunkline.router import Router
 from trunkline.store.memory import MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.store import StoreError
 
 
 @dataclass(eq=False)
@@ -80,6 +86,24 @@ def test_what_is_acknowledged_waits_for_the_commit() -> None:
     assert not done
     here.turns.end()
     assert done == ["stored"]
+
+
+def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile() -> None:
+    here = Here()
+    member = here.backlogs.join("t", Place())
+    message = here.publish("t")
+    done: list[str] = []
+    commits: list[Callable[[StoreError | None], None]] = []
+    here.writer.commit = lambda _, done: commits.append(done)  # type: ignore[method-assign]
+    assert message.stored is not None
+    here.committer.wait_for(message.stored, lambda: done.append("stored"))
+    here.turns.end()
+    member.backlog.forget(0)
+    here.turns.end()
+    assert not done
+    commits.pop()(None)
+    assert done == ["stored"]
+    assert not member.backlog.recent
 
 
 def test_a_member_whose_client_is_there_is_told() -> None:
