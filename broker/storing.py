@@ -122,7 +122,7 @@ class Storing:
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer
             streams.begin(committer)
-            restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
+            restoring = recovery.restore(found, sessions, pubsub.router, committer, clock.epoch, trio.current_time())
             restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
             _logger.info(
                 "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",

@@ -1,7 +1,6 @@
 """The options of a subscription."""
 
-from dataclasses import dataclass, fields
-from typing import Final
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +14,6 @@ class Options:
     retain_handling: int = 0
     identifier: int | None = None
 
-
-OPTION_NAMES: Final = tuple(field.name for field in fields(Options))
 
 _shared: dict[Options, Options] = {}
 

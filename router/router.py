@@ -6,10 +6,8 @@ same. Routes are remembered by topic: `match` is a dict lookup until a subscript
 Nothing here is locked. One writer subscribes and unsubscribes, everyone may match in between.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from operator import itemgetter
 from random import Random
 from typing import Any, Generic
 
@@ -18,7 +16,7 @@ from sortedcontainers import SortedList
 from trunkline.mqtt.topics import parse_shared
 from trunkline.router.cache import RouteCache
 from trunkline.router.fanout import Entry, Fanout, Merges
-from trunkline.router.options import OPTION_NAMES, Options
+from trunkline.router.options import Options
 from trunkline.router.shared import Group, ShareStrategy, flatten, make_group
 from trunkline.router.table import FilterTable, has_wildcard
 from trunkline.router.target import Receivers, Route, S, Sink, Target, make_target
@@ -210,22 +208,6 @@ class Router(Generic[S]):
                 for target in self.targets(filter):
                     yield filter, target
             page = self.page(page[-1], limit=1000)
-
-    def export(self) -> Iterator[dict[str, object]]:
-        """All subscriptions as plain values, as `all` has them."""
-        for filter, target in self.all():
-            of_whom = {"filter": filter, "client_id": target.subscriber.client_id, "serial": target.serial}
-            yield {**of_whom, **asdict(target.options)}
-
-    def load(self, rows: Iterable[Mapping[str, Any]], find: Callable[[str], S | None]) -> int:
-        """Load the result of `export`; `find` looks subscribers up by client id. Returns how many are new."""
-        new = 0
-        for row in sorted(rows, key=itemgetter("serial")):
-            subscriber = find(row["client_id"])
-            if subscriber is not None:
-                options = Options(**{name: row[name] for name in OPTION_NAMES})
-                new += self.subscribe(subscriber, row["filter"], options)
-        return new
 
     def _join(self, subscriber: S, name: str, inner: str, filter: str, options: Options) -> bool:
         group: Group[S] | None = self.group(filter)

@@ -3,82 +3,88 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from math import inf
+from sys import maxsize
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trunkline.actors.system import innermost
+from trunkline.broker.committer import ALIVE, NODE, Committer
 from trunkline.broker.node import Node, open_node
-from trunkline.broker.session.export import export_session, restore_session
-from trunkline.broker.stored_retained import retained_to_row
+from trunkline.broker.session import recovery
+from trunkline.broker.session.durable import StoredQueue, make_durable
+from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
+from trunkline.broker.store_time import StoreClock
+from trunkline.broker.stored_retained import RETAINED, retained_to_row
 from trunkline.config.store_place import store_path
-from trunkline.hooks.client import client_from_plain
+from trunkline.mqtt.packing import pack
+from trunkline.plugins.store import PLUGINS
+from trunkline.store import WriteBatch
+from trunkline.store.engine import rows
+from trunkline.store.memory import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from trunkline.broker.node import ControlSocket
-    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.actor import SessionActor
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
-    from trunkline.router import Target
-    from trunkline.store import Row
     from trunkline.testing.fault_layer import Network
 
 
-class Kept(NamedTuple):
-    """The state that outlives a node, as plain values without references to the old node."""
+class Kept:
+    """The state that outlives a node without a store: as a store would have it."""
 
-    #: The moment, in node time.
-    at: float
-    #: Of the broker's clock, so that it does not go back.
-    epoch: float
-    sessions: list[dict[str, Any]]
-    routes: list[dict[str, object]]
-    retained: list[Row]
-    of_plugins: list[Row]
-
-    @classmethod
-    def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
-        """What a store has is found there."""
-        now, epoch = trio.current_time(), node.services.epoch
-        if node.storing is not None:
-            return cls(now, epoch, [], [], [], [])
-        return cls(
-            now,
-            epoch,
-            [export_session(actor.session, now, now + epoch) for actor in node.sessions] if sessions else [],
-            list(node.router.export()) if sessions else [],
-            [retained_to_row(each, epoch) for each in node.retained] if retained else [],
-            list(node.plugin_stores.rows()) if sessions else [],
-        )
+    def __init__(self, node: Node, *, sessions: bool, retained: bool) -> None:
+        #: Of the broker's clock, so that it does not go back.
+        self._epoch = node.services.epoch
+        self._engine = MemoryEngine()
+        self._restored: list[SessionActor] = []
+        if node.storing is None:
+            batch = WriteBatch()
+            if sessions:
+                _write_sessions(node, batch)
+                for key, value in node.plugin_stores.rows():
+                    batch.put(PLUGINS, key, value)
+            for each in node.retained if retained else ():
+                batch.put(RETAINED, *retained_to_row(each, self._epoch))
+            self._engine.commit(batch)
 
     def bring_into(self, node: Node) -> None:
         """Before plugins start, and so before clients can connect."""
-        services = node.services
-        services.epoch = self.epoch
-        node.plugin_stores.restore(self.of_plugins)
-        services.pubsub.restore_retained(self.retained, self.epoch)
-        actors = [node.sessions.add(client_from_plain(values["client"])) for values in self.sessions]
-        subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
-        node.router.load(self.routes, subscribers.get)
-        now, wall = trio.current_time(), self.at + self.epoch
-        for actor, values in zip(actors, self.sessions, strict=True):
-            member = partial(_member, node, actor.subscriber)
-            restore_session(values, actor.session, actor.subscriber, member, now, wall)
+        services, found = node.services, recovery.find(self._engine)
+        services.epoch = self._epoch
+        node.plugin_stores.restore(rows(self._engine, PLUGINS))
+        services.pubsub.restore_retained(rows(self._engine, RETAINED), self._epoch)
+        restoring = recovery.restore(found, node.sessions, node.router, None, self._epoch, trio.current_time())
+        self._restored += restoring
 
-    def go_on(self, node: Node) -> None:
+    def go_on(self) -> None:
         """What the sessions have waited for may happen."""
-        for values in self.sessions:
-            actor = node.sessions.get(values["client"]["client_id"])
-            assert actor is not None
+        for actor in self._restored:
             actor.go_on_away()
 
 
-def _member(node: Node, subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:
-    group = node.router.group(filter)
-    return None if group is None else group.member(subscriber)
+def _write_sessions(node: Node, batch: WriteBatch) -> None:
+    now, epoch = trio.current_time(), node.services.epoch
+    clock = StoreClock(epoch, lambda: now + epoch)
+    committer = Committer(_NoWriter(), node.scheduler, node.alarms, clock, inf, 0)
+    for number, actor in enumerate(node.sessions, 1):
+        session = copy(actor.session)
+        window, awaiting_rel = StoredWindow(committer, maxsize, 0), StoredAwaitingRel(committer, 0, 0)
+        queue = StoredQueue(committer, max_length=0)
+        make_durable(session, committer, number, window, queue, awaiting_rel).write(batch)
+    batch.put(NODE, ALIVE, pack((now + epoch, committer.number, now + epoch)))
+
+
+class _NoWriter:
+    """What is written goes into a batch of its own."""
+
+    commit: Any = None
+    read: Any = None
 
 
 class Lives:
@@ -119,7 +125,7 @@ class Lives:
             self._network.attach(node)
             self._prepare(node)
             if kept is not None:
-                kept.go_on(node)
+                kept.go_on()
 
         over, gone = trio.Event(), trio.Event()
         try:
@@ -165,7 +171,7 @@ class Lives:
                     for listener in node.listeners:
                         listener.close()
                     await node.quiet()
-                kept.append(Kept.of(node, sessions=keep_sessions, retained=keep_retained))
+                kept.append(Kept(node, sessions=keep_sessions, retained=keep_retained))
                 if graceful:
                     await node.disconnect_clients()
                 else:

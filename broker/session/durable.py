@@ -273,15 +273,16 @@ def make_durable(
     window: StoredWindow,
     queue: StoredQueue,
     awaiting_rel: StoredAwaitingRel,
-) -> None:
+) -> Durable:
     """Store the session from now on, with all that it holds, in these parts, which are empty."""
     window.take_over(session.inflight)
-    for message, target, qos, _ in session.queue.export():
+    for message, target, qos, _ in session.queue:
         queue.push(message, target, qos)
     awaiting_rel.restore(session.awaiting_rel.export())
     session.inflight, session.queue, session.awaiting_rel = window, queue, awaiting_rel
     session.durable = durable = Durable(session, committer, number, window, awaiting_rel)
     durable.subscriptions |= dict.fromkeys(session.subscriptions)
+    return durable
 
 
 def delete_session(number: int, batch: WriteBatch) -> None:

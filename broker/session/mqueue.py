@@ -242,18 +242,6 @@ class MessageQueue(Generic[T]):
                 position = (at.priority, entry[3])
         return entries, None
 
-    def export(self) -> list[tuple[Message, T, int, Position]]:
-        """All messages, targets, QoS and positions in the order of leaving, for another node."""
-        return [(message, to, qos, (at.priority, n)) for at in self._each_class() for message, to, qos, n in at]
-
-    def restore(self, entries: Iterable[tuple[Message, T, int]]) -> list[Dropped[T]]:
-        """Queue the result of `export`, without the positions. If this queue is smaller, the overflow policy
-        applies."""
-        dropped: list[Dropped[T]] = []
-        for message, target, qos in entries:
-            dropped.extend(self.push(message, target, qos))
-        return dropped
-
     # For a store: messages of QoS 1 and 2
 
     def since(self, number: int) -> list[tuple[int, list[Queued[T]]]]:

@@ -124,20 +124,28 @@ def _place(space: Space, key: bytes, value: bytes) -> Place | None:
 
 
 def restore(
-    found: Found, directory: Directory, router: Router[Subscriber], committer: Committer, now: float
+    found: Found,
+    directory: Directory,
+    router: Router[Subscriber],
+    committer: Committer | None,
+    epoch: float,
+    now: float,
 ) -> Iterator[SessionActor]:
-    """Make the sessions that were found, one by one. Their timers start with `go_on_away`."""
-    gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
-    records = _Records(found, committer)
+    """Make the sessions that were found, one by one. Their timers start with `go_on_away`. Without a committer they are
+    in memory from now on. `epoch` is what turns node time into that of the store."""
+    gone = min(now, found.alive - epoch)  # the process ended then, or later
+    records = _Records(found, committer, epoch)
     lost: list[tuple[Space, bytes]] = []
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
     for number, stored in found.sessions.items():
         if newest[stored.head["client"]["client_id"]] == number:
             actor = directory.add(client_from_plain(stored.head["client"]), number)
-            lost += _fill(actor, stored, records, router, committer.epoch, gone, now)
+            lost += _fill(actor, number, stored, records, router, epoch, gone, now)
             yield actor
-        else:
+        elif committer is not None:
             committer.change(_Discarded(number))  # by a clean start
+    if committer is None:
+        return
     if lost:
         committer.change(_LostRows(lost))
     for number in found.remains:
@@ -151,6 +159,7 @@ def restore(
 
 def _fill(
     actor: SessionActor,
+    session_number: int,
     stored: StoredSession,
     records: _Records,
     router: Router[Subscriber],
@@ -160,8 +169,6 @@ def _fill(
 ) -> list[tuple[Space, bytes]]:
     """Returns the keys of rows whose messages are not there."""
     session, subscriber = actor.session, actor.subscriber
-    durable = session.durable
-    assert isinstance(durable, Durable)
     for filter, value in stored.subscriptions:
         options, unasked = unpack(value)
         session.subscriptions[filter] = Options(**options)
@@ -181,7 +188,7 @@ def _fill(
             sent.append((key.first, state, records.refer(place), target(plain)))
             sent_rows.append(key)
         else:
-            lost.append((WINDOWS, key_of(durable.number) + key.packed))
+            lost.append((WINDOWS, key_of(session_number) + key.packed))
     session.inflight.restore(last_id, sent, gone)
     awaited: list[Awaited] = []
     for _, value in stored.awaited:
@@ -195,7 +202,7 @@ def _fill(
     for first, value in stored.queue:
         place, qos, plain = unpack(value)
         if not records.has(place):
-            lost.append((QUEUES, key_of(durable.number) + key_of(first)))
+            lost.append((QUEUES, key_of(session_number) + key_of(first)))
             continue
         some = records.refer(place)
         to = target(plain)
@@ -211,7 +218,11 @@ def _fill(
         session.queue.number = last
         priority = session.queue.priority_of(some.topic)
         is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
-        runs.setdefault(priority, deque()).append(Run(first, last, stored_of(some)))
+        if some.stored is not None:
+            runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
+    durable = session.durable
+    if not isinstance(durable, Durable):
+        return lost
     durable.restored(stored.window_head, stored.position, runs, anew=is_mixed)
     durable.window.restored(sent_rows)
     durable.awaiting_rel.restored((ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True))
@@ -221,11 +232,12 @@ def _fill(
 
 
 class _Records:
-    def __init__(self, found: Found, committer: Committer) -> None:
+    def __init__(self, found: Found, committer: Committer | None, epoch: float) -> None:
         self._stored = found.records
         self._referred = found.referred
-        self._indexed = committer.indexed
-        self._epoch = committer.epoch
+        #: None: what is found is stored nowhere from now on.
+        self._indexed = None if committer is None else committer.indexed
+        self._epoch = epoch
         self._found: dict[int, Publication] = {}
         self.missing: set[int] = set()
 
@@ -241,18 +253,20 @@ class _Records:
         """The messages in this place, for a row that refers to it."""
         number, first, count, _ = place
         publication = self._publication(number)
-        stored_of(publication).references += 1
+        if publication.stored is not None:
+            publication.stored.references += 1
         return publication.part(first, first + count)
 
     def _publication(self, number: int) -> Publication:
         publication = self._found.get(number)
         if publication is None:
             publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
-            publication.stored = self._stored_as(number, publication.guid)
+            if self._indexed is not None:
+                publication.stored = self._indexed[number] = self._stored_as(number, publication.guid)
         return publication
 
     def _stored_as(self, number: int, guid: int) -> StoredPublication:
-        stored = self._indexed[number] = StoredPublication(number, guid, None)
+        stored = StoredPublication(number, guid, None)
         stored.entries = tuple([(backlog, sequence) for backlog, sequence in self._referred[number]])
         return stored
 

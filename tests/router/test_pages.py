@@ -51,4 +51,4 @@ def test_pages_over_more_than_one_walk() -> None:
     client = Client("c")
     for number in range(2500):
         router.subscribe(client, str(number), Options())
-    assert len(list(router.export())) == 2500
+    assert len(list(router.all())) == 2500

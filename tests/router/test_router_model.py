@@ -1,6 +1,5 @@
 """`trunkline.router.router` against a list of subscriptions that is searched for each message."""
 
-import json
 from collections import Counter
 
 from hypothesis import settings
@@ -116,14 +115,6 @@ class Model(RuleBasedStateMachine):
         else:
             assert target.own is not None
             self.check_target(target.own, heard)
-
-    @rule()
-    def export_and_load(self) -> None:
-        rows = json.loads(json.dumps(list(self.router.export())))
-        known = {client.client_id: client for client in self.clients}
-        router: Router[Client] = Router(cache_capacity=16)
-        assert router.load(rows, known.get) == self.router.subscriptions
-        self.router = router
 
     @invariant()
     def counts(self) -> None:

@@ -193,7 +193,7 @@ class Sequence:
                 (packet_id, state, None if state == State.WAIT_PUBCOMP else plain(message))
                 for packet_id, state, message, _ in session.inflight.export()[1]
             ],
-            [(plain(message), qos) for message, _, qos, *_ in session.queue.export()],
+            [(plain(message), qos) for message, _, qos, _ in session.queue],
             [(packet_id, plain(message)) for packet_id, _, message in session.awaiting_rel.export()],
         ]
 

@@ -21,7 +21,7 @@ from trunkline.broker.session.durable import (
     Durable,
     StoredQueue,
 )
-from trunkline.broker.session.export import export_session
+from trunkline.broker.session.export import head_to_plain, target_to_plain
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
@@ -30,6 +30,7 @@ from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.inflight import State
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.message_row import message_to_row
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
@@ -111,6 +112,12 @@ class Home:
         session.durable = Durable(session, self.committer, number, window, awaiting_rel)
         subscriber = Subscriber(client.client_id, lambda mail: None)
         return SimpleNamespace(session=session, subscriber=subscriber, not_restored=lambda *_: None)
+
+
+def plain(publication: Publication) -> list[object]:
+    (message,) = publication.messages
+    assert message.payload
+    return message_to_row(message, EPOCH)
 
 
 def of(session: Session, state: State) -> list[int]:
@@ -268,7 +275,8 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         assert found.last_number >= self.engine.count(MESSAGES)
         self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
-        (actor,) = recovery.restore(found, Home(self.committer), Router(), self.committer, self.now)  # type: ignore[arg-type]
+        home: Any = Home(self.committer)
+        (actor,) = recovery.restore(found, home, Router(), self.committer, EPOCH, self.now)
         self.use(actor)
         assert self.exported(self.session) == was
 
@@ -276,12 +284,23 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         """All but QoS 0, which is not stored, and what has expired, which may be stored as long as what is before it
         is."""
         session.queue.expire(self.now, 1000)
-        plain = export_session(session, self.now, EPOCH + self.now)
-        plain["queue"] = [entry for entry in plain["queue"] if entry[3]]
-        for _, message, target, _ in plain["queue"]:
-            del target
-            assert message["payload"]
-        return plain
+        last_id, sent = session.inflight.export()
+        held = session.awaiting_rel.export()
+        return {
+            **head_to_plain(session, self.now),
+            "subscriptions": session.subscriptions,
+            "unasked": session.unasked,
+            "last_id": last_id,
+            "sent": [(each[:2], plain(each[2]), target_to_plain(each[3])) for each in sent],
+            "queue": [
+                (number, plain(message), target_to_plain(target), qos)
+                for message, target, qos, number in session.queue
+                if qos
+            ],
+            "awaited": [
+                (packet_ids, weight, publication and plain(publication)) for packet_ids, weight, publication in held
+            ],
+        }
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
