@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_from_row, entry_key
 from trunkline.broker.committer import MESSAGES, key_of
+from trunkline.store import StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trunkline.store import Engine
 
+_logger = logging.getLogger("trunkline.store")
+
 #: Entries of one backlog that are read at a time: each row waits for the GIL, beside traffic.
 AT_ONCE: Final = 64
 
 
 class Read(NamedTuple):
-    """An entry, the publication as bytes, and the backlogs that have it, with what they had had until then."""
+    """An entry, the publication as bytes unless it is lost, and the backlogs that have it, with what they had had until
+    then."""
 
     entry: Entry
     data: bytes | None
@@ -45,7 +50,7 @@ class Merge:
         weight, number, data = 0, 0, None
         for entry, totals in self.walk(engine, woken):
             if entry.number != number:
-                number, data = entry.number, engine.get(MESSAGES, key_of(entry.number))
+                number, data = entry.number, _publication(engine, entry.number)
             reads.append(Read(entry, data, totals))
             weight += entry.weight
             if len(reads) >= max_rows or weight >= max_weight:
@@ -80,3 +85,11 @@ class Merge:
             heappush(self._heap, (self._buffers[backlog][0].sequence, backlog))
         else:
             self._buffers.pop(backlog, None)
+
+
+def _publication(engine: Engine, number: int) -> bytes | None:
+    try:
+        return engine.get(MESSAGES, key_of(number))
+    except StoreCorrupt as error:  # one that is damaged must not keep the others back
+        _logger.error("%s", error)
+        return None

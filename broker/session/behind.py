@@ -26,7 +26,7 @@ from trunkline.router.target import combine
 from trunkline.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator, Iterable
 
     from trunkline.broker.backlogs.backlog import Backlog
     from trunkline.broker.backlogs.backlogs import Backlogs
@@ -361,11 +361,20 @@ class Behind:
         for entry, data, totals in reads:
             if data is None:
                 _logger.error("the store has lost messages", extra=self._context.session.client.log_fields)
+                self._pass_over(totals)
                 continue
             publication = publication_from_bytes(data, epoch)
             publication.stored = self._stored_as(publication, entry, totals)
             self._add(publication.part(entry.first, entry.first + entry.length), totals)
         self._fill()
+
+    def _pass_over(self, totals: Iterable[tuple[int, Entry]]) -> None:
+        """These entries of backlogs, by number, are done with."""
+        for number, entry in totals:
+            filter = self._by_number.get(number)
+            if filter is not None:
+                self.members[filter].advance(entry)
+                self._read_from[self.members[filter].backlog] = None
 
     def _stored_as(
         self, publication: Publication, entry: Entry, totals: tuple[tuple[int, Entry], ...]
@@ -529,11 +538,7 @@ class Behind:
 
     def _dropped(self, position: tuple[int, int], last: dict[int, Entry]) -> None:
         self._is_busy = self._is_long = False
-        for number, entry in last.items():
-            filter = self._by_number.get(number)
-            if filter is not None:
-                self.members[filter].advance(entry)
-                self._read_from[self.members[filter].backlog] = None
+        self._pass_over(last.items())
         if position > self._skip:
             self._skip = position
             self.sequence = max(self.sequence, position[0] - 1)
