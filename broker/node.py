@@ -313,8 +313,8 @@ class Node:
                                 # inside another process time may be a test's
                                 self._wall if self.read is None else time.time,
                             )
-                        if self.storing is not None:
-                            self.stream_keeper.open(())
+                        if self.storing is not None or self.config.streams:
+                            self.stream_keeper.open([settings.declared for settings in self.config.streams])
                         await self.start_background("streams", self._work_on_streams)
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:

@@ -10,11 +10,14 @@ from pydantic_core import PydanticCustomError
 
 from trunkline.config import settings
 from trunkline.config.addresses import TakenAddresses
+from trunkline.config.declared_streams import StreamSettings, conflicts
 from trunkline.config.key_path import KeyPath, Keys, dotted
 from trunkline.config.settings import ListenerSettings, PluginSettings, Section
 from trunkline.config.units import Accepts, Durability
 
-#: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
+#: Sections that are lists of tables.
+LISTS: Final = ("listeners", "streams")
+#: Variables of this form set a key: TRUNKLINE_SECTION__KEY, TRUNKLINE_LISTENERS and TRUNKLINE_STREAMS.
 PREFIX: Final = "TRUNKLINE_"
 
 
@@ -32,6 +35,7 @@ class Config(Section):
     session: settings.SessionSettings = settings.SessionSettings()
     retained: settings.RetainedSettings = settings.RetainedSettings()
     store: settings.StoreSettings = settings.StoreSettings()
+    streams: Annotated[tuple[StreamSettings, ...], Accepts("a list of streams")] = ()
     shared: settings.SharedSettings = settings.SharedSettings()
     auth: settings.AuthSettings = settings.AuthSettings()
     passwords: settings.PasswordSettings = settings.PasswordSettings()
@@ -109,6 +113,7 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
         if owner is not None and config.listeners[owner].label != listener.label:
             url = config.listeners[owner].url
             yield path, f"listeners[{owner}] takes port {listener.port} of that address: {url}"
+    yield from conflicts(config.streams)
     if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
         yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"
 
@@ -120,7 +125,7 @@ def model_of(section: str) -> type[Section]:
 def key_paths() -> Iterator[Keys]:
     """Every key of the broker's own, section by section."""
     for section in Config.model_fields:
-        if section == "listeners":
+        if section in LISTS:
             yield (section,)
         elif section != "plugins":
             yield from ((section, key) for key in model_of(section).model_fields)

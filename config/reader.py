@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trunkline.config.config import PREFIX, Config, key_paths, model_of, variable
+from trunkline.config.config import LISTS, PREFIX, Config, key_paths, model_of, variable
 from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, is_secret
 from trunkline.config.files import file_problem, files_in, read_text
@@ -99,7 +99,7 @@ class ConfigReader:
                 if not self._partial:
                     hint = nearest(section, Config.model_fields) or f"; known are {', '.join(Config.model_fields)}"
                     self._complain(source, (section,), f"unknown section{hint}")
-            elif section == "listeners":
+            elif section in LISTS:
                 self._set((section,), Config.model_fields[section], content, source, base)
             elif section != "plugins":
                 self._take_section((section,), model_of(section), content, source, base)
@@ -237,7 +237,7 @@ class ConfigReader:
         for _ in range(2):
             table: dict[str, Any] = {"plugins": plugins}
             for path, value in self._values.items():
-                if path[0] == "listeners":
+                if path[0] in LISTS:
                     table[path[0]] = value
                 elif path[0] != "plugins":
                     table.setdefault(path[0], {})[path[1]] = value
@@ -255,17 +255,18 @@ class ConfigReader:
 
     def _stand_in(self, path: KeyPath) -> None:
         """Replaces a wrong value by a valid one, so that the rest can still be checked."""
-        listeners = self._values.get(("listeners",))
-        if path[0] != "listeners":
+        section = str(path[0])
+        listed = self._values.get((section,))
+        if section not in LISTS:
             self._values.pop(cast("Keys", path[:2]), None)
             if path[0] == "auth":
                 self._values["auth", "allow_anonymous"] = True
-        elif len(path) > 1 and isinstance(listeners, list):
-            whole = list(cast("list[object]", listeners))
+        elif section == "listeners" and len(path) > 1 and isinstance(listed, list):
+            whole = list(cast("list[object]", listed))
             whole[cast("int", path[1])] = {"name": f"listeners[{path[1]}]", "url": "tcp://127.0.0.1:0"}
-            self._values["listeners",] = whole
+            self._values[section,] = whole
         else:
-            self._values.pop(("listeners",), None)
+            self._values.pop((section,), None)
 
     def _take_error(self, section: Keys, model: type[Section], detail: ErrorDetails) -> KeyPath:
         """Reports what pydantic found, and returns the key."""

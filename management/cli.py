@@ -37,6 +37,7 @@ class _Trunkline(LazyGroup):
             "List, show, enable and create plugins.",
         ),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
+        "streams": ("trunkline.management.stream_commands", "Streams of a running broker, and their consumers."),
         "store": ("trunkline.management.store_commands", "Look at the store, copy it and repair it."),
     }
 

@@ -9,8 +9,8 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from trunkline.config.config import Config, variable
-from trunkline.config.settings import ListenerSettings, PluginSettings, Section
+from trunkline.config.config import LISTS, Config, variable
+from trunkline.config.settings import PluginSettings, Section
 from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain, unit_of
 from trunkline.plugins.finding import settings_model, shipped
@@ -61,8 +61,9 @@ explicit `allow_anonymous = true`, in `[auth]` or for that listener. With neithe
 def page() -> str:
     parts = [_HEAD]
     for section in Config.model_fields:
-        if section == "listeners":
-            parts.append(_section("[[listeners]]", ListenerSettings, ()))
+        if section in LISTS:
+            model = get_args(Config.model_fields[section].annotation)[0]
+            parts.append(_section(f"[[{section}]]", model, (section,)))
         elif section == "plugins":
             parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
             for name in shipped():
@@ -88,8 +89,8 @@ def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]
 def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bool = False) -> str:
     """`own` leaves out the keys that every plugin has."""
     lines = [f"## `{title}`", "", _words(model), ""]
-    if not path:
-        lines += [f"Variable: `{variable(('listeners',))}`.", ""]
+    if title.strip("[]") in LISTS:
+        lines += [f"Variable: `{variable(path)}`.", ""]
     lines += ["| Key | Default | Unit | Accepts | Meaning |", "|---|---|---|---|---|"]
     for name, field in model.model_fields.items():
         if own and name in PluginSettings.model_fields:

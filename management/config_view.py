@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
+from trunkline.config.config import LISTS
 from trunkline.config.key_path import dotted
 from trunkline.config.reader import Loaded
 
@@ -27,10 +28,11 @@ def as_toml(loaded: Loaded) -> str:
 def dump_as_toml(dump: dict[str, Any], sources: Mapping[str, str] = MappingProxyType({})) -> str:
     """The same for a configuration that was dumped elsewhere."""
     dump = dict(dump)
-    source = _comment(sources, "listeners")
-    lines = [f"listeners = []{source}"] if not dump["listeners"] else []
-    for listener in dump.pop("listeners"):
-        lines += [f"[[listeners]]{source}", *(_line(key, value, "") for key, value in listener.items()), ""]
+    lines = [f"listeners = []{_comment(sources, 'listeners')}"] if not dump["listeners"] else []
+    for section in LISTS:
+        for table in dump.pop(section):
+            head = f"[[{section}]]{_comment(sources, section)}"
+            lines += [head, *(_line(key, value, "") for key, value in table.items()), ""]
     plugins = dump.pop("plugins")
     sections: list[tuple[tuple[str, ...], _Table]] = [((section,), values) for section, values in dump.items()]
     sections += [(("plugins", name), values) for name, values in plugins.items()]

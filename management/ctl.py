@@ -1,5 +1,7 @@
 """The command group `trunkline ctl`. Its commands are imported when one of them is called."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import click
@@ -21,21 +23,33 @@ class _Operations(click.Group):
         return commands().get(cmd_name)
 
 
+def control_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Of a group of commands: which broker they are for."""
+
+    @config_option
+    @click.option(
+        "--socket",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="The broker's control socket. [variable: TRUNKLINE_CONTROL__PATH]",
+    )
+    @click.option(
+        "--node",
+        metavar="NAME",
+        help="Name of the broker's node, whose socket is in the usual place. [variable: TRUNKLINE_NODE__NAME]",
+    )
+    @click.pass_context
+    @wraps(command)
+    def chosen(context: click.Context, path: Path | None, socket: Path | None, node: str | None) -> None:
+        context.obj = ChosenBroker(path, socket, node)
+        command()
+
+    return chosen
+
+
 @click.group(cls=_Operations)
-@config_option
-@click.option(
-    "--socket",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="The broker's control socket. [variable: TRUNKLINE_CONTROL__PATH]",
-)
-@click.option(
-    "--node",
-    metavar="NAME",
-    help="Name of the broker's node, whose socket is in the usual place. [variable: TRUNKLINE_NODE__NAME]",
-)
-@click.pass_context
-def ctl(context: click.Context, path: Path | None, socket: Path | None, node: str | None) -> None:
+@control_options
+def ctl() -> None:
     """Inspect and change a running broker on this machine.
 
     --socket or --node select the broker, or else the configuration does; without any of these it is the only running
@@ -44,4 +58,3 @@ def ctl(context: click.Context, path: Path | None, socket: Path | None, node: st
     Lists are printed as tables, or with --json as one JSON object per line. The exit code is 1 if something does not
     exist or cannot be done, 2 if the command is wrong, and 3 if no broker runs.
     """
-    context.obj = ChosenBroker(path, socket, node)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -28,15 +28,26 @@ _GROUPS: Final = {
     "retained": "Retained messages.",
     "routes": "Topic filters, and their subscribers.",
     "sessions": "Sessions, of clients that are connected or away.",
+    "streams": "Streams: named logs of messages.",
+    "streams.consumers": "Consumers of streams.",
     "subscriptions": "Subscriptions.",
     "trace": "Traces of messages.",
 }
+#: How an argument of several values is written.
+_METAVARS: Final = {dict: "[KEY=VALUE]...", list: "FILTER..."}
 #: Optional arguments of operations that are positional arguments of commands.
 _BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
 #: The negative flag, where it has a word of its own.
-_OPPOSITES: Final = {"connected": "disconnected"}
+_OPPOSITES: Final = {
+    "connected": "disconnected",
+    "deny_delete": "allow-delete",
+    "deny_purge": "allow-purge",
+    "discard_new_per_topic": "discard-by-limits",
+    "no_ack": "ack",
+    "sealed": "unsealed",
+}
 #: Options that take one value each and may be repeated.
-_SINGULAR: Final = {"user_properties": "--user-property"}
+_SINGULAR: Final = {"filters": "--filter", "user_properties": "--user-property"}
 
 
 @cache
@@ -44,14 +55,14 @@ def commands() -> dict[str, click.Command]:
     """By name: groups, and commands that belong to none."""
     found: dict[str, click.Command] = {}
     for operation in OPERATIONS.values():
-        group, _, name = operation.name.rpartition(".")
-        command = _command(name, operation)
-        if not group:
-            found[name] = command
-            continue
-        holder = found.setdefault(group, click.Group(group, help=_GROUPS[group]))
-        assert isinstance(holder, click.Group)
-        holder.add_command(command)
+        *groups, name = operation.name.split(".")
+        holder: MutableMapping[str, click.Command] = found
+        for number, group in enumerate(groups, 1):
+            path = ".".join(groups[:number])
+            below = holder.setdefault(group, click.Group(group, help=_GROUPS[path]))
+            assert isinstance(below, click.Group)
+            holder = below.commands
+        holder[name] = _command(name, operation)
     return found
 
 
@@ -82,7 +93,7 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
             type=_type(kind),
             callback=_CALLBACKS.get(_form(kind)),
             nargs=-1 if several else 1,
-            metavar="[KEY=VALUE]..." if several else None,
+            metavar=_METAVARS.get(_form(kind)) if several else None,
         )
     if kind is bool:
         both = f"{flag}/--{_OPPOSITES[name]}" if field.default is None else flag

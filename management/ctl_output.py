@@ -27,12 +27,14 @@ COLUMNS: Final = {
     "alarms.list": "name since text",
     "alarms.history": "name since until text",
     "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
+    "streams.list": "name filters retention messages bytes first last consumers",
     "trace.outcomes": "client_id state reason deliveries steps",
 }
 #: Columns that are left out on a narrow terminal, the first one first; after these, the last columns.
 DISPENSABLE: Final = {
     "clients.list": "listener connected_at version inflight queued subscriptions",
     "sessions.list": "created_at expiry_interval inflight username queued",
+    "streams.list": "consumers retention bytes first",
     "trace.list": "published_at qos acked delivered dropped receivers reason publisher",
 }
 #: Columns of free text, which is wrapped; words, addresses and ids in other columns are never broken.
@@ -41,7 +43,19 @@ _FOLDED: Final = frozenset({"text", "payload", "steps", "deliveries", "reason", 
 _FOLDED_WIDTH: Final = 24
 #: Fields that hold seconds since the epoch.
 _MOMENTS: Final = frozenset(
-    {"at", "connected_at", "created_at", "started_at", "published_at", "timestamp", "since", "until"}
+    {
+        "at",
+        "connected_at",
+        "created_at",
+        "started_at",
+        "published_at",
+        "timestamp",
+        "since",
+        "until",
+        "last_at",
+        "pause_until",
+        "start_time",
+    }
 )
 _MOMENT: Final = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.context import Client
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
+    from trunkline.streams.interface import Streams
     from trunkline.testing.connections import ConnectionRow
     from trunkline.testing.journal import Recording
     from trunkline.testing.published import Published
@@ -278,6 +279,11 @@ class Broker(BrokerProxy[AsyncPortal]):
     def node(self) -> Node:
         """The node itself. Only for code in the broker's trio run."""
         return self._running.node
+
+    @property
+    def streams(self) -> Streams:
+        """The broker's streams. Only for code in the broker's trio run."""
+        return self._running.node.streams
 
     def connect(self) -> trio.abc.Stream:
         """The client's end of a new connection, without a socket.

@@ -1,6 +1,7 @@
-"""docs/control.md, run: every command in it against a broker, in the order in which the page has them.
+"""docs/control.md and docs/streams.md, run: every command in them against a broker, in the order in which the page has
+them.
 
-`python -m tests.management.control_page` writes what they say into the page.
+`python -m tests.management.control_page` writes what they say into the pages.
 """
 
 import json
@@ -23,6 +24,8 @@ from trunkline.management.cli import cli
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "control.md"
+#: Another page with commands that are run.
+STREAMS_PAGE = ROOT / "docs" / "streams.md"
 EXAMPLE = ROOT / "examples" / "control.py"
 
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -77,7 +80,8 @@ class Here:
     def __init__(self, folder: Path) -> None:
         own = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
         path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", "")])
-        self.environ = {**own, "XDG_RUNTIME_DIR": str(folder), "TMPDIR": str(folder), "PATH": path}
+        places = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state"), "TMPDIR": str(folder)}
+        self.environ = {**own, **places, "PATH": path}
         self.socket = folder / "trunkline" / "trunkline.sock"
         settings = {"TRUNKLINE_SYS__INTERVAL": "0", "TRUNKLINE_RETAINED__MAX_MESSAGES": "2"}
         self.broker = subprocess.Popen(
@@ -155,7 +159,7 @@ def played(text: str, folder: Path) -> Iterator[tuple[Shown, str]]:
                 for earlier in _BEFORE.get(command, []):
                     here.run(earlier)
                 if command == "trunkline ctl trace list":  # not before its subscribers have acknowledged it
-                    while json.loads(here.run(f"{command} --json"))["completed"] < 2:
+                    while json.loads(here.run(f"{command} --json") or "{}").get("completed", 0) < 2:
                         pass
                 output = here.run(command)
                 given = _GUID.findall(shown.output) or _GUID.findall(text)[:1]
@@ -164,7 +168,12 @@ def played(text: str, folder: Path) -> Iterator[tuple[Shown, str]]:
 
 
 def main() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    for page in (PAGE, STREAMS_PAGE):
+        write(page)
+
+
+def write(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         results = iter([(shown, _anonymous(output, folder)) for shown, output in played(text, Path(folder))])
 
@@ -181,7 +190,7 @@ def main() -> None:
         text,
         flags=re.DOTALL,
     )
-    PAGE.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
 
 
 def _anonymous(output: str, folder: str) -> str:

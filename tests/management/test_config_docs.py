@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config import key_paths
+from trunkline.config.config import LISTS, key_paths
+from trunkline.config.declared_streams import StreamSettings
 from trunkline.config.reader import load
 from trunkline.config.settings import ListenerSettings, PluginSettings
 from trunkline.management import config_docs
@@ -20,8 +21,8 @@ def test_the_page_is_what_the_models_say() -> None:
 
 def test_every_key_is_on_it() -> None:
     page = config_docs.page()
-    keys = [path[-1] for path in key_paths() if path != ("listeners",)]
-    models = [ListenerSettings, PluginSettings]
+    keys = [path[-1] for path in key_paths() if path[0] not in LISTS]
+    models = [ListenerSettings, StreamSettings, PluginSettings]
     for plugin in shipped():
         settings = settings_model(plugin)
         keys += [key for key in settings.model_fields if key not in PluginSettings.model_fields]

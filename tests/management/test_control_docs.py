@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.management.control_page import EXAMPLE, PAGE, blocks, played, without_what_varies
+from tests.management.control_page import EXAMPLE, PAGE, STREAMS_PAGE, blocks, played, without_what_varies
 from trunkline.management.operations import OPERATIONS
 
 TEXT = PAGE.read_text(encoding="utf-8")
+STREAMS = STREAMS_PAGE.read_text(encoding="utf-8")
 
 
 def test_every_operation_is_on_the_page() -> None:
-    commands = [shown.command for block in blocks(TEXT) for shown in block]
+    commands = [shown.command for block in blocks(TEXT + STREAMS) for shown in block]
     missing = [
         name
         for name in OPERATIONS
-        if not any(re.search(rf"trunkline ctl {name.replace('.', ' ')}\b", command) for command in commands)
+        if not any(re.search(rf"trunkline (?:ctl )?{name.replace('.', ' ')}\b", command) for command in commands)
     ]
     assert not missing
 
@@ -29,10 +30,11 @@ def test_the_example_is_on_the_page() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the page speaks to a Unix shell")
-def test_the_page_shows_what_the_commands_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [TEXT, STREAMS], ids=["control", "streams"])
+def test_the_page_shows_what_the_commands_say(page: str, tmp_path: Path) -> None:
     differing = [
         (shown.command, without_what_varies(shown.output), without_what_varies(output))
-        for shown, output in played(TEXT, tmp_path)
+        for shown, output in played(page, tmp_path)
         if without_what_varies(shown.output) != without_what_varies(output)
     ]
     assert not differing

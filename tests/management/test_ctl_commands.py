@@ -1,6 +1,6 @@
 """The commands of `trunkline ctl` are the operations, each with all that it takes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -55,10 +55,10 @@ def invoke(*arguments: str, text: str | bytes | None = None) -> Result:
     return CliRunner().invoke(cli, ["ctl", "--socket", "somewhere", *arguments], input=text)
 
 
-def leaves() -> Iterator[tuple[str, click.Command]]:
-    for name, command in commands().items():
+def leaves(level: Mapping[str, click.Command] | None = None) -> Iterator[tuple[str, click.Command]]:
+    for name, command in (commands() if level is None else level).items():
         if isinstance(command, click.Group):
-            for inner, leaf in command.commands.items():
+            for inner, leaf in leaves(command.commands):
                 yield f"{name}.{inner}", leaf
         else:
             yield name, command

@@ -28,6 +28,8 @@ async def test_who_there_is(autojump_clock: MockClock) -> None:
             ("node", "plugins"),
             ("plugins", "bell"),
             ("plugin bell", "bell"),
+            ("node", "streams"),
+            ("streams", "streams task"),
             ("node", "sys"),
             ("sys", "sys task"),
         ]
