@@ -12,7 +12,8 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.committer import Committer
-from trunkline.broker.session import recovery
+from trunkline.broker.session.recovery import Recovery
+from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Scheduler
     from trunkline.broker.metrics import Metrics
-    from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.broker.session.stored_sessions import Found
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
@@ -43,11 +44,14 @@ RESTORED_AT_ONCE: Final = 100
 class Storing:
     """Of one node, while it runs."""
 
-    def __init__(self, writer: Writer, committer: Committer, backlogs: Backlogs, restored: list[SessionActor]) -> None:
+    def __init__(
+        self, writer: Writer, committer: Committer, backlogs: Backlogs, recovery: Recovery, scheduler: Scheduler
+    ) -> None:
         self._writer = writer
         self._committer = committer
         self.backlogs = backlogs
-        self._restored = restored
+        self._recovery = recovery
+        self._scheduler = scheduler
 
     @classmethod
     async def begin(
@@ -117,30 +121,25 @@ class Storing:
                 upgrade_qos=settings.upgrade_qos,
                 is_used=not settings.priorities and settings.overflow == "drop_oldest",
             )
-            for backlog in found.backlogs:
-                backlogs.restore(backlog)
+            backlogs.restore(found.backlogs)
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer
             streams.begin(committer)
-            restoring = recovery.restore(found, sessions, pubsub.router, committer, clock.epoch, trio.current_time())
-            restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
+            recovery = Recovery(found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs)
+            async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
+                pass
+            took = perf_counter() - began
             _logger.info(
-                "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
-                len(restored),
-                sum(session.session.queue.length + len(session.session.inflight) for session in restored),
-                len(pubsub.retained),
-                perf_counter() - began,
+                "%d sessions and %d retained messages are back after %.1f s", len(sessions), len(pubsub.retained), took
             )
         except BaseException:
             await writer.close()
             raise
-        return cls(writer, committer, backlogs, restored)
+        return cls(writer, committer, backlogs, recovery, scheduler)
 
     def go_on(self) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
-        for session in self._restored:
-            session.go_on_away()
-        self._restored.clear()
+        self._recovery.go_on(self._scheduler)
         self.backlogs.forget_abandoned()
 
     @property
@@ -166,8 +165,8 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_failed += 1
 
 
-def _read(engine: Engine) -> tuple[recovery.Found, list[Row], list[Row]]:
-    return recovery.find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
+def _read(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
+    return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 
 def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | None:

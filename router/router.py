@@ -66,12 +66,13 @@ class Router(Generic[S]):
         """Number of different filters; a shared one counts once for all its groups."""
         return len(self._plain) + len(self._shared)
 
-    def subscribe(self, subscriber: S, filter: str, options: Options) -> bool:
-        """True if the subscription is new; else its options are replaced."""
+    def subscribe(self, subscriber: S, filter: str, options: Options, *, behind: bool = False) -> bool:
+        """True if the subscription is new; else its options are replaced. One that is new can begin `behind`, see
+        `set_behind`."""
         if filter[:1] == "$" and (parsed := parse_shared(filter)) is not None:
             return self._join(subscriber, *parsed, filter, options)
         self._serial += 1
-        target = make_target(subscriber, options, self._serial)
+        target = make_target(subscriber, options, self._serial, behind=behind)
         entry = self._plain.setdefault(filter, target)
         old = None
         if entry is target:

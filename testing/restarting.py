@@ -13,8 +13,9 @@ import trio
 from trunkline.actors.system import innermost
 from trunkline.broker.committer import ALIVE, NODE, Committer
 from trunkline.broker.node import Node, open_node
-from trunkline.broker.session import recovery
 from trunkline.broker.session.durable import StoredQueue, make_durable
+from trunkline.broker.session.recovery import Recovery
+from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, retained_to_row
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from trunkline.broker.node import ControlSocket
-    from trunkline.broker.session.actor import SessionActor
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault_layer import Network
@@ -42,7 +42,6 @@ class Kept:
         #: Of the broker's clock, so that it does not go back.
         self._epoch = node.services.epoch
         self._engine = MemoryEngine()
-        self._restored: list[SessionActor] = []
         if node.storing is None:
             batch = WriteBatch()
             if sessions:
@@ -55,17 +54,18 @@ class Kept:
 
     def bring_into(self, node: Node) -> None:
         """Before plugins start, and so before clients can connect."""
-        services, found = node.services, recovery.find(self._engine)
+        services = node.services
         services.epoch = self._epoch
         node.plugin_stores.restore(rows(self._engine, PLUGINS))
         services.pubsub.restore_retained(rows(self._engine, RETAINED), self._epoch)
-        restoring = recovery.restore(found, node.sessions, node.router, None, self._epoch, trio.current_time())
-        self._restored += restoring
+        now = trio.current_time()
+        self._recovery = Recovery(find(self._engine), node.sessions, node.router, self._epoch, now)
+        for _ in self._recovery.restore():
+            pass
 
-    def go_on(self) -> None:
+    def go_on(self, node: Node) -> None:
         """What the sessions have waited for may happen."""
-        for actor in self._restored:
-            actor.go_on_away()
+        self._recovery.go_on(node.scheduler)
 
 
 def _write_sessions(node: Node, batch: WriteBatch) -> None:
@@ -125,7 +125,7 @@ class Lives:
             self._network.attach(node)
             self._prepare(node)
             if kept is not None:
-                kept.go_on()
+                kept.go_on(node)
 
         over, gone = trio.Event(), trio.Event()
         try:

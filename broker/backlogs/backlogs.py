@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -33,7 +33,24 @@ MEMBERS_AT_ONCE: Final = 1000
 #: Seconds until a read that failed is tried again.
 PAUSE: Final = 5.0
 
+#: A member that began before the position, and whose totals were not stored.
+_UNSAID: Final = (0, -1, -1)
+
 _logger = logging.getLogger("trunkline.store")
+
+
+class Rejoined(NamedTuple):
+    """A session's place in the backlogs."""
+
+    #: By filter.
+    members: dict[str, Membership]
+    #: The next entry, and how many messages of it are done with.
+    position: tuple[int, int]
+
+
+#: A session's place as it is stored: the next entry, how many messages of it are done with, and by filter behind which
+#: entry it begins and what its backlog had had when it had read so far, or None for one that was not behind.
+StoredPlace: TypeAlias = "tuple[int, int, dict[str, tuple[int, int, int] | None]]"
 
 
 class Backlogs:
@@ -74,14 +91,16 @@ class Backlogs:
         """Entries, roughly, that are stored for somebody."""
         return sum(len(backlog.members) > 0 for backlog in self._by_number.values())
 
-    def restore(self, found: StoredBacklog) -> None:
-        """A backlog is as it was stored. Its members join before anything is deleted."""
-        backlog = self._add(found)
-        if found.filter in self._by_filter:  # its members had left, and others have come since
-            self._dirty[backlog] = None
-        else:
-            self._by_filter[found.filter] = backlog
-            self._router.add_sink(found.filter, backlog)
+    def restore(self, found: Iterable[StoredBacklog]) -> None:
+        """The backlogs as they were stored. Their members join before anything is deleted."""
+        for each in sorted(found, reverse=True):
+            backlog = self._add(each)
+            if each.filter in self._by_filter:  # all its members had left when others came, which have a newer one
+                backlog.low = inf
+                self._dirty[backlog] = None
+            else:
+                self._by_filter[each.filter] = backlog
+                self._router.add_sink(each.filter, backlog)
 
     def forget_abandoned(self) -> None:
         """All members are back after a start."""
@@ -101,6 +120,20 @@ class Backlogs:
         member = Membership(backlog, cursor, self.committer.number if since is None else since)
         backlog.join(member)
         return member
+
+    def rejoin(self, cursor: Cursor, filters: Iterable[str], stored: StoredPlace | None) -> Rejoined:
+        """After a start. None: the session was not behind, and all that it had to get is in its queue."""
+        sequence, done, begins = stored or (self.committer.number + 1, 0, {})
+        members: dict[str, Membership] = {}
+        for filter in filters:
+            begin = begins.get(filter, _UNSAID)
+            if stored is None or begin is None:
+                members[filter] = self.join(filter, cursor)
+            else:
+                since, total, weight = begin
+                members[filter] = self.join(filter, cursor, max(since, sequence - 1))
+                members[filter].restore(total, weight)
+        return Rejoined(members, (sequence, done))
 
     def leave(self, member: Membership) -> None:
         backlog = member.backlog

@@ -71,6 +71,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "_outbound",
         "_received",
         "_services",
+        "_subscriber",
         "_subscribing",
         "_subscription_check",
         "_waiting",
@@ -78,18 +79,28 @@ class SessionActor(Actor["mail.ToSession"]):
         "waiting_budget",
     )
 
-    def __init__(self, session: Session, services: Services, on_end: Callable[[Session], None]) -> None:
-        """`on_end` is called when the session is over, which makes its client id free."""
+    def __init__(
+        self,
+        session: Session,
+        services: Services,
+        on_end: Callable[[Session], None],
+        subscriber: Subscriber | None = None,
+    ) -> None:
+        """`on_end` is called when the session is over, which makes its client id free. `subscriber` is what routes know
+        it by already."""
         self.session = session
         self._services = services
         #: Counts packets by type.
         self._received = services.metrics.received
         self._on_end = on_end
+        self._subscriber = subscriber
         #: The budget of seconds that subscribers may keep this client waiting in vain.
         self.waiting_budget = Budget(services.config.session.backpressure_budget)
 
     def init(self) -> None:
-        self._context = context = SessionContext(self.session, self._services, self.ref, self.scheduler)
+        self._context = context = SessionContext(
+            self.session, self._services, self.ref, self.scheduler, self._subscriber
+        )
         self._waiting = waiting = Waiting(context)
         self._outbound = outbound = Outbound(context)
         self._acknowledged = Acknowledged(context, outbound)

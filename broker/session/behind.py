@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable
 
     from trunkline.broker.backlogs.backlog import Backlog
-    from trunkline.broker.backlogs.backlogs import Backlogs
+    from trunkline.broker.backlogs.backlogs import Backlogs, Rejoined, StoredPlace
     from trunkline.broker.backlogs.merge import Read
     from trunkline.broker.backlogs.rows import Entry
     from trunkline.broker.routes import Subscriber
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from trunkline.router import Options, Target
     from trunkline.store import Engine
 
-#: Behind which entry a member begins, and what its backlog had had when it had read so far; None if it is not behind.
-Begins: TypeAlias = "tuple[int, int, int] | None"
 #: What a member had read before, and what its backlog had had until then.
 Before: TypeAlias = tuple[Membership, int, int, int]
 
@@ -82,6 +80,7 @@ class Behind:
     """It is the cursor of its session."""
 
     __slots__ = (
+        "_asked",
         "_backlogs",
         "_by_number",
         "_context",
@@ -121,6 +120,8 @@ class Behind:
         self._merge = Merge()
         #: Members whose backlog has more than was read.
         self._woken: dict[Membership, None] = {}
+        #: Those of them that the merge was told of. What they have may not have been stored yet when it looked.
+        self._asked: dict[Membership, None] = {}
         #: Backlogs that were read since the position was stored.
         self._read_from: dict[Backlog, None] = {}
         self._is_online = False
@@ -162,12 +163,11 @@ class Behind:
         unread = sum([member.backlog.total_weight - member.total_weight for member in self.members.values()])
         return unread + sum([piece.publication.weight for piece in self.page])
 
-    def to_plain(self) -> object:
-        """For the store: the position, and the filters of which it does not say all: behind which entry they begin, or
-        None for those that are not behind."""
+    def to_plain(self) -> StoredPlace:
+        """For the store. Of many filters only those that the position does not say all of."""
         sequence, done = self.position
         some = len(self.members) <= MAX_TOTALS
-        begins: dict[str, Begins] = {
+        begins: dict[str, tuple[int, int, int] | None] = {
             filter: (member.since, member.total, member.total_weight)
             for filter, member in self.members.items()
             if some or member.since >= sequence
@@ -183,21 +183,14 @@ class Behind:
             self._backlogs.moved(backlog)
         self._read_from.clear()
 
-    def restore(self, plain: tuple[int, int, dict[str, Begins]] | None) -> None:
-        """The session was stored so, and has its subscriptions. None: it was not behind, and all that it had to get is
-        in its queue."""
-        last = self._backlogs.committer.number
-        sequence, done, begins = (last + 1, 0, dict[str, Begins]()) if plain is None else plain
-        self.sequence, self._skip, self._stored = sequence - 1, (sequence, done), sequence
-        for filter in self._context.session.subscriptions if plain is not None or self._backlogs.is_used else ():
-            if self._may_join(filter):
-                begin = begins.get(filter, (0, -1, -1))
-                if plain is None or begin is None:
-                    self._join(filter)
-                    continue
-                since, total, weight = begin
-                self._join(filter, max(since, self.sequence))
-                self.members[filter].restore(total, weight)
+    def adopt(self, place: Rejoined) -> None:
+        """This is its place after a start."""
+        self.members = place.members
+        for filter, member in place.members.items():
+            member.cursor = self
+            self._by_number[member.backlog.number] = filter
+        sequence = self._stored = place.position[0]
+        self.sequence, self._skip = sequence - 1, place.position
 
     # Falling behind
 
@@ -238,10 +231,10 @@ class Behind:
 
     def _may_join(self, filter: str) -> bool:
         options = self._context.session.subscriptions.get(filter)
-        return options is not None and options.qos > 0 and filter not in self.members and parse_shared(filter) is None
+        return options is not None and filter not in self.members and is_kept(filter, options)
 
-    def _join(self, filter: str, since: int | None = None) -> None:
-        member = self.members[filter] = self._backlogs.join(filter, self, since)
+    def _join(self, filter: str) -> None:
+        member = self.members[filter] = self._backlogs.join(filter, self)
         self._by_number[member.backlog.number] = filter
         if self._is_online:
             member.backlog.watchers[member] = None
@@ -251,6 +244,7 @@ class Behind:
         member = self.members.pop(filter)
         del self._by_number[member.backlog.number]
         self._woken.pop(member, None)
+        self._asked.pop(member, None)
         self._backlogs.leave(member)
         self._context.services.pubsub.router.set_behind(self._context.subscriber, filter, behind=False)
 
@@ -297,6 +291,7 @@ class Behind:
 
     def _wake_all(self) -> None:
         self._merge = Merge()
+        self._asked.clear()
         self._woken = {member: None for member in self.members.values() if member.backlog.last > member.read}
 
     def wake(self, membership: Membership) -> None:
@@ -323,6 +318,7 @@ class Behind:
             self._begin_task(self._cut)
         elif not self._merge.drained or any(member.backlog.settled > member.read for member in self._woken):
             woken = [(member.backlog.number, member.read) for member in self._woken]
+            self._asked |= self._woken
             self._woken.clear()
             self._begin_task(self._read, self._merge, woken)
         elif self._woken:
@@ -366,6 +362,10 @@ class Behind:
             publication = publication_from_bytes(data, epoch)
             publication.stored = self._stored_as(publication, entry, totals)
             self._add(publication.part(entry.first, entry.first + entry.length), totals)
+        # nothing that comes later may be read before what they have, see `_add`
+        self._woken |= {member: None for member in self._asked if member.backlog.last > member.read}
+        if merge.drained:
+            self._asked.clear()
         self._fill()
 
     def _pass_over(self, totals: Iterable[tuple[int, Entry]]) -> None:
@@ -441,6 +441,7 @@ class Behind:
     def _rewind(self) -> None:
         """Forget what was read and not sent."""
         self._merge = Merge()
+        self._asked.clear()
         self._woken.clear()
         if self.page:
             self._skip = self.page[0].sequence, self.page[0].offset
@@ -459,8 +460,6 @@ class Behind:
                 member = self.members.get(filter)
                 if member is not None and member.backlog.last <= member.read:
                     self._leave(filter)
-                elif member is not None:  # what came while the page was read, and was not stored yet
-                    self._woken[member] = None
         self._slices = None
         if not self.members:
             self._read_from.clear()
@@ -545,6 +544,11 @@ class Behind:
         if self._is_online:
             self._wake_all()
             self._fill()
+
+
+def is_kept(filter: str, options: Options) -> bool:
+    """Whether messages for this subscription are kept in a backlog."""
+    return options.qos > 0 and parse_shared(filter) is None
 
 
 def _page(merge: Merge, woken: list[tuple[int, int]], engine: Engine) -> list[Read]:

@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 class SessionContext(Later):
     __slots__ = ("reading", "services", "session", "state", "subscriber")
 
-    def __init__(self, session: Session, services: Services, ref: Ref[ToSession], scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        session: Session,
+        services: Services,
+        ref: Ref[ToSession],
+        scheduler: Scheduler,
+        subscriber: Subscriber | None = None,
+    ) -> None:
         super().__init__(ref, scheduler)
         self.session = session
         self.services = services
         #: The session as routes and publishers see it.
-        self.subscriber = Subscriber(session.client_id, ref.cast)
+        self.subscriber = subscriber or Subscriber(session.client_id, ref.cast)
+        self.subscriber.cast = ref.cast
         self._own_durable()
         self.state = SessionState.NEW
         #: The connection whose packets are handled at once: there is one in the state `CONNECTED` only.

@@ -22,11 +22,13 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from trunkline.actors import Supervisor
     from trunkline.broker.committer import Committer
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.dormant import Dormant
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
 
@@ -35,12 +37,24 @@ MIN_SWEPT: Final = 1024
 
 
 class Directory:
-    __slots__ = ("_flapping", "_ids", "_last_number", "_queue", "_services", "_sessions", "_supervisor", "_sweep_at")
+    __slots__ = (
+        "_dormant",
+        "_flapping",
+        "_ids",
+        "_last_number",
+        "_queue",
+        "_services",
+        "_sessions",
+        "_supervisor",
+        "_sweep_at",
+    )
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
         self._supervisor = supervisor
         self._sessions: dict[str, SessionActor] = {}
+        #: Those that are no actors yet.
+        self._dormant: dict[str, Dormant] = {}
         #: The client ids in order, for pages.
         self._ids: SortedList[str] = SortedList()
         #: Recent takeovers of each client id; for a blocked one, the last entry is the time when that ends.
@@ -59,23 +73,34 @@ class Directory:
         }
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._ids)
 
     def __iter__(self) -> Iterator[SessionActor]:
+        """Those that are not dormant."""
         return iter(list(self._sessions.values()))
 
     def get(self, client_id: str) -> SessionActor | None:
-        return self._sessions.get(client_id)
+        """The session of this client id, awake."""
+        known = self._sessions.get(client_id)
+        if known is None and client_id in self._dormant:
+            known = self._dormant.pop(client_id).wake_up()
+        return known
+
+    def add_dormant(self, dormants: Iterable[Dormant]) -> None:
+        """Sessions of a store. Nobody has claimed their client ids."""
+        self._dormant.update({each.client_id: each for each in dormants})
+        self._ids.update(self._dormant)
+        self._last_number = max([self._last_number, *[each.number for each in self._dormant.values()]])
 
     def page(self, after: str = "", limit: int = 100) -> list[SessionActor]:
         """The next sessions behind the client id `after`, in order of client id."""
         following = self._ids.irange(after, inclusive=(False, True))
-        return [self._sessions[client_id] for client_id in islice(following, limit)]
+        return [found for found in map(self.get, list(islice(following, limit))) if found is not None]
 
     def has_room(self, client_id: str) -> bool:
         """Check that this client id may have a session. Call this before each `open`."""
         limit: int = self._services.config.limits.max_sessions
-        if not 0 < limit <= len(self._sessions) or client_id in self._sessions:
+        if not 0 < limit <= len(self) or client_id in self._sessions or client_id in self._dormant:
             return True
         self._services.alarms.activate(SESSIONS_FULL, f"{limit} sessions: no further clients are accepted")
         return False
@@ -83,7 +108,7 @@ class Directory:
     def open(self, channel: Channel) -> None:
         """Give a connection the session of its client id: the existing one, or a new one."""
         client = channel.client
-        known = self._sessions.get(client.client_id)
+        known = self.get(client.client_id)
         # a session with an expiry of 0 ends with its connection, so it cannot be resumed
         if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
             known.attach(channel, True, self._store if self._is_stored(channel) else None)  # [MQTT-3.1.2-5]
@@ -96,9 +121,9 @@ class Directory:
     def _is_stored(self, channel: Channel) -> bool:
         return channel.expiry_interval > 0 and channel.client.durable and self._services.committer is not None
 
-    def add(self, client: ClientInfo, number: int = 0) -> SessionActor:
+    def add(self, client: ClientInfo, number: int = 0, subscriber: Subscriber | None = None) -> SessionActor:
         """A new session of this client, empty and without a connection. It claims the client id. With a number, which
-        no other session has, it is stored."""
+        no other session has, it is stored. `subscriber` is what routes know it by already."""
         committer = self._services.committer
         if number and committer is not None:
             window, queue, awaiting_rel = self._stored_parts(committer)
@@ -108,9 +133,9 @@ class Directory:
         else:
             in_flight, awaited = self._limits
             session = Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
-        actor = SessionActor(session, self._services, self._forget)
+        actor = SessionActor(session, self._services, self._forget, subscriber)
         self._supervisor.start(actor, name=f"session {client.client_id}")
-        if client.client_id not in self._sessions:
+        if client.client_id not in self._ids:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
         return actor

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Ref
+    from trunkline.broker.backlogs.backlogs import Rejoined
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
@@ -77,9 +78,8 @@ class Backlogged(Protocol):
         """The position is in a commit."""
         ...
 
-    def restore(self, plain: Any) -> None:
-        """The session was stored with this position, and has its subscriptions. None: it was not behind, and all that
-        it had to get is in its queue."""
+    def adopt(self, place: Rejoined) -> None:
+        """This is its place after a start."""
         ...
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.broker.backlogs.test_backlog import Here, Place
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, filter_from_row
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
 from trunkline.broker.committer import MESSAGES
 from trunkline.store import Engine
 from trunkline.store.engine import rows
@@ -106,16 +106,38 @@ async def test_members_with_too_much_are_told() -> None:
     assert (long.too_long, short.too_long) == (1, 0)
 
 
+def stored(here: Here) -> list[StoredBacklog]:
+    return [filter_from_row(key, row) for key, row in rows(here.engine, FILTERS)]
+
+
+async def test_members_go_on_in_the_newest_backlog_of_their_filter() -> None:
+    before = Readable()
+    first = before.backlogs.join("t", Place())
+    before.publish("t")
+    before.turns.end()
+    before.backlogs.leave(first)
+    second = before.backlogs.join("t", Place())
+    before.publish("t")
+    before.turns.end()
+    assert before.counts() == (2, 2, 2)  # what the first one left is not deleted yet
+    here = Readable()
+    here.engine = here.writer.engine = before.engine
+    here.backlogs.restore(stored(before))
+    again = here.backlogs.join("t", Place(), second.since)
+    here.backlogs.forget_abandoned()
+    assert again.backlog.number == second.backlog.number
+    await here.collect()
+    assert here.counts() == (1, 1, 1)
+
+
 async def test_what_was_stored_without_members_is_deleted() -> None:
     before = Readable()
     before.backlogs.join("t", Place())
     before.publish("t")
     before.turns.end()
     here = Readable()
-    here.engine = before.engine
-    here.writer.engine = before.engine
-    for key, row in rows(before.engine, FILTERS):
-        here.backlogs.restore(filter_from_row(key, row))
+    here.engine = here.writer.engine = before.engine
+    here.backlogs.restore(stored(before))
     here.backlogs.forget_abandoned()
     await here.collect()
     assert here.counts() == (0, 0, 0)

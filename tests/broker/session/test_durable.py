@@ -13,7 +13,6 @@ from tests.conformance import raw
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.committer import MESSAGES, Committer
 from trunkline.broker.routes import Subscriber
-from trunkline.broker.session import recovery
 from trunkline.broker.session.durable import (
     QUEUES,
     SESSIONS,
@@ -22,8 +21,10 @@ from trunkline.broker.session.durable import (
     StoredQueue,
 )
 from trunkline.broker.session.export import head_to_plain, target_to_plain
+from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
+from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
 from trunkline.broker.store_time import StoreClock
 from trunkline.hooks.chain import Hooks
@@ -104,14 +105,18 @@ class Home:
 
     def __init__(self, committer: Committer) -> None:
         self.committer = committer
+        self.actors: list[Any] = []
+        self.get = lambda client_id: None
+        self.add_dormant = lambda dormants: None
 
-    def add(self, client: ClientInfo, number: int) -> Any:
+    def add(self, client: ClientInfo, number: int, subscriber: None = None) -> Any:
         queue = StoredQueue(self.committer, max_length=6, priority=PRIORITIES.get)
         window, awaiting_rel = StoredWindow(self.committer, 8, 0), StoredAwaitingRel(self.committer, 0, 0)
         session = Session(client, window, queue, awaiting_rel)
         session.durable = Durable(session, self.committer, number, window, awaiting_rel)
-        subscriber = Subscriber(client.client_id, lambda mail: None)
-        return SimpleNamespace(session=session, subscriber=subscriber, not_restored=lambda *_: None)
+        to = Subscriber(client.client_id, lambda mail: None)
+        self.actors.append(SimpleNamespace(session=session, subscriber=to, not_restored=lambda *_: None))
+        return self.actors[-1]
 
 
 def plain(publication: Publication) -> list[object]:
@@ -271,12 +276,13 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     def restart(self) -> None:
         self.commit()
         was = self.exported(self.session)
-        found = recovery.find(self.engine)
+        found = find(self.engine)
         assert found.last_number >= self.engine.count(MESSAGES)
         self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
         home: Any = Home(self.committer)
-        (actor,) = recovery.restore(found, home, Router(), self.committer, EPOCH, self.now)
+        list(Recovery(found, home, Router(), EPOCH, self.now, self.committer).restore())
+        (actor,) = home.actors
         self.use(actor)
         assert self.exported(self.session) == was
 

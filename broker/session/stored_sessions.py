@@ -1,0 +1,115 @@
+"""What a store holds of sessions, as rows: read at the start of a node, before anything is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
+
+from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
+from trunkline.broker.committer import ALIVE, MESSAGES, NODE
+from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS, key_of
+from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
+from trunkline.mqtt.packing import pack, unpack
+from trunkline.store.engine import rows
+
+if TYPE_CHECKING:
+    from trunkline.broker.backlogs.rows import StoredBacklog
+    from trunkline.mqtt.stored import IndexEntry, Place
+    from trunkline.store import Engine, Space
+
+_NUMBER: Final = 8
+#: What `ALIVE` would say of a store that was never written.
+NEVER: Final = pack((0.0, 0, 0.0))
+
+
+@dataclass(slots=True)
+class StoredSession:
+    #: Of the client, the will and the expiry.
+    head: bytes
+    #: What has to be known of it at the start: the client id, when the client left (None: it was connected), how long
+    #: the session lasts from then on (None: for ever), and whether it has a will.
+    client_id: str
+    left_at: float | None
+    expiry_interval: float | None
+    has_will: bool
+    subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
+    window_head: bytes = b""
+    position: bytes = b""
+    sent: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
+    awaited: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
+    queue: list[tuple[int, bytes]] = field(default_factory=list["tuple[int, bytes]"])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it refers to no message itself."""
+        return not (self.sent or self.awaited or self.queue)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a store holds."""
+
+    #: The broker was last known to run then, in the store's time and by the system's clock.
+    alive: float
+    wall: float
+    sessions: dict[int, StoredSession]
+    records: dict[int, bytes]
+    #: By the numbers of the records: the entries of backlogs that refer to them, too.
+    referred: dict[int, tuple[IndexEntry, ...]]
+    #: The last number that was given to a publication.
+    last_number: int
+    #: Sessions of which only a part is left: a damaged store was repaired.
+    remains: set[int]
+    backlogs: list[StoredBacklog]
+
+
+def find(engine: Engine) -> Found:
+    """Read all rows of sessions and messages. It takes long: call it in a thread."""
+    alive, last_number, wall = unpack(engine.get(NODE, ALIVE) or NEVER)
+    sessions = {_number(key): _session(value) for key, value in rows(engine, SESSIONS)}
+    remains = set[int]()
+    referred: dict[int, tuple[IndexEntry, ...]] = {}
+    for space in (SUBSCRIPTIONS, WINDOWS, QUEUES, POSITIONS):
+        for key, value in rows(engine, space):
+            stored = sessions.get(_number(key))
+            place = _place(space, key, value)
+            if place is not None:
+                referred[place[0]] = place[3]
+            if stored is None:
+                remains.add(_number(key))
+                continue
+            if space == SUBSCRIPTIONS:
+                stored.subscriptions.append((key[_NUMBER:].decode(), value))
+            elif space == QUEUES:
+                stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+            elif space == POSITIONS:
+                stored.position = value
+            elif len(key) == _NUMBER:
+                stored.window_head = value
+            else:
+                row_key = RowKey.of(key[_NUMBER:])
+                (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
+    records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
+    backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
+    last_number = max([last_number, *records, *[found.last for found in backlogs]])
+    return Found(alive, wall, sessions, records, referred, last_number, remains, backlogs)
+
+
+def _session(head: bytes) -> StoredSession:
+    plain = unpack(head)
+    left_at, expiry_interval, has_will = plain["left_at"], plain["expiry_interval"], plain["will"] is not None
+    return StoredSession(head, plain["client"]["client_id"], left_at, expiry_interval, has_will)
+
+
+def _place(space: Space, key: bytes, value: bytes) -> Place | None:
+    """The place of the messages that a row refers to."""
+    if space == QUEUES:
+        return cast("Place", unpack(value)[0])
+    if space == WINDOWS and len(key) > _NUMBER:
+        plain = unpack(value)
+        return cast("Place | None", plain[1] if RowKey.of(key[_NUMBER:]).lane == SENT else plain[2])
+    return None
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[:_NUMBER], "big")
