@@ -61,6 +61,7 @@ class Broker:
         #: It has ended.
         self.cut_off = trio.Event()
         self.serving = trio.Event()
+        self._more = trio.Condition()
 
     @classmethod
     def start(cls, store: Path, fault: Fault | None = None, log_pages: int = 1000) -> "Broker":
@@ -86,6 +87,8 @@ class Broker:
         """Until it ends."""
         async for some in self._lines:
             self.said += some
+            async with self._more:
+                self._more.notify_all()
             if not self.serving.is_set() and b" serving\n" in self.said:
                 found = re.search(rb"listening on 127.0.0.1 port (\d+)", self.said)
                 assert found is not None
@@ -94,6 +97,12 @@ class Broker:
         await trio.to_thread.run_sync(self._process.join)
         self.cut_off.set()
         await self._lines.aclose()
+
+    async def says(self, text: str) -> None:
+        """Wait until it has."""
+        async with self._more:
+            while text.encode() not in self.said:
+                await self._more.wait()
 
     async def wire(self) -> Wire:
         return await Wire.open(*self.address)

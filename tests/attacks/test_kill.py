@@ -1,6 +1,5 @@
 """kill -9, over and over: a share of what `python -m tests.attacks.kills` does."""
 
-import multiprocessing.util
 import random
 import signal
 from pathlib import Path
@@ -12,9 +11,6 @@ from tests.attacks.crash_story import until_it_is_gone
 from tests.attacks.killed import POINTS, Fault
 from tests.attacks.kills import KILLS_EACH, Figures, alive, tell
 from tests.conformance import raw
-
-# the folder of the process that forks brokers; that of the tests ends before it
-multiprocessing.util.get_temp_dir()
 
 
 @pytest.fixture
