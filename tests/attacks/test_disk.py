@@ -151,8 +151,8 @@ async def test_a_bit_that_is_flipped_in_any_page(tmp_path: Path) -> None:
 
         async def many(story: Story) -> None:
             await begin(story)
-            for _ in range(50):
-                await story.burst(1, 3)
+            for number in range(100):
+                await story.publisher.publish("t/1", 1, b"%06d" % number * 100)
             await story.publisher.answered()
 
         await told(story, many, broker)
