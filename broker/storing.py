@@ -17,6 +17,7 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
+from trunkline.mqtt.explanations import quoted
 from trunkline.plugins.store import PLUGINS
 from trunkline.store import StoreCorrupt, StoreUnavailable
 from trunkline.store.engine import rows
@@ -39,6 +40,8 @@ _logger = logging.getLogger("trunkline.store")
 
 #: Sessions or retained messages that are restored before the event loop has its turn: signals are handled meanwhile.
 RESTORED_AT_ONCE: Final = 100
+#: Topics that are named when their retained messages are deleted.
+MAX_NAMED: Final = 10
 
 
 class Storing:
@@ -109,7 +112,12 @@ class Storing:
                 writer, scheduler, services.alarms, clock, services.config.store.heartbeat, found.last_number
             )
             if refused:
-                _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
+                _logger.warning(
+                    "%d retained messages are above retained.max_messages, retained.max_bytes or "
+                    "retained.max_message_size and are deleted: %s",
+                    len(refused),
+                    ", ".join([*map(quoted, refused[:MAX_NAMED]), *["…"][: len(refused) > MAX_NAMED]]),
+                )
             StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
             settings = services.config.session
             pubsub.committer = committer

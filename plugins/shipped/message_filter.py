@@ -151,7 +151,8 @@ class MessageFilter:
             return self._refuse(Reason.TOPIC_FILTER_INVALID, str(error))
         if own is None:
             own = self._clients[client.client_id] = ClientConditions()
-        known = own.filters.get(filter, {})
+        former = own.filters.get(filter)
+        known = {} if former is None else {**former}
         if text not in known and sum(map(len, own.filters.values())) >= self._context.settings.max_filters:
             return self._refuse(Reason.QUOTA_EXCEEDED, "the limit of subscriptions with conditions is reached")
         if not known and filter in self._context.subscriptions(client.client_id):
@@ -161,7 +162,12 @@ class MessageFilter:
         try:
             self._changed(client.client_id)
         except PluginStoreFull as error:
-            del known[text]
+            if former is not None:
+                own.filters[filter] = former
+            else:
+                del own.filters[filter]
+                if not own.filters:
+                    del self._clients[client.client_id]
             return self._refuse(Reason.QUOTA_EXCEEDED, str(error))
         return replace(request, filter=filter)
 

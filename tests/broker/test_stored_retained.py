@@ -153,5 +153,6 @@ async def test_more_than_are_restored_at_once(caplog: pytest.LogCaptureFixture) 
         wire = await life.wire()
         await wire.connect("a")
         await wire.publish("t/00000", b"new", qos=1, retain=True)
-    assert f"{RESTORED_AT_ONCE + 1} retained messages are above the limits" in caplog.text
+    assert f"{RESTORED_AT_ONCE + 1} retained messages are above retained.max_messages" in caplog.text
+    assert "deleted: 't/00100', 't/00101'" in caplog.text
     assert disk.engine.count(RETAINED) == RESTORED_AT_ONCE

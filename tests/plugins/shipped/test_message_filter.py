@@ -324,6 +324,21 @@ async def test_conditions_that_the_store_has_no_room_for_are_refused() -> None:
     async with room(store={"max_plugin_bytes": 100}, plugins={"message-filter": {}}) as here:
         client = await here.client("a")
         assert await client.subscribe(("t?v>5", 0), ("t?" + "v" * 100 + ">5", 0)) == [0, 0x97]
+        assert await client.subscribe(("u", 0), ("u?" + "v" * 100 + ">5", 0)) == [0, 0x97]
+        publisher = await here.client("p")
+        for topic in ("t", "u"):
+            for value in ("1", "9"):
+                await send(publisher, topic, topic.encode() + value.encode(), ("v", value))
+        for payload in (b"t9", b"u1", b"u9"):
+            await client.expect_publish(payload[:1].decode(), payload)
+        await client.expect_nothing()
+
+
+async def test_conditions_that_were_refused_leave_nothing() -> None:
+    async with room(store={"max_plugin_bytes": 100}, plugins={"message-filter": {}}) as here:
+        client = await here.client("a")
+        assert await client.subscribe(("t?" + "v" * 100 + ">5", 0)) == [0x97]
+        assert (await here.node.figures())["plugins.message-filter.clients"] == 0
 
 
 async def test_many_and_long_topics() -> None:
