@@ -75,10 +75,11 @@ def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], si
     assert any("stopped" in line for line in broker.lines)
 
 
-def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process]) -> None:
-    broker = start("serve", "--listen", "tcp://127.0.0.1:0", TRUNKLINE_STORE__DURABILITY="memory")
+def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process], tmp_path: Path) -> None:
+    unused = ("--store", str(tmp_path / "a.db"))
+    broker = start("serve", "--listen", "tcp://127.0.0.1:0", *unused, TRUNKLINE_STORE__DURABILITY="memory")
     broker.wait_for(rf"trunkline \S+, Python {platform.python_version()}, process \d+, ")
-    broker.wait_for("kept in memory only")
+    broker.wait_for("kept in memory only.*; the store .*a.db is not used")
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("serving")
     with socket.create_connection(("127.0.0.1", port), timeout=120) as client:

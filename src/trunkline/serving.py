@@ -82,7 +82,8 @@ def run(read: Callable[[], Config], source: str) -> int:
 def _about_store(config: Config) -> str:
     durability = config.durability(standalone=True)
     if durability == "memory":
-        return "sessions and retained messages are kept in memory only: they end with this process"
+        unused = "" if config.store.path is None else f"; the store {config.store.path} is not used"
+        return f"sessions and retained messages are kept in memory only: they end with this process{unused}"
     return f"store {store_path(config.store, config.node).absolute()}, durability {durability}"
 
 
