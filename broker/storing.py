@@ -75,9 +75,10 @@ class Storing:
         try:
             return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores, streams, wall)
         except (LookupError, TypeError, ValueError) as error:
-            raise StoreCorrupt(
-                f"a row of the store is not as a broker writes it ({error!r}): put a backup in its place"
-            ) from error
+            found = await trio.to_thread.run_sync(_first_malformed, open_engine)
+            where = store_path(services.config.store, services.config.node)
+            text = f"the store {where} holds what no broker writes: {found or repr(error)}; put a backup in its place"
+            raise StoreCorrupt(text) from error
 
     @classmethod
     async def _begin(
@@ -175,6 +176,19 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 def _read(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
+
+
+def _first_malformed(open_engine: Callable[[], Engine]) -> str:
+    # imported here: it is seldom needed
+    from trunkline.broker.row_check import malformed
+
+    engine = open_engine()
+    try:
+        for defect in malformed(engine):
+            return f"{defect.space.name if defect.space else ''} {defect.key!r}: {defect.text}"
+        return ""
+    finally:
+        engine.close()
 
 
 def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | None:

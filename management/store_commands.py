@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,17 +21,17 @@ from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, 
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 from trunkline.management.store_export import NotAnExport, export_lines, import_lines
-from trunkline.store import StoreError, StoreInUse
+from trunkline.store import StoreCorrupt, StoreError, StoreInUse
 from trunkline.store.format import VERSION, publish
 from trunkline.store.lock import FileLock, give_to_owner
 from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from trunkline.config.settings import StoreSettings
-    from trunkline.store import Progress
+    from trunkline.store import Defect, Progress
 
 #: Bytes that are given back between two steps of the progress.
 COMPACTED: Final = 4 << 20
@@ -140,13 +140,22 @@ def check(place: Place) -> None:
 
 
 def _check(engine: SqliteEngine) -> int:
+    # imported here: it needs the broker
+    from trunkline.broker.row_check import malformed
+
     found = 0
     with _progress("Checking", "rows") as progress:
-        for defect in engine.check(progress):
+        for defect in chain(engine.check(progress), _ignoring_damage(malformed(engine))):
             found += 1
             where = "" if defect.space is None or defect.key is None else f"{defect.space.name} {defect.key!r}: "
             click.echo(printable(f"{where}{defect.text}"))
     return found
+
+
+def _ignoring_damage(defects: Iterator[Defect]) -> Iterator[Defect]:
+    """Up to the first row that is damaged, which was found before."""
+    with suppress(StoreCorrupt):
+        yield from defects
 
 
 @store.command()

@@ -1,0 +1,49 @@
+"""Whether the rows of a store are as a broker writes them: that they are what was written is all that their checksums
+say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
+from trunkline.broker.committer import MESSAGES, NODE
+from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.stored_retained import RETAINED
+from trunkline.hooks.client import client_from_plain
+from trunkline.mqtt.message_row import message_from_row
+from trunkline.mqtt.packing import unpack
+from trunkline.mqtt.stored_codec import publication_from_bytes
+from trunkline.plugins.store import PLUGINS
+from trunkline.router import Options
+from trunkline.store.engine import Defect, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trunkline.store import Engine, Space
+
+#: What takes a row in, as far as that can be done without others.
+_DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
+    SESSIONS: lambda _, row: client_from_plain(unpack(row)["client"]),
+    SUBSCRIPTIONS: lambda key, row: (key[8:].decode(), Options(**unpack(row)[0])),
+    WINDOWS: lambda _, row: unpack(row),
+    QUEUES: lambda _, row: unpack(row)[0][2],
+    POSITIONS: lambda _, row: unpack(row),
+    FILTERS: filter_from_row,
+    ENTRIES: entry_from_row,
+    MESSAGES: lambda _, row: publication_from_bytes(row, 0.0),
+    RETAINED: lambda _, row: message_from_row(unpack(row)[2], 0.0),
+    PLUGINS: lambda key, row: (key.decode(), unpack(row)),
+    NODE: lambda _, row: unpack(row),
+}
+
+
+def malformed(engine: Engine) -> Iterator[Defect]:
+    """Those that a broker cannot start with. It takes long: call it in a thread."""
+    for space, decode in _DECODERS.items():
+        for key, row in rows(engine, space):
+            try:
+                decode(key, row)
+            except (LookupError, TypeError, ValueError) as error:
+                yield Defect(space, key, f"the row is not as a broker writes it ({error!r})")
