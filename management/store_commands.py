@@ -180,7 +180,8 @@ def backup(place: Place, target: Path) -> None:
         for suffix in ("-wal", "-shm"):  # what a reader leaves
             _beside(target, suffix).unlink(missing_ok=True)
     if found:
-        fail([f"{target} is as damaged as the store: `trunkline store repair` keeps what is whole"], FAILED)
+        target.unlink()
+        fail([f"the store is damaged, and {target} was not made: `trunkline store repair` keeps what is whole"], FAILED)
     click.echo(f"{target}: {target.stat().st_size:,} bytes, checked")
 
 
@@ -262,10 +263,8 @@ def repair(place: Place) -> None:
     damaged = next(
         name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
     )
-    with _lock(path), _made_aside(path) as engine, _progress("Reading", "rows") as progress:
+    with _lock(path), _made_aside(path, damaged) as engine, _progress("Reading", "rows") as progress:
         found = salvage(path, engine, progress)
-        engine.close()
-        _set_aside(path, damaged)
     lost = 0
     for space, rows, former in found:
         missing = "how many there were cannot be told" if former is None else f"{former - rows:,} lost"
@@ -297,8 +296,9 @@ def _lock(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def _made_aside(path: Path) -> Generator[SqliteEngine]:
-    """A store under another name, which takes its place when it is done, and is gone when it is not."""
+def _made_aside(path: Path, damaged: Path | None = None) -> Generator[SqliteEngine]:
+    """A store under another name, which takes its place when it is done, and is gone when it is not. What was there
+    becomes `damaged`."""
     aside = _beside(path, "-made")
     _remove(aside)
     try:
@@ -307,6 +307,8 @@ def _made_aside(path: Path) -> Generator[SqliteEngine]:
             yield engine
         finally:
             engine.close()
+        if damaged is not None:
+            _set_aside(path, damaged)
         give_to_owner(aside, path if path.exists() else path.parent)
         publish(aside, path)
         _beside(path, "-shm").unlink(missing_ok=True)

@@ -187,6 +187,19 @@ def test_a_file_that_is_deleted_or_replaced_is_missed(suffix: str, quick_path: P
     engine.close()
 
 
+def test_a_store_that_another_program_has_locked(quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.db")
+    other = sqlite3.connect(quick_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreInUse, match="does not work: database is locked"):
+        put(engine, COLOURS, a=b"1")
+    other.execute("ROLLBACK")
+    other.close()
+    put(engine, COLOURS, a=b"2")
+    assert engine.scan(COLOURS) == [(b"a", b"2")]
+    engine.close()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a file that is open is not deleted there")
 def test_the_file_of_the_lock_is_made_anew(quick_path: Path) -> None:
     engine = SqliteEngine(quick_path / "a.db")
