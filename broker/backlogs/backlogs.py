@@ -104,10 +104,9 @@ class Backlogs:
 
     def forget_abandoned(self) -> None:
         """All members are back after a start."""
-        for backlog in list(self._by_number.values()):
+        for backlog in [each for each in self._by_filter.values() if not each.members]:
             self._dirty[backlog] = None
-            if not backlog.members and self._by_filter.get(backlog.filter) is backlog:
-                self._abandon(backlog)
+            self._abandon(backlog)
         self._wanted.set()
 
     def join(self, filter: str, cursor: Cursor, since: int | None = None) -> Membership:
