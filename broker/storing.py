@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -72,8 +73,9 @@ class Storing:
         Raises:
             StoreError: the store cannot be opened or read.
         """
+        engine = await trio.to_thread.run_sync(open_engine)
         try:
-            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores, streams, wall)
+            return await cls._begin(engine, services, scheduler, sessions, plugin_stores, streams, wall)
         except (LookupError, TypeError, ValueError) as error:
             found = await trio.to_thread.run_sync(_first_malformed, open_engine)
             where = store_path(services.config.store, services.config.node)
@@ -83,7 +85,7 @@ class Storing:
     @classmethod
     async def _begin(
         cls,
-        open_engine: Callable[[], Engine],
+        engine: Engine,
         services: Services,
         scheduler: Scheduler,
         sessions: Directory,
@@ -91,8 +93,10 @@ class Storing:
         streams: StreamKeeper,
         wall: Callable[[], float],
     ) -> Storing:
-        began = perf_counter()
-        engine, pubsub = await trio.to_thread.run_sync(open_engine), services.pubsub
+        began, pubsub = perf_counter(), services.pubsub
+        looking = ThreadPoolExecutor(1, "trunkline store check")
+        verified = looking.submit(engine.verify)  # beside all that follows: it takes as long
+        looking.shutdown(wait=False)
         refused: list[str] = []
         try:
             found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
@@ -130,13 +134,15 @@ class Storing:
                 upgrade_qos=settings.upgrade_qos,
                 is_used=not settings.priorities and settings.overflow == "drop_oldest",
             )
-            backlogs.restore(found.backlogs)
+            async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
+                pass
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer
             streams.begin(committer)
             recovery = Recovery(found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs)
             async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
                 pass
+            await trio.to_thread.run_sync(verified.result)
             took = perf_counter() - began
             _logger.info(
                 "%d sessions and %d retained messages are back after %.1f s", len(sessions), len(pubsub.retained), took
@@ -211,6 +217,6 @@ def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | 
             make_store_folder(settings, path)
         except NoStateFolder as error:
             raise StoreUnavailable(str(error)) from error
-        return SqliteEngine(path, durability=durability, max_size=settings.max_size)
+        return SqliteEngine(path, durability=durability, max_size=settings.max_size, verify=False)
 
     return open_engine

@@ -140,7 +140,7 @@ class Route(Generic[S]):
 
 def make_target(subscriber: S, options: Options, serial: int, *, behind: bool = False) -> Target[S]:
     if behind:
-        return BehindTarget(subscriber, intern_options(options), serial)
+        return BehindTarget(subscriber, options, serial)
     if options.identifier is not None:
         return IdentifiedTarget(subscriber, options, serial)
     return Target(subscriber, intern_options(options))

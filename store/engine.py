@@ -57,6 +57,14 @@ class Engine(Protocol):
         """Read everything."""
         ...
 
+    def verify(self) -> None:
+        """Look for the damage that is found without reading values. It may run in another thread beside other calls.
+
+        Raises:
+            StoreCorrupt: there is some.
+        """
+        ...
+
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
         """Write a store of its own, as of now, to a file that is not there yet."""
         ...

@@ -56,6 +56,9 @@ class MemoryEngine:
         del progress
         return iter(())
 
+    def verify(self) -> None:
+        """Nothing can be damaged."""
+
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
         raise StoreUnavailable(f"{path}: a store in memory has no file to back up")
 

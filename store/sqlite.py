@@ -302,6 +302,9 @@ class SqliteEngine:
             yield from structure(self._database)
             yield from contents(self._database, progress)
 
+    def verify(self) -> None:
+        SqliteEngine(self.path, read_only=True).close()
+
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
         new = path.with_name(f"{path.name}-new")
         with self._translated(path):

@@ -89,6 +89,10 @@ class Recent(NamedTuple):
     publication: Publication
 
 
+#: Of a backlog that has taken nothing since the start: a deque takes 600 bytes, and most are of this kind.
+_NOTHING: Final[deque[Recent]] = deque(maxlen=0)
+
+
 class Backlog:
     """It is a sink of its filter while it has members."""
 
@@ -132,7 +136,7 @@ class Backlog:
         #: Members whose clients are connected.
         self.watchers: dict[Membership, None] = {}
         #: The last entries: all that are not stored yet.
-        self.recent: deque[Recent] = deque()
+        self.recent: deque[Recent] = _NOTHING
         #: The last entry before these, the last that is in a commit, the last whose commit is done, and the one from
         #: which on anybody needs them.
         self.settled = self._written = self._safe = self.last
@@ -160,6 +164,8 @@ class Backlog:
         self.last = sequence
         first = publication.guid - stored.first_guid
         entry = Entry(sequence, stored.number, first, count, weight, self.total, self.total_weight)
+        if self.recent is _NOTHING:
+            self.recent = deque()
         self.recent.append(Recent(entry, publication))
         stored.entries = (*stored.entries, (self.number, sequence))
         committer.indexed[stored.number] = stored

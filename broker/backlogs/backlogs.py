@@ -16,7 +16,7 @@ from trunkline.broker.committer import MESSAGES, key_of
 from trunkline.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from trunkline.actors import Ref
     from trunkline.broker.backlogs.backlog import Cursor
@@ -91,8 +91,8 @@ class Backlogs:
         """Entries, roughly, that are stored for somebody."""
         return sum(len(backlog.members) > 0 for backlog in self._by_number.values())
 
-    def restore(self, found: Iterable[StoredBacklog]) -> None:
-        """The backlogs as they were stored. Their members join before anything is deleted."""
+    def restore(self, found: Iterable[StoredBacklog]) -> Iterator[None]:
+        """The backlogs as they were stored, one by one. Their members join before anything is deleted."""
         for each in sorted(found, reverse=True):
             backlog = self._add(each)
             if each.filter in self._by_filter:  # all its members had left when others came, which have a newer one
@@ -101,6 +101,7 @@ class Backlogs:
             else:
                 self._by_filter[each.filter] = backlog
                 self._router.add_sink(each.filter, backlog)
+            yield
 
     def forget_abandoned(self) -> None:
         """All members are back after a start."""

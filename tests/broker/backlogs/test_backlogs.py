@@ -122,7 +122,7 @@ async def test_members_go_on_in_the_newest_backlog_of_their_filter() -> None:
     assert before.counts() == (2, 2, 2)  # what the first one left is not deleted yet
     here = Readable()
     here.engine = here.writer.engine = before.engine
-    here.backlogs.restore(stored(before))
+    list(here.backlogs.restore(stored(before)))
     again = here.backlogs.join("t", Place(), second.since)
     here.backlogs.forget_abandoned()
     assert again.backlog.number == second.backlog.number
@@ -137,7 +137,7 @@ async def test_what_was_stored_without_members_is_deleted() -> None:
     before.turns.end()
     here = Readable()
     here.engine = here.writer.engine = before.engine
-    here.backlogs.restore(stored(before))
+    list(here.backlogs.restore(stored(before)))
     here.backlogs.forget_abandoned()
     await here.collect()
     assert here.counts() == (0, 0, 0)
