@@ -1,7 +1,9 @@
 """A stored session: whatever happens to it, what a later start finds in the store is what it was at the last commit."""
 
 from collections.abc import Callable
+from itertools import accumulate
 from math import inf
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +44,8 @@ from trunkline.store.memory import MemoryEngine
 EPOCH = 1_000_000.0
 topics = st.sampled_from(["low", "high", "other"])
 PRIORITIES = {"low": 1, "high": 2}
+#: Those that other settings give to the same topics.
+others = st.sampled_from([PRIORITIES, {"low": 2, "high": 1}, {"other": 1, "high": 2}])
 #: Binary fractions: sums of them are exact.
 times = st.integers(0, 64).map(lambda number: number / 4)
 
@@ -103,14 +107,15 @@ def committer_of(engine: Engine, last: int = 0) -> tuple[Committer, Turns, AtOnc
 class Home:
     """As `Directory`, as far as a recovery knows it."""
 
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: Committer, priorities: dict[str, int] = PRIORITIES) -> None:
         self.committer = committer
+        self.priorities = priorities
         self.actors: list[Any] = []
         self.get = lambda client_id: None
         self.add_dormant = lambda dormants: None
 
     def add(self, client: ClientInfo, number: int, subscriber: None = None) -> Any:
-        queue = StoredQueue(self.committer, max_length=6, priority=PRIORITIES.get)
+        queue = StoredQueue(self.committer, max_length=6, priority=self.priorities.get)
         window, awaiting_rel = StoredWindow(self.committer, 8, 0), StoredAwaitingRel(self.committer, 0, 0)
         session = Session(client, window, queue, awaiting_rel)
         session.durable = Durable(session, self.committer, number, window, awaiting_rel)
@@ -144,7 +149,9 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         self.session: Session = actor.session
         self.to = Target(actor.subscriber, Options(2))
 
-    def publications(self, topic: str, qos: int, count: int, expiry: float | None) -> Publication:
+    def publications(
+        self, topic: str, qos: int, count: int, expiry: float | None, *, mixed: bool = False
+    ) -> Publication:
         """One message, or a batch."""
         first, self.number = self.number, self.number + count
         payloads = [b"%04d" % number for number in range(first, self.number)]
@@ -152,10 +159,18 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         if count == 1:
             publication = Message(topic, payloads[0], qos)
         else:
-            packets = [raw.publish(topic, payload, qos=qos, packet_id=1, version=4) for payload in payloads]
-            size = len(packets[0])
-            starts = range(0, count * size, size)
-            publication = PublishBatch([topic], 0x30 | qos << 1, Version.V311, b"".join(packets), starts, [1] * count)
+            # in turn this topic and another one, or this one alone
+            among = [topic, "high"] if mixed else [topic]
+            names = [among[number % len(among)] for number in range(count)]
+            packets = [
+                raw.publish(name, payload, qos=qos, packet_id=1, version=4)
+                for name, payload in zip(names, payloads, strict=True)
+            ]
+            starts = list(accumulate(map(len, packets), initial=0))[:-1]
+            wire = b"".join(packets)
+            publication = PublishBatch(
+                names if mixed else [topic], 0x30 | qos << 1, Version.V311, wire, starts, [1] * count
+            )
         self.guid += 5
         publication.guid = self.guid
         self.guid += count
@@ -194,9 +209,16 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
     # Messages
 
-    @rule(topic=topics, qos=st.integers(0, 2), count=st.integers(1, 4), expiry=st.none() | times, some=st.booleans())
-    def push(self, topic: str, qos: int, count: int, expiry: float | None, some: bool) -> None:
-        publication = self.publications(topic, max(qos, 1), count, expiry)
+    @rule(
+        topic=topics,
+        qos=st.integers(0, 2),
+        count=st.integers(1, 4),
+        expiry=st.none() | times,
+        some=st.booleans(),
+        mixed=st.booleans(),
+    )
+    def push(self, topic: str, qos: int, count: int, expiry: float | None, some: bool, mixed: bool) -> None:
+        publication = self.publications(topic, max(qos, 1), count, expiry, mixed=mixed)
         self.committer.stored(publication)  # as pubsub does
         if some:  # a member of a shared group gets them
             publication = publication.select(range(0, count, 2))
@@ -272,15 +294,15 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
                 timer.fire()
         self.turns.end()
 
-    @rule()
-    def restart(self) -> None:
+    @rule(priorities=others)
+    def restart(self, priorities: dict[str, int] = PRIORITIES) -> None:
         self.commit()
         was = self.exported(self.session)
         found = find(self.engine)
         assert found.last_number >= self.engine.count(MESSAGES)
         self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
-        home: Any = Home(self.committer)
+        home: Any = Home(self.committer, priorities)
         list(Recovery(found, home, Router(), EPOCH, self.now, self.committer).restore())
         (actor,) = home.actors
         self.use(actor)
@@ -300,7 +322,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             "sent": [(each[:2], plain(each[2]), target_to_plain(each[3])) for each in sent],
             "queue": [
                 (number, plain(message), target_to_plain(target), qos)
-                for message, target, qos, number in session.queue
+                for message, target, qos, number in sorted(session.queue, key=itemgetter(3))
                 if qos
             ],
             "awaited": [
