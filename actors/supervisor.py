@@ -174,6 +174,7 @@ class Supervisor:
         """Start one more child, last in the order. If its setup raises, this raises the same error and the child is not
         added."""
         async with self._lock:
+            await trio.lowlevel.checkpoint_if_cancelled()  # the supervisor may have ended with the caller meanwhile
             place = self._add(child)
             try:
                 return await self._start(place)
