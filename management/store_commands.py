@@ -290,6 +290,8 @@ def _set_aside(path: Path, damaged: Path) -> None:
 def _lock(path: Path) -> Generator[None]:
     lock = FileLock(path)
     try:
+        if path.exists():
+            lock.lock_store()
         yield
     finally:
         lock.release()
