@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from outcome import Outcome as Result
 
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.backlogs.backlogs import Backlogs
     from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
@@ -84,8 +83,6 @@ class PubSub:
         self._max_subscriptions = max_subscriptions
         #: Where messages for durable sessions are stored.
         self.committer: Committer | None = None
-        #: What of it waits for those that are behind.
-        self.backlogs: Backlogs | None = None
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
         self._writer: RouteWriter | None = None

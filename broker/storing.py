@@ -125,8 +125,8 @@ class Storing:
                 )
             StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
             settings = services.config.session
-            pubsub.committer = committer
-            pubsub.backlogs = backlogs = Backlogs(
+            services.committer = pubsub.committer = committer
+            services.backlogs = backlogs = Backlogs(
                 pubsub.router,
                 committer,
                 settings.max_queue_length,

@@ -57,18 +57,12 @@ class Services:
     start_task: Callable[..., None]
     #: The client of a session; while it is not connected, as of its last connection.
     client_of: Callable[[str], ClientInfo | None]
+    #: Where sessions are stored, and where their messages wait while they are behind; None where everything ends with
+    #: the process.
+    committer: Committer | None = None
+    backlogs: Backlogs | None = None
     #: Client ids whose packets are logged.
     logged_clients: set[str] = field(default_factory=set[str])
-
-    @property
-    def committer(self) -> Committer | None:
-        """Where sessions are stored; None where everything ends with the process."""
-        return self.pubsub.committer
-
-    @property
-    def backlogs(self) -> Backlogs | None:
-        """Where messages for stored sessions wait that are behind."""
-        return self.pubsub.backlogs
 
     def publisher_of(self, message: Message) -> ClientInfo:
         """The publisher of a stored message, as far as it is still known."""
