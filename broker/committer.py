@@ -180,6 +180,10 @@ class Committer:
     def release(self, stored: StoredPublication) -> None:
         """An entry that refers to it is deleted, and it with the last of them."""
         stored.references -= 1
+        self.review(stored)
+
+    def review(self, stored: StoredPublication) -> None:
+        """It is deleted with this commit, if nothing refers to it any more."""
         if stored.references <= 0:
             self._released.append(stored)
 

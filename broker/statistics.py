@@ -61,8 +61,9 @@ class Statistics:
         async for session in Paced(self._sessions, COUNTED_AT_ONCE):
             state = session.session
             gauges.connections_count += session.channel is not None
-            gauges.queue_count += state.queue.length
-            gauges.queue_bytes += state.queue.byte_size
+            length, byte_size = state.waiting
+            gauges.queue_count += length
+            gauges.queue_bytes += byte_size
             gauges.inflight_count += len(state.inflight)
             gauges.awaiting_rel_count += len(state.awaiting_rel)
         gauges.output_bytes = sum(connection.pending for connection in self._connections())

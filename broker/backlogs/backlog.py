@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -44,8 +45,8 @@ class Cursor(Protocol):
         """Something has come, and the client is there."""
         ...
 
-    def shorten(self) -> None:
-        """More may wait than the limits allow."""
+    def shorten(self, cut: Cut | None) -> None:
+        """More may wait than the limits allow. With nothing from another backlog, all before this cut is too much."""
         ...
 
 
@@ -84,6 +85,15 @@ class Membership:
         return max(self.since + 1, self.cursor.needed)
 
 
+class Cut(NamedTuple):
+    """Where the messages of a backlog begin that the limits of a session allow."""
+
+    backlog: Backlog
+    entry: Entry
+    #: The first of its messages.
+    first: int
+
+
 class Recent(NamedTuple):
     entry: Entry
     publication: Publication
@@ -109,6 +119,7 @@ class Backlog:
         "_safe",
         "_upgrade_qos",
         "_written",
+        "cut_at",
         "filter",
         "last",
         "low",
@@ -137,12 +148,14 @@ class Backlog:
         self.watchers: dict[Membership, None] = {}
         #: The last entries: all that are not stored yet.
         self.recent: deque[Recent] = _NOTHING
-        #: The last entry before these, the last that is in a commit, the last whose commit is done, and the one from
-        #: which on anybody needs them.
+        #: The last entry before these, the last that is in a batch, and the last that is in the store.
         self.settled = self._written = self._safe = self.last
+        #: The first entry that anybody needs.
         self.low: float = 0
         #: Up to here, without, entries are deleted.
         self.trimmed = 0
+        #: The entry where the last cut was.
+        self.cut_at = 0
         self._awaited = False
         #: When a member was seen last, what it needed.
         self._heap: list[tuple[int, int, Membership]] = []
@@ -180,13 +193,18 @@ class Backlog:
             self.check_at(inf, inf)
             self._check(self)
 
+    @property
+    def is_safe(self) -> bool:
+        """Whether all that was written is in the store, and not in a commit that goes on or was refused."""
+        return self._written == self._safe
+
     def check_at(self, total: float, total_weight: float) -> None:
         """Members are looked at when so much was ever in the backlog."""
         self._max_total, self._max_weight = total, total_weight
 
     def behind(self, sequence: int) -> list[Recent]:
         """The entries behind this one, if all of them are in memory."""
-        return [recent for recent in self.recent if recent.entry.sequence > sequence]
+        return [*takewhile(lambda recent: recent.entry.sequence > sequence, reversed(self.recent))][::-1]
 
     def write(self, batch: WriteBatch) -> None:
         self._awaited = False
@@ -203,12 +221,12 @@ class Backlog:
         batch.put(FILTERS, key_of(self.number), filter_to_row(found))
 
     def _committed(self) -> None:
-        self._safe = self._written  # the next commit has not begun
-        self.forget(MAX_RECENT if self.watchers else 0)
+        self._safe = self._written
+        self._forget()
 
-    def forget(self, keep: int) -> None:
-        """Leave what is stored to the store, but for the last entries."""
-        recent = self.recent
+    def _forget(self) -> None:
+        """Leave what is stored to the store, but for the last entries, which members with a client need."""
+        recent, keep = self.recent, MAX_RECENT if self.watchers else 0
         while recent and recent[0].entry.sequence <= self._safe:
             weight = self.total_weight - recent[0].entry.total_weight
             if len(recent) <= keep and weight <= MAX_RECENT_BYTES:
@@ -222,13 +240,19 @@ class Backlog:
 
     # Members
 
+    def unwatch(self, member: Membership) -> None:
+        """The client of this member has gone, or the member goes."""
+        self.watchers.pop(member, None)
+        if not self.watchers:
+            self._forget()
+
     def join(self, member: Membership) -> None:
         self.members[member] = None
         heappush(self._heap, (member.needed, id(member), member))
 
     def leave(self, member: Membership) -> None:
         self.members.pop(member, None)
-        self.watchers.pop(member, None)
+        self.unwatch(member)
         if not self.members:
             while self.recent:
                 self._let_go(self.recent.popleft())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import trio
 
 from trunkline.actors import Paced
-from trunkline.broker.backlogs.backlog import Backlog, Membership
+from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
 from trunkline.broker.committer import MESSAGES, key_of
 from trunkline.store import StoreError
@@ -82,14 +82,16 @@ class Backlogs:
         self._long: dict[Backlog, None] = {}
         self._garbage: list[tuple[int, Entry]] = []
         self._empty: list[Backlog] = []
+        #: All members are back after a start.
+        self._is_whole = False
         self._wanted = trio.Event()
         self._written = trio.Event()
         committer.is_needed = self.is_needed
 
     @property
-    def waiting(self) -> int:
-        """Entries, roughly, that are stored for somebody."""
-        return sum(len(backlog.members) > 0 for backlog in self._by_number.values())
+    def count(self) -> int:
+        """Of backlogs, those included that are being deleted."""
+        return len(self._by_number)
 
     def restore(self, found: Iterable[StoredBacklog]) -> Iterator[None]:
         """The backlogs as they were stored, one by one. Their members join before anything is deleted."""
@@ -108,6 +110,7 @@ class Backlogs:
         for backlog in [each for each in self._by_filter.values() if not each.members]:
             self._dirty[backlog] = None
             self._abandon(backlog)
+        self._is_whole = True
         self._wanted.set()
 
     def join(self, filter: str, cursor: Cursor, since: int | None = None) -> Membership:
@@ -151,7 +154,11 @@ class Backlogs:
         """Whether a member still has to read one of these entries."""
         for number, sequence in entries:
             backlog = self._by_number.get(number)
-            if backlog is not None and sequence >= backlog.low:
+            if backlog is None:
+                continue
+            if not backlog.low and self._is_whole:
+                backlog.low = backlog.find_low()
+            if sequence >= backlog.low:
                 return True
         return False
 
@@ -192,18 +199,37 @@ class Backlogs:
 
     async def _shorten(self, backlog: Backlog) -> None:
         """Let the members that have too much to get drop some of it."""
-        total, weight = backlog.total, backlog.total_weight
+        total, weight, cut = backlog.total, backlog.total_weight, await self._find_cut(backlog)
         async for member in Paced(list(backlog.members), MEMBERS_AT_ONCE):
             if (
                 backlog.total - member.total > self.max_waiting
                 or backlog.total_weight - member.total_weight > self.max_bytes_waiting
             ):
-                member.cursor.shorten()
+                member.cursor.shorten(cut)
             else:
                 total, weight = min(total, member.total), min(weight, member.total_weight)
         backlog.check_at(total + self.max_waiting, weight + self.max_bytes_waiting)
 
+    async def _find_cut(self, backlog: Backlog) -> Cut | None:
+        """Once for all members."""
+        total, weight = backlog.total - self.max_length, backlog.total_weight - self.max_bytes
+        begin, end = max(backlog.trimmed, backlog.cut_at), entry_key(backlog.number + 1, 0)
+        while rows := await self.committer.read(partial(_page, entry_key(backlog.number, begin), end)):
+            for entry in [entry_from_row(key, row) for key, row in rows]:
+                begin = entry.sequence + 1
+                if entry.total > total and entry.total_weight > weight:
+                    backlog.cut_at = entry.sequence
+                    one = entry.weight / entry.length
+                    above = max(0, entry.length + total - entry.total)
+                    bytes_above = max(0, entry.weight + weight - entry.total_weight)
+                    return Cut(backlog, entry, max(int(above), ceil(bytes_above / one)))
+        return None
+
     async def _trim(self, backlog: Backlog) -> None:
+        if not backlog.is_safe:
+            committed = trio.Event()
+            self.committer.after_commit(committed.set)
+            await committed.wait()
         low = backlog.low = backlog.find_low()
         number = backlog.number
         end = entry_key(number + 1, 0) if low == inf else entry_key(number, int(low))
@@ -228,7 +254,9 @@ class Backlogs:
         for number, entry in self._garbage:
             batch.delete(ENTRIES, entry_key(number, entry.sequence))
             stored = self.committer.indexed.get(entry.number)
-            if (stored is None or stored.references <= 0) and not self.is_needed(entry.others):
+            if stored is not None:
+                self.committer.review(stored)
+            elif not self.is_needed(entry.others):
                 batch.delete(MESSAGES, key_of(entry.number))
         self._garbage.clear()
         for backlog in self._empty:

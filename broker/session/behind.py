@@ -28,7 +28,7 @@ from trunkline.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable
 
-    from trunkline.broker.backlogs.backlog import Backlog
+    from trunkline.broker.backlogs.backlog import Backlog, Cut
     from trunkline.broker.backlogs.backlogs import Backlogs, Rejoined, StoredPlace
     from trunkline.broker.backlogs.merge import Read
     from trunkline.broker.backlogs.rows import Entry
@@ -80,21 +80,21 @@ class Behind:
     """It is the cursor of its session."""
 
     __slots__ = (
-        "_asked",
         "_backlogs",
         "_by_number",
         "_context",
         "_fill",
         "_is_busy",
-        "_is_long",
         "_is_online",
+        "_live",
         "_merge",
-        "_qos0",
         "_read_from",
         "_skip",
         "_slices",
         "_stored",
         "_targets",
+        "_too_long",
+        "_unsaved",
         "_woken",
         "members",
         "page",
@@ -117,23 +117,25 @@ class Behind:
         self._skip = 0, 0
         #: The first entry that the next process would read.
         self._stored = 0
+        #: What is being read; another one, when that is not wanted any more.
         self._merge = Merge()
         #: Members whose backlog has more than was read.
         self._woken: dict[Membership, None] = {}
-        #: Those of them that the merge was told of. What they have may not have been stored yet when it looked.
-        self._asked: dict[Membership, None] = {}
+        #: Those that the merge was told of before all that they have was stored.
+        self._unsaved: dict[Membership, None] = {}
         #: Backlogs that were read since the position was stored.
         self._read_from: dict[Backlog, None] = {}
         self._is_online = False
         #: Something is being read.
         self._is_busy = False
-        #: More may wait than the limits allow.
-        self._is_long = False
+        #: More may wait than the limits allow: why the first messages are dropped then.
+        self._too_long: DropReason | None = None
         #: Joins or leaves the filters.
         self._slices: Generator[None] | None = None
         #: By the filters that match.
         self._targets: dict[tuple[str, ...], Target[Subscriber]] = {}
-        self._qos0: list[str] | None = None
+        #: Filters whose messages do not wait in a backlog.
+        self._live: list[str] | None = None
 
     def __bool__(self) -> bool:
         """Whether messages wait, or will."""
@@ -155,8 +157,13 @@ class Behind:
     @property
     def waiting(self) -> int:
         """Messages that the client has still to get. One that several of its filters match counts for each."""
-        unread = sum([member.backlog.total - member.total for member in self.members.values()])
+        unread = sum([member.backlog.total - member.total for member in self.members.values()]) - self._ahead
         return unread + sum([piece.publication.count for piece in self.page])
+
+    @property
+    def _ahead(self) -> int:
+        """Messages of the first unread entry that are done with."""
+        return self._skip[1] if self._skip[0] > self.sequence else 0
 
     @property
     def byte_size(self) -> int:
@@ -166,14 +173,15 @@ class Behind:
     def to_plain(self) -> StoredPlace:
         """For the store. Of many filters only those that the position does not say all of."""
         sequence, done = self.position
+        subscriptions = self._context.session.subscriptions
         some = len(self.members) <= MAX_TOTALS
         begins: dict[str, tuple[int, int, int] | None] = {
             filter: (member.since, member.total, member.total_weight)
             for filter, member in self.members.items()
             if some or member.since >= sequence
         }
-        if len(self.members) < len(self._context.session.subscriptions):
-            begins.update(dict.fromkeys(filter(self._may_join, self._context.session.subscriptions)))
+        if len(self.members) < len(subscriptions):
+            begins.update(dict.fromkeys(filter(self._is_missing, subscriptions)))
         return sequence, done, begins
 
     def stored(self) -> None:
@@ -196,11 +204,10 @@ class Behind:
 
     def detach(self) -> None:
         """The client has gone."""
-        self._is_online = self._is_busy = False
+        self._is_online = False
         self._rewind()
         for member in self.members.values():
-            member.backlog.watchers.pop(member, None)
-            member.backlog.forget(0)
+            member.backlog.unwatch(member)
         self._context.soon(self._begin_if_away)  # it may have gone to come back at once
 
     def _begin_if_away(self) -> None:
@@ -211,11 +218,11 @@ class Behind:
         """The client has gone, or it reads more slowly than its messages come."""
         if not self._backlogs.is_used:
             return
-        if not self.members:
-            self.sequence, self._skip = self._backlogs.committer.number, (0, 0)
+        self._set_out()
         self._start(self._join_all())
 
     def _start(self, slices: Generator[None]) -> None:
+        self._end_slices()
         self._slices = slices
         self._context.in_slices(slices)
 
@@ -229,11 +236,33 @@ class Behind:
                     self._join(filter)
         self._slices = None
 
-    def _may_join(self, filter: str) -> bool:
+    def _is_missing(self, filter: str) -> bool:
+        """Whether messages of this filter could wait in a backlog, and do not."""
         options = self._context.session.subscriptions.get(filter)
         return options is not None and filter not in self.members and is_kept(filter, options)
 
+    def _may_join(self, filter: str) -> bool:
+        router = self._context.services.pubsub.router
+        return self._is_missing(filter) and router.target(self._context.subscriber, filter) is not None
+
+    def routed(self, filter: str) -> None:
+        """The route of a subscription was made."""
+        self._forget_targets()
+        if self._backlogs.is_used and (self.members or not self._is_online) and self._may_join(filter):
+            self._set_out()
+            self._join(filter)
+
+    def _set_out(self) -> None:
+        """The session falls behind, if it is not: what came until now is in its queue."""
+        if not self.members:
+            self.sequence, self._skip = self._backlogs.committer.number, (0, 0)
+
+    def _forget_targets(self) -> None:
+        self._targets.clear()
+        self._live = None
+
     def _join(self, filter: str) -> None:
+        self._live = None
         member = self.members[filter] = self._backlogs.join(filter, self)
         self._by_number[member.backlog.number] = filter
         if self._is_online:
@@ -241,31 +270,22 @@ class Behind:
         self._context.services.pubsub.router.set_behind(self._context.subscriber, filter, behind=True)
 
     def _leave(self, filter: str) -> None:
+        self._forget_targets()
         member = self.members.pop(filter)
         del self._by_number[member.backlog.number]
         self._woken.pop(member, None)
-        self._asked.pop(member, None)
+        self._unsaved.pop(member, None)
         self._backlogs.leave(member)
         self._context.services.pubsub.router.set_behind(self._context.subscriber, filter, behind=False)
 
-    def subscribed(self, filter: str, options: Options) -> None:
-        """The session has one more subscription, or one with other options."""
-        self._targets.clear()
-        self._qos0 = None
-        if not options.qos:
-            self.unsubscribed(filter)
-        elif self.members and self._may_join(filter):
-            self._join(filter)
-
     def unsubscribed(self, filter: str) -> None:
-        self._targets.clear()
-        self._qos0 = None
+        self._forget_targets()
         if filter in self.members:
             self._leave(filter)
 
     def end(self, limit: int) -> bool:
         """The session has ended: leave so many of the backlogs. Returns whether some are left."""
-        self._slices = None
+        self._end_slices()
         lost = self.waiting if self.members else 0
         for filter in list(self.members)[:limit]:
             self._leave(filter)
@@ -282,7 +302,8 @@ class Behind:
             member.backlog.watchers[member] = None
         self._wake_all()
         limits = self._backlogs
-        self._is_long = self.waiting > limits.max_length or self.byte_size > limits.max_bytes
+        if self.waiting > limits.max_length or self.byte_size > limits.max_bytes:
+            self._too_long = DropReason.QUEUE_FULL
 
     def _end_slices(self) -> None:
         if self._slices is not None:
@@ -290,9 +311,15 @@ class Behind:
             self._slices = None
 
     def _wake_all(self) -> None:
-        self._merge = Merge()
-        self._asked.clear()
+        self._read_anew()
         self._woken = {member: None for member in self.members.values() if member.backlog.last > member.read}
+
+    def _read_anew(self) -> None:
+        """What is being read is not wanted any more."""
+        self._is_busy = False
+        self._merge = Merge()
+        self._woken.clear()
+        self._unsaved.clear()
 
     def wake(self, membership: Membership) -> None:
         if not self._woken:
@@ -314,11 +341,14 @@ class Behind:
         """Read what comes next, if the page is nearly empty; if there is nothing, leave the backlogs."""
         if self._is_busy or not self._is_online or len(self.page) > MAX_PAGE // 4:
             return
-        if self._is_long:
-            self._begin_task(self._cut)
+        if self._too_long is not None:
+            if not self.page:
+                self._begin_task(self._cut, self._merge, self._too_long)
         elif not self._merge.drained or any(member.backlog.settled > member.read for member in self._woken):
             woken = [(member.backlog.number, member.read) for member in self._woken]
-            self._asked |= self._woken
+            self._unsaved.update(
+                dict.fromkeys(each for each in self._woken if each.backlog.last > each.backlog.settled)
+            )
             self._woken.clear()
             self._begin_task(self._read, self._merge, woken)
         elif self._woken:
@@ -334,38 +364,42 @@ class Behind:
         try:
             reads = await self._backlogs.committer.read(partial(_page, merge, woken))
         except StoreError as error:
-            self._failed(error)
+            self._failed(merge, error)
         else:
             self._context.soon(partial(self._got, merge, reads))
 
-    def _failed(self, error: StoreError) -> None:
+    def _failed(self, token: Merge, error: StoreError) -> None:
+        if token is not self._merge:
+            return
         _logger.warning("cannot read what waits: %s", error, extra=self._context.session.client.log_fields)
-        self._context.after(PAUSE, self._try_again)
+        self._context.after(PAUSE, partial(self._try_again, token))
 
-    def _try_again(self) -> None:
+    def _try_again(self, token: Merge) -> None:
+        if token is not self._merge:
+            return
+        self._rewind()
         if self._is_online:
-            self._rewind()
             self._wake_all()
-            self._is_busy = False
             self._fill()
 
     def _got(self, merge: Merge, reads: list[Read]) -> None:
-        if merge is not self._merge or not self._is_online:
+        if merge is not self._merge:
             return  # the client has gone meanwhile
         self._is_busy = False
         epoch = self._backlogs.committer.epoch
+        publication: Publication | None = None
         for entry, data, totals in reads:
             if data is None:
                 _logger.error("the store has lost messages", extra=self._context.session.client.log_fields)
                 self._pass_over(totals)
                 continue
-            publication = publication_from_bytes(data, epoch)
-            publication.stored = self._stored_as(publication, entry, totals)
+            if publication is None or publication.stored is None or publication.stored.number != entry.number:
+                publication = publication_from_bytes(data, epoch)
+                publication.stored = self._stored_as(publication, entry, totals)
             self._add(publication.part(entry.first, entry.first + entry.length), totals)
         # nothing that comes later may be read before what they have, see `_add`
-        self._woken |= {member: None for member in self._asked if member.backlog.last > member.read}
-        if merge.drained:
-            self._asked.clear()
+        self._woken.update(dict.fromkeys(each for each in self._unsaved if each.backlog.last > each.read))
+        self._unsaved.clear()
         self._fill()
 
     def _pass_over(self, totals: Iterable[tuple[int, Entry]]) -> None:
@@ -401,48 +435,49 @@ class Behind:
         """Put it into the page, if it is for this session."""
         sequence = totals[0][1].sequence
         before: list[Before] = []
-        filters: list[str] = []
         for number, entry in totals:
             filter = self._by_number.get(number)
             if filter is None or sequence <= self.members[filter].read:
                 continue
             member = self.members[filter]
-            filters.append(filter)
             before.append((member, member.read, member.total, member.total_weight))
             member.advance(entry)
             self._read_from[member.backlog] = None
-        if not filters or sequence <= self.sequence:
+        if not before or sequence <= self.sequence:
             return
         self.sequence = sequence
         done = self._skip[1] if self._skip[0] == sequence else 0
         if done < publication.count:
-            target = self._target(publication.topic, tuple(filters))
-            piece = Piece(sequence, done, publication.part(done, publication.count), target, tuple(before))
-            self.page.append(piece)
+            target = self._target(publication, sequence)
+            self.page.append(Piece(sequence, done, publication.part(done, publication.count), target, tuple(before)))
 
-    def _target(self, topic: str, filters: tuple[str, ...]) -> Target[Subscriber]:
-        """The same as the route of the topic has."""
-        target = self._targets.get(filters)
+    def _target(self, publication: Publication, sequence: int) -> Target[Subscriber]:
+        """The same as the route of the topic had."""
+        assert publication.stored is not None
+        filters = [
+            filter
+            for number, other in publication.stored.entries
+            if other == sequence and (filter := self._by_number.get(number)) is not None
+            if self.members[filter].since < sequence
+        ]
+        filters += [filter for filter in self._not_here() if matches(filter, publication.topic)]
+        key = tuple(filters)
+        target = self._targets.get(key)
         if target is None:
             find = partial(self._context.services.pubsub.router.target, self._context.subscriber)
-            also = [each for each in self._not_here() if matches(each, topic)]
-            target = combine([each for each in map(find, (*filters, *also)) if each is not None])
-            if not also:
-                self._targets[filters] = target
+            target = self._targets[key] = combine([each for each in map(find, filters) if each is not None])
         return target
 
     def _not_here(self) -> list[str]:
         """Filters that may match, too, and have no backlog: a message comes with all their identifiers."""
-        if self._qos0 is None:
-            options = self._context.session.subscriptions
-            self._qos0 = [filter for filter in options if not options[filter].qos]
-        return self._qos0
+        if self._live is None:
+            subscriptions = self._context.session.subscriptions
+            self._live = [each for each in subscriptions if each not in self.members and parse_shared(each) is None]
+        return self._live
 
     def _rewind(self) -> None:
         """Forget what was read and not sent."""
-        self._merge = Merge()
-        self._asked.clear()
-        self._woken.clear()
+        self._read_anew()
         if self.page:
             self._skip = self.page[0].sequence, self.page[0].offset
             self.sequence = self.page[0].sequence - 1
@@ -456,9 +491,10 @@ class Behind:
         for first in range(0, len(filters), FILTERS_AT_ONCE):
             if first:
                 yield
+            if self._is_busy or self._woken or self.page or not self._merge.drained:
+                break  # something has come
             for filter in filters[first : first + FILTERS_AT_ONCE]:
-                member = self.members.get(filter)
-                if member is not None and member.backlog.last <= member.read:
+                if filter in self.members:
                     self._leave(filter)
         self._slices = None
         if not self.members:
@@ -467,43 +503,83 @@ class Behind:
 
     # Limits
 
-    def shorten(self) -> None:
-        self._context.soon(self._shorten)
+    def shorten(self, cut: Cut | None) -> None:
+        self._context.soon(partial(self._shorten, cut))
 
-    def _shorten(self) -> None:
-        self._is_long = True
-        if not self._is_busy and not self._context.ended:
-            self._rewind()
-            self._begin_task(self._cut)
+    def _shorten(self, cut: Cut | None) -> None:
+        self._too_long = DropReason.SLOW_CONSUMER if self._is_online else DropReason.QUEUE_FULL
+        if self._is_busy or self._context.ended:
+            return
+        self._rewind()
+        if cut is None or not self._go_to(cut, self._too_long):
+            self._begin_task(self._cut, self._merge, self._too_long)
+        else:
+            self._end_cut(self._merge)
 
-    async def _cut(self) -> None:
-        """Drop the oldest messages, as many as are above the limits."""
+    def _go_to(self, cut: Cut, reason: DropReason) -> bool:
+        """Drop what is before the cut. Returns False if it has to be read for that."""
+        unread = [member for member in self.members.values() if member.backlog.last > member.read]
+        if len(unread) != 1 or unread[0].backlog is not cut.backlog or not unread[0].is_exact:
+            return False
+        if self._context.services.hooks.message_dropped:
+            return False
+        (member,), entry = unread, cut.entry
+        total, total_weight = entry.total - entry.length, entry.total_weight - entry.weight
+        lost = total + cut.first - member.total - self._ahead
+        if lost > 0:
+            member.rewind(entry.sequence - 1, total, total_weight)
+            self.sequence, self._skip = entry.sequence - 1, (entry.sequence, cut.first)
+            self._read_from[cut.backlog] = None
+            self._lost(cut.backlog.filter, lost, reason)
+        return True
+
+    async def _cut(self, token: Merge, reason: DropReason) -> None:
+        """Drop the oldest messages, as many as are above the limits, unless something else begins meanwhile."""
         unread = [member for member in self.members.values() if member.backlog.last > member.read]
         merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
-        last: dict[int, Entry] = {}
-        position = self._skip
         try:
-            count, weight = await self._excess(unread)
-            while (count > 0 or weight > 0) and (reads := await self._pages(merge, woken)):
+            count, weight = await self._excess(unread, token)
+            while (count > 0 or weight > 0) and token is self._merge:
+                reads = await self._pages(merge, woken)
                 woken = []
-                for read in reads:
-                    entry = read.entry
-                    done = self._skip[1] if self._skip[0] == entry.sequence else 0
-                    each = entry.weight / entry.length
-                    some = min(entry.length - done, max(count, ceil(weight / each)))
-                    if some <= 0:
-                        break
-                    count, weight = count - some, weight - some * each
-                    position = entry.sequence, done + some
-                    if done + some == entry.length:
-                        last |= dict(read.totals)
-                    self._tell(read, done, some)
+                if token is self._merge:
+                    count, weight = self._drop_oldest(reads, count, weight, reason)
+                if merge.drained:
+                    break
         except StoreError as error:
-            self._failed(error)
+            self._failed(token, error)
         else:
-            self._context.soon(partial(self._dropped, position, last))
+            self._context.soon(partial(self._end_cut, token))
 
-    async def _excess(self, unread: list[Membership]) -> tuple[int, float]:
+    def _drop_oldest(self, reads: list[Read], count: int, weight: float, reason: DropReason) -> tuple[int, float]:
+        """Returns how many messages, and how many bytes, are still to be dropped."""
+        for read in reads:
+            entry = read.entry
+            if count <= 0 and weight <= 0:
+                break
+            if entry.sequence <= self.sequence or not any(number in self._by_number for number, _ in read.totals):
+                continue
+            done = self._skip[1] if self._skip[0] == entry.sequence else 0
+            one = entry.weight / entry.length
+            some = min(entry.length - done, max(count, ceil(weight / one)))
+            count, weight = count - some, weight - some * one
+            if done + some < entry.length:
+                self._skip = entry.sequence, done + some
+            else:
+                self.sequence, self._skip = entry.sequence, (0, 0)
+                self._pass_over(read.totals)
+            self._tell(read, done, some, reason)
+        return count, weight
+
+    def _end_cut(self, token: Merge) -> None:
+        if token is not self._merge:
+            return
+        self._is_busy, self._too_long = False, None
+        if self._is_online:
+            self._wake_all()
+            self._fill()
+
+    async def _excess(self, unread: list[Membership], token: Merge) -> tuple[int, float]:
         """How many messages, and how many bytes, are above the limits."""
         limits = self._backlogs
         count, weight = self.waiting - limits.max_length, self.byte_size - limits.max_bytes
@@ -511,39 +587,32 @@ class Behind:
             return int(max(0, count)), max(0, weight)
         merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
         stored = stored_weight = 0
-        while reads := await self._pages(merge, woken):
+        while token is self._merge:
+            reads = await self._pages(merge, woken)
             woken = []
             stored += sum([read.entry.length for read in reads])
             stored_weight += sum([read.entry.weight for read in reads])
-        return int(max(0, stored - limits.max_length)), max(0, stored_weight - limits.max_bytes)
+            if merge.drained:
+                break
+        return int(max(0, stored - self._ahead - limits.max_length)), max(0, stored_weight - limits.max_bytes)
 
     async def _pages(self, merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
         return await self._backlogs.committer.read(partial(_page, merge, woken))
 
-    def _tell(self, read: Read, done: int, count: int) -> None:
+    def _tell(self, read: Read, done: int, count: int, reason: DropReason) -> None:
         services, client = self._context.services, self._context.session.client
         if services.hooks.message_dropped and read.data is not None:
             publication = publication_from_bytes(read.data, self._backlogs.committer.epoch)
             begin = read.entry.first + done
-            services.dropped(client, publication.part(begin, begin + count), DropReason.QUEUE_FULL)
+            services.dropped(client, publication.part(begin, begin + count), reason)
         else:
-            self._lost(self._by_number.get(read.totals[0][0], "#"), count, DropReason.QUEUE_FULL)
+            self._lost(self._by_number.get(read.totals[0][0], "#"), count, reason)
 
     def _lost(self, filter: str, count: int, reason: DropReason) -> None:
         services = self._context.services
         if count:
             services.metrics.dropped[reason] += count
             services.drops.note(reason, self._context.session.client_id, filter, count)
-
-    def _dropped(self, position: tuple[int, int], last: dict[int, Entry]) -> None:
-        self._is_busy = self._is_long = False
-        self._pass_over(last.items())
-        if position > self._skip:
-            self._skip = position
-            self.sequence = max(self.sequence, position[0] - 1)
-        if self._is_online:
-            self._wake_all()
-            self._fill()
 
 
 def is_kept(filter: str, options: Options) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Scheduler
-    from trunkline.broker.backlogs.backlog import Membership
+    from trunkline.broker.backlogs.backlog import Cut, Membership
     from trunkline.broker.backlogs.backlogs import Rejoined
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.actor import SessionActor
@@ -53,11 +53,11 @@ class Dormant:
     def wake(self, membership: Membership) -> None:
         """No client is there."""
 
-    def shorten(self) -> None:
+    def shorten(self, cut: Cut | None) -> None:
         self._wake(self.client_id)
         assert self.rejoined is not None
         for member in self.rejoined.members.values():
-            member.cursor.shorten()
+            member.cursor.shorten(cut)
             return
 
 

@@ -236,11 +236,13 @@ class Outbound:
 
     def _wait(self, publication: Publication, target: Target[Subscriber]) -> None:
         for message in publication.messages:
-            if self._replays is not None:
-                # messages retained before this one must not come after it
-                for earlier, replayed in self._replays.overtaken_by(message, self.now):
-                    self._enqueue(earlier, replayed, self._qos(earlier, replayed))
+            for earlier, replayed in self._overtaken_by(message):
+                self._enqueue(earlier, replayed, self._qos(earlier, replayed))
             self._enqueue(message, target, self._qos(message, target))
+
+    def _overtaken_by(self, message: Message) -> list[tuple[Message, Target[Subscriber]]]:
+        """Messages retained before this one, which must not come after it."""
+        return [] if self._replays is None else self._replays.overtaken_by(message, self.now)
 
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
@@ -509,6 +511,10 @@ class Outbound:
             alike = self._are_sent_alike(piece.publication, piece.target, channel)
             publication, target = behind.take(self._window.room if alike else 1)
             room -= publication.weight
+            if self._replays is not None:
+                for message in publication.messages:
+                    for earlier, replayed in self._overtaken_by(message):
+                        self.deliver(earlier, replayed, True)
             if target.no_local and publication.publisher == self._session.client_id:
                 self.deliver_own(publication, target, True)
             else:

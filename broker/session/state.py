@@ -66,7 +66,9 @@ class Backlogged(Protocol):
         """Whether the session is behind, and gets its messages from there."""
         ...
 
-    def subscribed(self, filter: str, options: Options) -> None: ...
+    def routed(self, filter: str) -> None:
+        """The route of a subscription was made."""
+        ...
 
     def unsubscribed(self, filter: str) -> None: ...
 
@@ -135,6 +137,12 @@ class Session:
         #: QoS 2 messages from the client, which are routed when their PUBREL comes.
         self.awaiting_rel = awaiting_rel
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Messages that are not yet sent, and their bytes: in the queue, and in the backlogs."""
+        length, byte_size, behind = self.queue.length, self.queue.byte_size, self.behind
+        return (length + behind.waiting, byte_size + behind.byte_size) if behind else (length, byte_size)
+
     def attach(self, client: ClientInfo, expiry_interval: float, will: Will | None) -> None:
         """A client is connected, on these terms."""
         self.client = client
@@ -150,8 +158,6 @@ class Session:
             self.unasked.add(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
-        if self.behind is not None:
-            self.behind.subscribed(filter, options)
 
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)

@@ -282,7 +282,7 @@ class Subscribing:
         Raises:
             ProtocolError: the SUBACK is larger than the client accepts.
         """
-        services, revoked = self.context.services, self.context.session.revoked
+        services, revoked, behind = self.context.services, self.context.session.revoked, self.context.session.behind
         made: list[Grant] = []
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
@@ -290,6 +290,8 @@ class Subscribing:
                 self._refuse(answer, place, filter, grant)
                 continue
             made.append(grant)
+            if behind is not None:
+                behind.routed(grant.filter)
             if revoked is not None:
                 revoked.keep(grant.filter)
         services.metrics.client_subscribe += len(made)

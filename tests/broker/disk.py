@@ -69,6 +69,10 @@ class Life:
         self._face.is_cut = True
         self._face.over.set()
 
+    def cut_in(self, commits: int, *, applied: bool) -> None:
+        """The power fails at a later commit, before so many others."""
+        self._face.cut_at, self._face.applied = self._face.commits + commits, applied
+
     def fill(self, *, full: bool = True) -> None:
         """The disk takes no more, or has room again."""
         self._face.is_full = full
@@ -92,8 +96,8 @@ class _Face:
 
     def __init__(self, engine: Engine, cut_at: int | None, applied: bool) -> None:
         self._engine = engine
-        self._cut_at = cut_at
-        self._applied = applied
+        self.cut_at = cut_at
+        self.applied = applied
         self.is_cut = self.is_full = False
         self.cut_off = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
@@ -101,8 +105,8 @@ class _Face:
         self.commits = 0
 
     def commit(self, batch: WriteBatch) -> None:
-        if self.commits == self._cut_at and not self.is_cut:
-            if self._applied:
+        if self.commits == self.cut_at and not self.is_cut:
+            if self.applied:
                 self._engine.commit(batch)
             self.is_cut = True
             self._token.run_sync_soon(self.cut_off.set)

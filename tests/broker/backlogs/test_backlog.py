@@ -27,7 +27,7 @@ class Place:
     def wake(self, membership: Membership) -> None:
         self.woken.append(membership)
 
-    def shorten(self) -> None:
+    def shorten(self, cut: object) -> None:
         self.too_long += 1
 
 
@@ -98,7 +98,7 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     assert message.stored is not None
     here.committer.wait_for(message.stored, lambda: done.append("stored"))
     here.turns.end()
-    member.backlog.forget(0)
+    member.backlog.unwatch(member)
     here.turns.end()
     assert not done
     commits.pop()(None)

@@ -13,6 +13,7 @@ from tests.wire import Wire
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.views import client_rows
 
 pytestmark = pytest.mark.trio
 
@@ -205,3 +206,66 @@ async def test_a_slow_client_falls_behind_and_catches_up() -> None:
         got = Counter(await messages(wire, 350))
         assert got == Counter(b"%03d" % number for number in range(350))
         assert session.session.queue.length == 0
+
+
+async def test_what_waits_in_backlogs_is_counted() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"12345", b"12345")
+        (row,) = client_rows(life.node.sessions)
+        assert row.queued == 2
+        assert row.queued_bytes >= 10
+        figures = await life.node.figures()
+        assert figures["queue.count"] == 2
+        assert figures["queue.bytes"] == row.queued_bytes
+
+
+async def test_a_new_subscription_while_messages_wait() -> None:
+    """Its route is made after the session knows of it."""
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        first = await wire.receive()
+        await publish(life, "t", b"2")
+        await wire.subscribe(("u", 1))
+        await publish(life, "u", b"3")
+        await wire.send(raw.ack(raw.PUBACK, first.packet_id))
+        assert sorted(await messages(wire, 2)) == [b"2", b"3"]
+        await nothing_more(wire)
+
+
+async def test_a_subscription_that_is_lowered_to_qos_0_loses_nothing() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1", b"2")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        first = await wire.receive()
+        await wire.subscribe(("t", 0))  # [MQTT-3.8.4-4]
+        await wire.send(raw.ack(raw.PUBACK, first.packet_id))
+        assert await messages(wire, 1) == [b"2"]
+        await nothing_more(wire)
+
+
+async def test_a_retained_message_comes_before_what_waits_behind_it() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        publisher, _ = await life.stay("publisher")
+        await publisher.publish("u", b"retained", qos=1, retain=True)
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1", b"2")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        first = await wire.receive()
+        await wire.send(raw.subscribe(1, ("+", 1), ("u", 1)))
+        await wire.expect_type(raw.SUBACK)
+        await publish(life, "u", b"live")
+        await wire.send(raw.ack(raw.PUBACK, first.packet_id))
+        got = await messages(wire, 4)
+        assert [payload for payload in got if payload != b"retained"] == [b"2", b"live"]
+        assert got.index(b"retained") < got.index(b"live")
