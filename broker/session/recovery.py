@@ -102,6 +102,8 @@ class Recovery:
             _logger.warning(text, len(found.remains), len(self._records.missing))
         for publication in self._records.unreferred:
             committer.release(publication)
+        self._records.forget()
+        found.sessions.clear()
 
     def go_on(self, scheduler: Scheduler) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
@@ -281,6 +283,13 @@ class _Records:
             for number in self._stored
             if number not in found or not stored_of(found[number]).references
         ]
+
+
+    def forget(self) -> None:
+        """Nobody refers to them any more but the sessions that have them."""
+        self._stored.clear()
+        self._referred.clear()
+        self._found.clear()
 
 
 @dataclass(slots=True, eq=False)
