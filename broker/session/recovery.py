@@ -284,7 +284,6 @@ class _Records:
             if number not in found or not stored_of(found[number]).references
         ]
 
-
     def forget(self) -> None:
         """Nobody refers to them any more but the sessions that have them."""
         self._stored.clear()
