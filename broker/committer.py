@@ -298,6 +298,10 @@ class Committer:
                 await self._ended.wait()
         if self._busy or self._batch:
             _logger.error("the store did not take what has changed last, and nobody was told that it had")
+        self.stop()
+
+    def stop(self) -> None:
+        """What is not in a commit by now is not stored: the process is about to end."""
         self._closed = True
         self._timer.discard()
         self.heartbeat.stop()

@@ -162,6 +162,10 @@ class Storing:
         """Bytes on the disk."""
         return self._writer.size
 
+    def cut_power(self) -> None:
+        """Store nothing more, as if the power failed."""
+        self._committer.stop()
+
     async def finish(self) -> None:
         """Store all that has changed. What happens after that is not stored."""
         await self._committer.close()

@@ -179,14 +179,24 @@ class BrokerProxy(Messages[P]):
         return self._running.node.host.kick(client_id)
 
     @waiting_in_broker
-    async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """Restart on the same port: end like a killed process, or in order if `graceful`. Hooks, faults and recordings
-        stay.
+    async def restart(
+        self,
+        *,
+        keep_sessions: bool = True,
+        keep_retained: bool = True,
+        graceful: bool = False,
+        power_cut: bool = False,
+    ) -> None:
+        """Restart on the same port: end like a killed process, or in order if `graceful`. `power_cut` is for a broker
+        with a store: what that does not have at this moment is lost. Hooks, faults and recordings stay.
 
         Raises:
             ListenError: another process has taken the port.
+            ValueError: there is no store to be cut off.
         """
-        await self._running.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
+        await self._running.lives.restart(
+            keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful, power_cut=power_cut
+        )
 
     @waiting_in_broker
     async def reset(self) -> None:

@@ -145,25 +145,37 @@ class Lives:
         finally:
             gone.set()
 
-    async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
+    async def restart(
+        self,
+        *,
+        keep_sessions: bool = True,
+        keep_retained: bool = True,
+        graceful: bool = False,
+        power_cut: bool = False,
+    ) -> None:
         """End the node like a killed process, and start a new one on the same port, with the same hooks and configured
         plugins.
 
         Sessions are kept as after an end of their connections: wills wait for their delay, and are published by the new
         node. `graceful` disconnects clients first (0x8B to 5.0 clients), publishes all wills, and calls the hooks of an
-        end.
+        end. `power_cut`: what the store does not have at this moment is lost.
 
         Raises:
             ListenError: another process has taken the port.
             SecurityError: a password or access rule file cannot be used any more.
-            ValueError: the broker has a store, which keeps sessions and retained messages or neither.
+            ValueError: the broker has a store, which keeps sessions and retained messages or neither; or a power cut
+                without a store, or one that is graceful.
         """
         async with self._lock:
             if self.node.storing is not None and keep_sessions != keep_retained:
                 raise ValueError("a broker with a store keeps sessions and retained messages, or neither")
+            if power_cut and (self.node.storing is None or graceful):
+                raise ValueError("a power cut is for a broker with a store, and has no grace")
             node, kept = self.node, list[Kept]()
 
             async def last_step() -> None:
+                if node.storing is not None and power_cut:
+                    node.storing.cut_power()
                 self._network.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
                     await node.stop_accepting()
@@ -175,7 +187,7 @@ class Lives:
                 if graceful:
                     await node.disconnect_clients()
                 else:
-                    if node.storing is not None:
+                    if node.storing is not None and not power_cut:
                         await node.storing.finish()  # what is not stored by now is lost
                     vanish(node, self._network)
 

@@ -17,6 +17,7 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.hooks import ClientInfo, Hooks
+from trunkline.store import StoreUnavailable
 
 DELAY = raw.will_delay
 
@@ -358,3 +359,35 @@ async def test_with_a_store_the_disk_has_what_was_acknowledged(tmp_path: Path) -
             await here.broker.restart(keep_retained=False)
         await here.broker.reset()
         assert (here.broker.sessions, here.broker.retained) == ([], [])
+
+
+async def test_a_power_cut_takes_what_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with room(store={"durability": "fsync", "path": str(tmp_path / "a.db")}) as here:
+        subscriber, publisher = await here.stay("subscriber"), await here.client("publisher")
+        await subscriber.subscribe(("t", 1))
+        await subscriber.disconnect()
+        await publisher.publish("t", b"acknowledged", qos=1)
+        with monkeypatch.context() as patch:
+            over = threading.Event()
+
+            def hang(*_: object) -> None:
+                over.wait()
+                raise StoreUnavailable("the power has failed")
+
+            patch.setattr("trunkline.store.sqlite.SqliteEngine.commit", hang)
+            await publisher.send(raw.publish("t", b"on its way", qos=1, packet_id=7))
+            await publisher.expect_nothing()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: here.broker.restart(power_cut=True))
+                await publisher.expect_close()
+                over.set()
+        again = here.wire()
+        assert (await again.connect("subscriber", clean=False, properties=raw.session_expiry(1000))).session_present
+        await again.take_publish("t", b"acknowledged", qos=1)
+        await again.expect_nothing()
+
+
+async def test_a_power_cut_is_for_a_store() -> None:
+    async with room() as here:
+        with pytest.raises(ValueError, match="with a store"):
+            await here.broker.restart(power_cut=True)
