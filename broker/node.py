@@ -165,6 +165,7 @@ class Node:
             ),
             start_task=self._start_task,
             client_of=self._client_of,
+            streams=lambda: self.stream_keeper,
         )
         self.sessions = Directory(self.services, self._sessions)
         self._acceptors: list[Acceptor] = []
@@ -204,6 +205,10 @@ class Node:
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
+
+    def _is_subscribed(self, client_id: str, filter: str) -> bool:
+        session = self.sessions.get(client_id)
+        return session is not None and filter in session.session.subscriptions
 
     def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version], *, durable: bool) -> Acceptor:
         mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions)
@@ -314,7 +319,8 @@ class Node:
                                 self._wall if self.read is None else time.time,
                             )
                         if self.storing is not None or self.config.streams:
-                            self.stream_keeper.open([settings.declared for settings in self.config.streams])
+                            declared = [settings.declared for settings in self.config.streams]
+                            self.stream_keeper.open(declared, self._is_subscribed)
                         await self.start_background("streams", self._work_on_streams)
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from trunkline.broker.session.stream_feed import CLIENT, FILTER
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_name
@@ -83,6 +84,7 @@ class StreamKeeper:
         self._wake = trio.Event()
         #: Receivers that wait for something new.
         self._waiting: dict[Stream, trio.Event] = {}
+        self._watchers: dict[Stream, list[Callable[[], object]]] = {}
 
     # Its life
 
@@ -94,8 +96,9 @@ class StreamKeeper:
         """From now on everything is stored."""
         self._committer = committer
 
-    def open(self, declared: Iterable[StreamConfig]) -> None:
+    def open(self, declared: Iterable[StreamConfig], is_subscribed: Callable[[str, str], bool]) -> None:
         """Take messages; make the streams that the configuration declares, and change those that are otherwise.
+        `is_subscribed` says of a client and a filter whether there is such a subscription: of others nothing is kept.
 
         Raises:
             StreamError: one of them cannot become what the configuration says.
@@ -106,6 +109,10 @@ class StreamKeeper:
             elif self.registry.get(config.name).config != config:
                 self.registry.update(config)
         for stream in self.registry:
+            for cursor in list(stream.cursors.values()):
+                about = cursor.config.metadata
+                if CLIENT in about and not is_subscribed(about[CLIENT], about.get(FILTER, "")):
+                    stream.delete_consumer(cursor)
             self.route(stream)
             self._changed(stream)
 
@@ -172,6 +179,8 @@ class StreamKeeper:
         waiting = self._waiting.pop(stream, None)
         if waiting is not None:
             waiting.set()
+        for action in self._watchers.pop(stream, ()):
+            action()
 
     def write(self, batch: WriteBatch) -> None:
         self._held = []
@@ -215,6 +224,9 @@ class StreamKeeper:
             stored = trio.Event()
             self._committer.after_commit(stored.set)
             await stored.wait()
+
+    def watch(self, stream: Stream, action: Callable[[], object]) -> None:
+        self._watchers.setdefault(stream, []).append(action)
 
     async def changed(self, stream: Stream, until: float) -> None:
         waiting = self._waiting.setdefault(stream, trio.Event())

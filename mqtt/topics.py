@@ -17,6 +17,10 @@ SHARE_PREFIX: Final = "$share/"
 QUEUE_PREFIX: Final = "$queue/"
 
 
+#: A subscription to a stream, `$stream/NAME/FILTER`.
+STREAM_PREFIX: Final = "$stream/"
+
+
 def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
     """Validate the topic name of a publication.
 
@@ -31,8 +35,8 @@ def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
         raise MalformedPacket("the topic name is empty")  # [MQTT-4.7.3-1]
     if topic.count("/") >= max_levels:
         raise ProtocolError(f"the topic name has more than {max_levels} levels", Reason.TOPIC_NAME_INVALID)
-    if topic.startswith(SHARE_PREFIX):
-        raise ProtocolError("a shared subscription cannot be published to", Reason.TOPIC_NAME_INVALID)
+    if topic.startswith((SHARE_PREFIX, STREAM_PREFIX)):
+        raise ProtocolError("a shared subscription or a stream cannot be published to", Reason.TOPIC_NAME_INVALID)
 
 
 def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
@@ -72,9 +76,18 @@ def parse_shared(topic_filter: str) -> tuple[str, str] | None:
 
 
 def plain_filter(topic_filter: str) -> str:
-    """The topic filter of a (valid) subscription: for a shared one, the part behind `$share/group/`."""
-    shared = parse_shared(topic_filter)
-    return topic_filter if shared is None else shared[1]
+    """The topic filter of a (valid) subscription: for a shared one, the part behind `$share/group/`, for one to a
+    stream the part behind `$stream/name/`."""
+    inner = parse_shared(topic_filter) or parse_stream(topic_filter)
+    return topic_filter if inner is None else inner[1]
+
+
+def parse_stream(topic_filter: str) -> tuple[str, str] | None:
+    """Name and topic filter of a subscription to a stream, either of which may be empty; None for another one."""
+    if not topic_filter.startswith(STREAM_PREFIX):
+        return None
+    name, _, inner = topic_filter[len(STREAM_PREFIX) :].partition("/")
+    return name, inner
 
 
 def matches(topic_filter: str, topic: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -180,6 +180,8 @@ class ConsumerConfig:
     headers_only: bool = False
     #: A consumer without receivers for so long is deleted. 0 is never, but for an ephemeral one: 5 seconds.
     inactive_threshold: float = 0.0
+    #: Whatever its maker wants to know of it.
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def check(self) -> None:
         """
@@ -263,12 +265,15 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "int": lambda value: _whole(value),
     "float": lambda value: _number(value),
     "int | None": lambda value: None if value is None else _whole(value),
+    "Mapping[str, str]": lambda value: {
+        _typed(str, key): _typed(str, each) for key, each in _typed(dict, value).items()
+    },
     "float | None": lambda value: None if value is None else _number(value),
 }
 
 
 def _from_plain(kind: type[C], plain: Mapping[str, Any]) -> C:
-    known = {field.name: str(field.type) for field in fields(kind)}
+    known = {each.name: str(each.type) for each in fields(kind)}
     values: dict[str, Any] = {}
     for name, value in plain.items():
         if name not in known:
@@ -323,7 +328,7 @@ def _check_filters(what: str, filters: tuple[str, ...]) -> None:
 
 
 def _check_not_negative(config: StreamConfig | ConsumerConfig) -> None:
-    for field in fields(config):
-        value = getattr(config, field.name)
+    for each in fields(config):
+        value = getattr(config, each.name)
         if isinstance(value, int | float) and value < 0:
-            raise InvalidStreamConfig(f"{field.name} is negative")
+            raise InvalidStreamConfig(f"{each.name} is negative")

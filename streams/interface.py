@@ -17,7 +17,7 @@ from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import StreamMessage, get, get_last, get_next, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.streams.consumer import ConsumerCursor, Delivered
@@ -47,6 +47,10 @@ class StreamHost(StreamStore, Protocol):
 
     async def committed(self) -> None:
         """Wait until all that has changed until now is stored."""
+        ...
+
+    def watch(self, stream: Stream, action: Callable[[], object]) -> None:
+        """Call back once, when there is something new in the stream."""
         ...
 
     async def changed(self, stream: Stream, until: float) -> None:

@@ -320,7 +320,7 @@ class Stream:
             if known.config != config:
                 raise ConsumerExists(f"the consumer {config.name!r} has another configuration: update it")
             return known
-        self._check_consumer(config)
+        self.check_consumer(config)
         if config.deliver_policy in (DeliverPolicy.LAST, DeliverPolicy.LAST_PER_TOPIC):
             await last_sequence(self.log, store, TopicFilters(config.filters))
         position = None
@@ -329,13 +329,24 @@ class Stream:
             position = await store.read(lambda engine: seek_time(engine, number, wanted, low, high))
         if config.name in self.cursors:  # somebody else has made it meanwhile
             return await self.add_consumer(store, config, now)
-        cursor = ConsumerCursor(config.name or self._ephemeral_name(), config, now)
-        cursor.begin(self.log, position)
-        self.cursors[cursor.name] = cursor
+        cursor = self.new_consumer(config, now, position)
         while (needed := cursor.count(self.log)) is not None:
             await self.fetch(store, needed)
         if self.cursors.get(cursor.name) is not cursor:
             raise ConsumerNotFound(self.name, cursor.name)
+        return cursor
+
+    def new_consumer(self, config: ConsumerConfig, now: float, position: int | None = None) -> ConsumerCursor:
+        """A consumer that has still to be counted (`ConsumerCursor.count`). `position` is for `by_start_time`: the
+        first message of that time is there or behind.
+
+        Raises:
+            InvalidStreamConfig: the stream cannot have such a consumer.
+        """
+        self.check_consumer(config)
+        cursor = ConsumerCursor(config.name or self._ephemeral_name(), config, now)
+        cursor.begin(self.log, position)
+        self.cursors[cursor.name] = cursor
         self.note(cursor)
         self.attend()
         return cursor
@@ -347,7 +358,11 @@ class Stream:
             if name not in self.cursors:
                 return name
 
-    def _check_consumer(self, config: ConsumerConfig) -> None:
+    def check_consumer(self, config: ConsumerConfig) -> None:
+        """
+        Raises:
+            InvalidStreamConfig: the stream cannot have such a consumer.
+        """
         if 0 < self.config.max_consumers <= len(self.cursors):
             raise InvalidStreamConfig(
                 f"the stream {self.name!r} has {len(self.cursors)} consumers, and may have no more"

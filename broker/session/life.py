@@ -327,6 +327,7 @@ class SessionLife:
         self.context.stop()
 
     def _forget(self) -> None:
+        self.outbound.end_feeds()
         if self.context.session.durable is not None:
             self.context.session.durable.end()
 

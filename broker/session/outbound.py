@@ -29,6 +29,7 @@ from trunkline.mqtt.frames import PACKET_ID, encode_publish
 from trunkline.mqtt.inflight import Entry, State
 from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.topics import STREAM_PREFIX
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
+    from trunkline.broker.session.stream_feed import StreamFeeds
     from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
-    from trunkline.router import Target
+    from trunkline.router import Options, Target
 
 #: Calls back, in any turn, when something may leave that is to be stored before.
 Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
@@ -66,6 +69,7 @@ class Outbound:
         "_context",
         "_crowded",
         "_durable",
+        "_feeds",
         "_filling",
         "_hooks",
         "_max_owed",
@@ -105,6 +109,8 @@ class Outbound:
         #: Does what an earlier connection was sent wait to be stored?
         self._resuming = False
         self.channel: Channel | None = None
+        #: None where the session has never had a subscription to a stream.
+        self._feeds: StreamFeeds | None = None
         #: Whether nothing is ahead of the next message.
         self.direct = False
         #: Whether the next slice of the waiting messages is scheduled for a later turn.
@@ -395,6 +401,8 @@ class Outbound:
         self.channel = channel
         if self._behind is not None:
             self._behind.attach()
+        if self._services.streams is not None and any(map(_is_of_stream, self._session.subscriptions)):
+            self._stream_feeds().attach()
         durable = self._durable
         self._resuming = durable is not None and self._window.has_qos2
         self._writable = not self._resuming
@@ -422,6 +430,8 @@ class Outbound:
             pieces.clear()
         if self._behind is not None:
             self._behind.detach()
+        if self._feeds is not None:
+            self._feeds.detach()
 
     def congested(self) -> None:
         self.direct = self._writable = False
@@ -437,7 +447,9 @@ class Outbound:
         self.direct = False
 
     def end_replays(self, filters: Iterable[str]) -> None:
-        """Stop sending retained messages for these ended subscriptions."""
+        """Stop sending retained messages, or those of streams, for these ended subscriptions."""
+        if self._feeds is not None:
+            self._feeds.end(filters)
         if self._replays is not None:
             self._replays.end(filters)
             self._replays = self._replays or None
@@ -484,7 +496,9 @@ class Outbound:
             room = self._send_backlog(self._behind, room)
         if not queue.length and room > 0 and not self._behind:
             room = self._send_retained(room)
-        self.direct = room > 0 and not queue.length and self._replays is None and not self._behind
+        if self._feeds and room > 0 and not queue.length:
+            room = self._send_streams(self._feeds, room)
+        self.direct = room > 0 and not queue.length and self._replays is None and not self._behind and not self._feeds
         if self._pressure.on and self._pressure.eased(queue):
             self._pressure.release()
         if room <= 0:
@@ -536,6 +550,50 @@ class Outbound:
             elif replay.over:
                 self.end_replays((replay.filter,))
         return 0
+
+    def feed(self, filter: str, options: Options, properties: Properties) -> None:
+        """A subscription to a stream was made, with these properties."""
+        # imported here: few clients subscribe to streams
+        from trunkline.broker.session.stream_feed import read_start
+
+        self._stream_feeds().begin(filter, options, read_start(properties))
+        self.direct = False
+
+    def _stream_feeds(self) -> StreamFeeds:
+        if self._feeds is None:
+            from trunkline.broker.session.stream_feed import StreamFeeds
+
+            assert self._services.streams is not None
+            self._feeds = StreamFeeds(self._context, self._services.streams(), self._fill_on_feed)
+        return self._feeds
+
+    def end_feeds(self) -> None:
+        """The session has ended: its places in streams go with it."""
+        streams = list(filter(_is_of_stream, self._session.subscriptions))
+        if streams and self._services.streams is not None:
+            self._stream_feeds().forget(streams)
+
+    def _fill_on_feed(self) -> None:
+        self.direct = False
+        self._fill_on_arrival()
+
+    def _send_streams(self, feeds: StreamFeeds, room: int) -> int:
+        """Messages of streams, as the window has room for them. Returns the bytes that are left."""
+        committer = self._services.committer if self._durable is not None else None
+        while room > 0 and not self._queue.length:
+            taken = False
+            for message, target in feeds.take(self._window.room):
+                taken = True
+                room -= message.weight
+                if committer is not None and self._qos(message, target):
+                    committer.stored(message)
+                if target.no_local and message.publisher == self._session.client_id:
+                    self.deliver_own(message, target, True)
+                else:
+                    self.deliver(message, target, True)
+            if not taken:
+                break
+        return room
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> int:
         """Returns its weight."""
@@ -627,3 +685,7 @@ class Outbound:
 
     def drop(self, publication: Publication, reason: DropReason) -> None:
         self._services.dropped(self._session.client, publication, reason)
+
+
+def _is_of_stream(filter: str) -> bool:
+    return filter.startswith(STREAM_PREFIX)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.publication import Publication
+    from trunkline.streams.interface import StreamHost
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
 FOR_EVER: Final = 0xFFFF_FFFF
@@ -61,6 +62,8 @@ class Services:
     #: the process.
     committer: Committer | None = None
     backlogs: Backlogs | None = None
+    #: The streams of the node, made when they are asked for.
+    streams: Callable[[], StreamHost] | None = None
     #: Client ids whose packets are logged.
     logged_clients: set[str] = field(default_factory=set[str])
 

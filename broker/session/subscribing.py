@@ -29,7 +29,7 @@ from trunkline.mqtt.explanations import fitting, reason_string
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.topics import parse_shared, plain_filter, validate_filter
+from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared, plain_filter, validate_filter
 from trunkline.router import Options, Target
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ class Subscribing:
     context: SessionContext
     outbound: Outbound
     waiting: Waiting
+    #: Of the last SUBSCRIBE, until its routes are there: the next one comes later.
+    properties: Properties = field(default=NO_PROPERTIES, init=False)
 
     # Requests, and the decisions of hooks and access rules
 
@@ -144,7 +146,7 @@ class Subscribing:
         async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
             outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             if isinstance(outcome, SubscriptionRequest):
-                outcome = self._unfit(outcome) or await self._denied(outcome, client) or outcome
+                outcome = self._unfit(outcome, packet.properties) or await self._denied(outcome, client) or outcome
             outcomes.append(outcome)
         return outcomes
 
@@ -156,7 +158,7 @@ class Subscribing:
             outcomes.append(changed)
         return outcomes
 
-    def _unfit(self, request: SubscriptionRequest) -> Deny | None:
+    def _unfit(self, request: SubscriptionRequest, properties: Properties) -> Deny | None:
         """The reason that refuses it for every client, if any."""
         mqtt = self.context.services.config.mqtt
         try:
@@ -166,10 +168,24 @@ class Subscribing:
         shared = parse_shared(request.filter)
         if shared is not None and not mqtt.shared_subscriptions:
             return Deny(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
-        filter = request.filter if shared is None else shared[1]
+        filter = plain_filter(request.filter)
+        if STREAM_PREFIX in (filter[: len(STREAM_PREFIX)], request.filter[: len(STREAM_PREFIX)]):
+            text = self._stream_refusal(request.filter, properties)
+            if text:
+                return Deny(Reason.TOPIC_FILTER_INVALID, text)
         if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
             return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
         return None
+
+    def _stream_refusal(self, filter: str, properties: Properties) -> str:
+        """Why there is no such subscription to a stream; empty, if there is."""
+        # imported here: few clients subscribe to streams
+        from trunkline.broker.session.stream_feed import refusal
+
+        streams = self.context.services.streams
+        if streams is None:
+            return "there are no streams"
+        return refusal(streams(), self.context.session, filter, properties)
 
     async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
         access, mqtt = self.context.services.access, self.context.services.config.mqtt
@@ -189,6 +205,7 @@ class Subscribing:
         known = len(self.context.session.subscriptions)
         limit = self.context.services.config.session.max_subscriptions or known + len(outcomes)
         identifiers = packet.properties.get("subscription_identifier")
+        self.properties = packet.properties
         for place, (outcome, request) in enumerate(zip(outcomes, packet.requests, strict=True)):
             if isinstance(outcome, Deny):
                 self._refuse(answer, place, request.filter, fitting(outcome.reason, PacketType.SUBACK), outcome.text)
@@ -196,6 +213,7 @@ class Subscribing:
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """Subscribe on behalf of the client, without hooks and access rules."""
+        self.properties = NO_PROPERTIES
         self._make_routes(Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests)), requests)
 
     def _answer(
@@ -313,6 +331,9 @@ class Subscribing:
                 grant.filter, options.qos, options.no_local, options.retain_as_published, options.retain_handling
             )
             services.hooks.notify(SESSION_SUBSCRIBED, client, request)
+        if grant.filter.startswith(STREAM_PREFIX):
+            self.outbound.feed(grant.filter, options, self.properties)
+            return
         # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
         wanted = options.retain_handling == SEND_RETAINED or (
             options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
