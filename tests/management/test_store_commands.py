@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -194,3 +195,12 @@ def test_the_default_folder_is_made_for_an_import(file: Path, tmp_path: Path) ->
     call("export", tmp_path / "a.json", "--store", file)
     call("import", tmp_path / "a.json", "--no-config")
     assert "colours  1,000" in call("info", "--no-config")
+
+
+def test_the_page_says_what_is_in_each_space() -> None:
+    root = Path(__file__).parents[2]
+    sources = [path for folder in ("broker", "plugins", "streams") for path in (root / folder).rglob("*.py")]
+    spaces = {name for path in sources for name in re.findall(r'= Space\("([^"]+)"\)', path.read_text("utf-8"))}
+    page = (root / "docs" / "durability.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \|", page.partition("The spaces are:")[2].partition("They read")[0], re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == spaces
