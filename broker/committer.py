@@ -45,6 +45,8 @@ ALIVE: Final = b"alive"
 DELAY: Final = 1.0
 #: Each time that it is refused again it waits twice as long, and so many seconds at the most.
 MAX_RETRY: Final = 8.0
+#: Seconds after which a commit that is not done, and one that is put off all the time, is an alarm.
+MAX_COMMIT: Final = 10.0
 #: Seconds that the end of the broker waits for the last commit.
 MAX_CLOSE: Final = 20.0
 
@@ -109,6 +111,9 @@ class Committer:
         #: What was refused, and comes again.
         self._batch = WriteBatch()
         self._timer = scheduler.call_at(inf, self._is_due)
+        self._late = scheduler.call_at(inf, self._is_late, "the disk does not answer")
+        #: Seconds for which a commit has been due.
+        self._put_off = 0.0
         self.heartbeat = Heartbeat(scheduler, heartbeat, self._is_alive)
 
     # What sessions and others note
@@ -205,9 +210,17 @@ class Committer:
                 self._timer.restart_at(self._scheduler.now + DELAY)
 
     def _is_due(self) -> None:
+        if self._due and not self._busy and not self._resting:
+            self._put_off += DELAY
+            if self._put_off >= MAX_COMMIT:
+                self._is_late("sessions or plugins keep each other busy")
         self._due = True
         self._armed = self._resting = False  # whatever an error has left
         self._arm()
+
+    def _is_late(self, why: str) -> None:
+        text = f"nothing has been stored for {MAX_COMMIT:g} s, and acknowledgements wait: {why}"
+        self._alarms.activate(STORE_FAILED, text)
 
     def _is_alive(self) -> None:
         if self.sessions:
@@ -237,6 +250,7 @@ class Committer:
 
     def _commit(self) -> None:
         self._timer.cancel()
+        self._put_off = 0.0
         beats, self._beats = self._beats, False
         self.gathering += 1
         batch, self._batch = self._batch, WriteBatch()
@@ -257,6 +271,7 @@ class Committer:
 
         def done(error: StoreError | None) -> None:
             self._busy = False
+            self._late.cancel()
             if error is None:
                 self._retry = DELAY
                 self._alarms.deactivate(STORE_FAILED)
@@ -282,6 +297,7 @@ class Committer:
             done(None)
             return
         self._busy = True
+        self._late.restart(MAX_COMMIT)
         try:
             batch.put(NODE, ALIVE, pack((self._scheduler.now + self.epoch, self._number, self._clock.wall())))
             self._writer.commit(batch, done)
@@ -304,6 +320,7 @@ class Committer:
         """What is not in a commit by now is not stored: the process is about to end."""
         self._closed = True
         self._timer.discard()
+        self._late.discard()
         self.heartbeat.stop()
 
 

@@ -169,6 +169,36 @@ def test_the_alarm_says_how_much_has_to_be_stored() -> None:
     assert "no room" in alarm.text
 
 
+def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.fire()
+    house.fire()
+    [alarm] = house.alarms.active
+    assert (alarm.name, "the disk does not answer" in alarm.text) == (STORE_FAILED, True)
+    house.writer.end()
+    assert not house.alarms.active
+
+
+def test_a_commit_that_is_put_off_for_long_is_an_alarm() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.turns.ready = 1
+    timer = house.turns.timers[0]
+    for _ in range(10):
+        timer.fire()
+        tasks, house.turns._tasks = house.turns._tasks, []
+        tasks[0].end_turn()
+    assert not house.alarms.active
+    timer.fire()
+    [alarm] = house.alarms.active
+    assert "keep each other busy" in alarm.text
+    house.turns.ready = 0
+    house.turns.end()
+    house.writer.end()
+    assert not house.alarms.active
+
+
 def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     house, message = House(), Message("t", b"x", 1)
     stored = house.committer.stored(message)

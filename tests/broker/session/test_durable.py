@@ -68,7 +68,7 @@ class Turns:
     def blame(self, owner: object, callback: object, error: Exception) -> None:
         raise error
 
-    def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
+    def call_at(self, deadline: float, callback: Callable[..., None], *args: object) -> Any:
         timer = SimpleNamespace(armed=deadline < inf, delays=[])
 
         def arm(delay: float) -> None:
@@ -80,7 +80,7 @@ class Turns:
 
         timer.restart_at = timer.restart = arm
         timer.cancel = timer.discard = cancel
-        timer.fire = lambda: (cancel(), callback())
+        timer.fire = lambda: (cancel(), callback(*args))
         self.timers = [*getattr(self, "timers", []), timer]
         return timer
 
