@@ -1,7 +1,7 @@
 """Streams that the configuration declares: they are there when the broker starts."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trunkline.config.settings import Section, key
 from trunkline.config.units import Duration, Flag, Size, Text, TopicFilter, Whole
@@ -46,8 +46,8 @@ class StreamSettings(Section):
         # imported here, and below: few brokers in tests have streams
         from trunkline.streams.config import Discard, Retention, StreamConfig
 
-        values = self.model_dump()
-        return StreamConfig(**{**values, "retention": Retention(self.retention), "discard": Discard(self.discard)})
+        values: dict[str, Any] = self.model_dump()
+        return StreamConfig(**values | {"retention": Retention(self.retention), "discard": Discard(self.discard)})
 
 
 def conflicts(streams: Sequence[StreamSettings]) -> Iterator[tuple[tuple[str, int], str]]:

@@ -55,7 +55,9 @@ def entry_to_row(entry: Entry) -> bytes:
 def entry_from_row(key: bytes, row: bytes) -> Entry:
     number, first, length, weight, total, total_weight, others = unpack(row)
     sequence = int.from_bytes(key[_NUMBER:], "big")
-    return Entry(sequence, number, first, length, weight, total, total_weight, tuple(map(tuple, others)))
+    return Entry(
+        sequence, number, first, length, weight, total, total_weight, tuple([(backlog, at) for backlog, at in others])
+    )
 
 
 def filter_to_row(found: StoredBacklog) -> bytes:

@@ -114,7 +114,7 @@ class Behind:
         #: The last entry that was read.
         self.sequence = 0
         #: An entry, and how many messages of it are done with although it is to be read.
-        self._skip = 0, 0
+        self._skip: tuple[int, int] = (0, 0)
         #: The first entry that the next process would read.
         self._stored = 0
         #: What is being read; another one, when that is not wanted any more.
