@@ -47,7 +47,8 @@ class StreamSettings(Section):
         from trunkline.streams.config import Discard, Retention, StreamConfig
 
         values: dict[str, Any] = self.model_dump()
-        return StreamConfig(**values | {"retention": Retention(self.retention), "discard": Discard(self.discard)})
+        values["retention"], values["discard"] = Retention(self.retention), Discard(self.discard)
+        return StreamConfig(**values)
 
 
 def conflicts(streams: Sequence[StreamSettings]) -> Iterator[tuple[tuple[str, int], str]]:
