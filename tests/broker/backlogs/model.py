@@ -94,6 +94,8 @@ class Client:
         self.owed: dict[bytes, set[str]] = {}
         #: By payload: the subscriptions at that time, if they were certain, and their state.
         self.exact: dict[bytes, tuple[int, list[Subscription]]] = {}
+        #: What it had to get last.
+        self.newest = b""
         self.got: list[Got] = []
         self.unanswered: dict[int, bytes | None] = {}
         self.payloads: dict[int, bytes] = {}
@@ -118,7 +120,8 @@ class Client:
         properties = raw.session_expiry(0xFFFFFFFF) + raw.receive_maximum(receive_maximum)
         wire.patience = inf
         if clean:
-            discarded = [*self.subscriptions.values()], self.received.copy()
+            earlier, received = self.discarded or ([], set())
+            discarded = [*self.subscriptions.values(), *earlier], self.received | received
             self.forget()
             self.discarded = discarded
         connack = await wire.connect(self.client_id, clean=clean, properties=properties)
@@ -334,6 +337,7 @@ class Client:
         owed = {each.filter for each in matching if each.sure and each.qos and not each.shared}
         if owed and sent.qos and not sent.expires and not self.asked:
             self.owed[sent.payload] = owed
+            self.newest = sent.payload
 
     def _check_exact(self, got: Got) -> None:
         """Its QoS, identifiers and RETAIN, if the subscriptions have not changed meanwhile."""
@@ -376,9 +380,12 @@ class Client:
         for key, payloads in order.items():
             assert payloads == sorted(payloads), f"{self.client_id} got messages of {key} out of order: {payloads}"
 
-    def check_complete(self) -> None:
-        """At the end, when all has come."""
-        missing = [(self.world.sent[payload], filters) for payload, filters in self.owed.items()]
+    def check_complete(self, *, limited: bool) -> None:
+        """At the end, when all has come. With limits, the oldest messages may be missing."""
+        owed = self.owed.items()
+        missing = [
+            (self.world.sent[payload], filters) for payload, filters in owed if payload == self.newest or not limited
+        ]
         assert not missing, f"{self.client_id} misses {missing}"
 
 

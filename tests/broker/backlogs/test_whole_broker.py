@@ -211,8 +211,9 @@ class Play:
         await self.jump(1.1)
         for client in self.clients.values():
             assert not client.unanswered, f"{client.client_id} waits for {client.unanswered}"
-            client.check_complete()
-        check_shared([*self.clients.values()], self.world)
+            client.check_complete(limited=self.session["max_queue_length"] > 0)
+        if not self.session["max_queue_length"]:
+            check_shared([*self.clients.values()], self.world)
         await self.check_leaks()
 
     async def check_leaks(self) -> None:
@@ -246,11 +247,20 @@ def play(first: First, steps: list[Step], restart: bool, **session: Any) -> None
         signal.signal(signal.SIGALRM, before)
 
 
-@settings(max_examples=40 * THOROUGH, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(
+stories = given(
     st.lists(st.tuples(subscriber, st.lists(wanted, min_size=1, max_size=4)), max_size=4),
     st.lists(step, max_size=80),
     st.booleans(),
 )
+
+
+@settings(max_examples=40 * THOROUGH, suppress_health_check=list(HealthCheck), print_blob=True)
+@stories
 def test_a_broker_without_limits(first: First, steps: list[Step], restart: bool) -> None:
     play(first, steps, restart, max_queue_length=0)
+
+
+@settings(max_examples=20 * THOROUGH, suppress_health_check=list(HealthCheck), print_blob=True)
+@stories
+def test_a_broker_that_keeps_few_messages(first: First, steps: list[Step], restart: bool) -> None:
+    play(first, steps, restart, max_queue_length=4, backpressure=0.1)
