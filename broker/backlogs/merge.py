@@ -20,6 +20,10 @@ _logger = logging.getLogger("trunkline.store")
 
 #: Entries of one backlog that are read at a time: each row waits for the GIL, beside traffic.
 AT_ONCE: Final = 64
+#: Entries, roughly, that are in memory for one reader, however many backlogs it reads.
+MAX_BUFFERED: Final = 4096
+#: Backlogs that are looked into before commits have their turn.
+BACKLOGS_AT_ONCE: Final = 256
 
 
 class Read(NamedTuple):
@@ -37,18 +41,27 @@ class Merge:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int]] = []
         self._buffers: dict[int, deque[Entry]] = {}
+        #: Backlogs that were not looked into yet, and the last entry that was read of each.
+        self._unseen: deque[tuple[int, int]] = deque()
 
     @property
     def drained(self) -> bool:
         """There was nothing more when it was read last."""
-        return not self._heap
+        return not self._heap and not self._unseen
 
     def page(self, engine: Engine, woken: list[tuple[int, int]], max_rows: int, max_weight: int) -> list[Read]:
         """The next entries with their publications. `woken` are backlogs that may have more than there was, each with
-        the last entry that was read of it."""
+        the last entry that was read of it. There are none yet if many backlogs have to be looked into."""
+        self._unseen.extend(woken)
+        for _ in range(min(len(self._unseen), BACKLOGS_AT_ONCE)):
+            backlog, after = self._unseen.popleft()
+            if backlog not in self._buffers:
+                self._refill(engine, backlog, after)
+        if self._unseen:
+            return []
         reads: list[Read] = []
         weight, number, data = 0, 0, None
-        for entry, totals in self.walk(engine, woken):
+        for entry, totals in self._walk(engine):
             if entry.number != number:
                 number, data = entry.number, _publication(engine, entry.number)
             reads.append(Read(entry, data, totals))
@@ -57,13 +70,8 @@ class Merge:
                 break
         return reads
 
-    def walk(
-        self, engine: Engine, woken: list[tuple[int, int]]
-    ) -> Iterator[tuple[Entry, tuple[tuple[int, Entry], ...]]]:
+    def _walk(self, engine: Engine) -> Iterator[tuple[Entry, tuple[tuple[int, Entry], ...]]]:
         heap, buffers = self._heap, self._buffers
-        for backlog, after in woken:
-            if backlog not in buffers:
-                self._refill(engine, backlog, after)
         while heap:
             sequence = heap[0][0]
             found: list[tuple[int, Entry]] = []
@@ -79,7 +87,8 @@ class Merge:
 
     def _refill(self, engine: Engine, backlog: int, after: int) -> None:
         low, high = entry_key(backlog, after + 1), entry_key(backlog + 1, 0)
-        rows = engine.scan(ENTRIES, low, high, limit=AT_ONCE)
+        others = len(self._buffers) + len(self._unseen)
+        rows = engine.scan(ENTRIES, low, high, limit=max(2, min(AT_ONCE, MAX_BUFFERED // (others + 1))))
         if rows:
             self._buffers[backlog] = deque([entry_from_row(key, row) for key, row in rows])
             heappush(self._heap, (self._buffers[backlog][0].sequence, backlog))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.broker.backlogs.merge import Merge
+from trunkline.broker.backlogs.merge import BACKLOGS_AT_ONCE, MAX_BUFFERED, Merge
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
 from trunkline.broker.committer import MESSAGES, key_of
 from trunkline.store import WriteBatch
@@ -51,3 +51,18 @@ def test_what_comes_later_is_found_when_its_backlog_is_named() -> None:
 def test_a_page_is_bounded_in_bytes() -> None:
     merge, engine = Merge(), engine_with({sequence: {1} for sequence in range(1, 50)})
     assert len(merge.page(engine, [(1, 0)], 100, 35)) == 4
+
+
+def test_many_backlogs_are_looked_into_in_steps_and_few_entries_of_each() -> None:
+    merge, engine = Merge(), engine_with({sequence: {sequence % 1000} for sequence in range(1, 5001)})
+    woken = [(backlog, 0) for backlog in range(1000)]
+    found: list[int] = []
+    empty = 0
+    while not (found and merge.drained):
+        reads = merge.page(engine, woken, 64, 1 << 20)
+        woken = []
+        empty += not reads
+        found += [read.entry.sequence for read in reads]
+        assert sum(map(len, merge._buffers.values())) <= MAX_BUFFERED + 64  # pyright: ignore[reportPrivateUsage]
+    assert found == list(range(1, 5001))
+    assert empty == 1000 // BACKLOGS_AT_ONCE
