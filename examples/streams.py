@@ -24,8 +24,9 @@ async def main() -> None:
     async with trunkline.testing.broker() as broker, trio.open_nursery() as nursery:
         await broker.streams.create(ORDERS)
         await broker.streams.create_consumer("orders", BILLING)
-        orders = [(f"orders/{number}", f"{number} apples", 1, False) for number in range(1, 4)]
-        await trio.to_thread.run_sync(publish.multiple, orders, broker.host, broker.port)
+        for number in range(1, 4):
+            send = (f"orders/{number}", f"{number} apples", 1, False, broker.host, broker.port)
+            await trio.to_thread.run_sync(publish.single, *send)
         print("orders to do:", broker.streams.info("orders").messages)
         bills: list[str] = []
         for _ in range(2):

@@ -257,7 +257,7 @@ async def test_a_new_session_of_the_same_client_begins_anew() -> None:
             client = await here.client("a")
             await client.subscribe((FILTER, 1), properties=EARLIEST)
             assert await payloads(client, 3) == numbers(0, 3)
-        await client.ping()
+            await client.ping()
         assert len(here.node.streams.consumers("orders")) == 1
 
 
