@@ -449,10 +449,13 @@ class Behind:
         done = self._skip[1] if self._skip[0] == sequence else 0
         if done < publication.count:
             target = self._target(publication, sequence)
-            self.page.append(Piece(sequence, done, publication.part(done, publication.count), target, tuple(before)))
+            if target is not None:
+                self.page.append(
+                    Piece(sequence, done, publication.part(done, publication.count), target, tuple(before))
+                )
 
-    def _target(self, publication: Publication, sequence: int) -> Target[Subscriber]:
-        """The same as the route of the topic had."""
+    def _target(self, publication: Publication, sequence: int) -> Target[Subscriber] | None:
+        """The same as the route of the topic had; None if its last subscription is being ended."""
         assert publication.stored is not None
         filters = [
             filter
@@ -465,7 +468,10 @@ class Behind:
         target = self._targets.get(key)
         if target is None:
             find = partial(self._context.services.pubsub.router.target, self._context.subscriber)
-            target = self._targets[key] = combine([each for each in map(find, filters) if each is not None])
+            found = [each for each in map(find, filters) if each is not None]
+            if not found:
+                return None
+            target = self._targets[key] = combine(found)
         return target
 
     def _not_here(self) -> list[str]:
