@@ -195,6 +195,7 @@ class Play:
             for _ in range(2):
                 await wait_all_tasks_blocked()
                 await self.life.node.storing.backlogs.committer.read(lambda engine: None)
+        assert not self.life.node.metrics.session_crashed
         for client in self.clients.values():
             client.check()
 
