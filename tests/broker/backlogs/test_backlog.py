@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(eq=False)
 class Place:
     needed: int = 0
-    woken: list[Membership] = field(default_factory=list)
+    woken: list[Membership] = field(default_factory=list[Membership])
     too_long: int = 0
 
     def wake(self, membership: Membership) -> None:

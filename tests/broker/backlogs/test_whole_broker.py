@@ -4,8 +4,6 @@ power fails at any commit.
 `THOROUGH=100` does a hundred times as much.
 """
 
-from __future__ import annotations
-
 import gc
 import signal
 from typing import Any, TypeAlias
