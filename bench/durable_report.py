@@ -113,6 +113,7 @@ FIGURES: Final[list[tuple[str, Callable[[Backlog], float | None], int]]] = [
     ("memory, B", lambda each: each.memory, 0),
     ("disk, B", lambda each: each.disk, 0),
     ("start, s", lambda each: each.start, 2),
+    ("of a core, s", lambda each: each.start_work, 2),
     ("memory then, MB", lambda each: each.started_with and each.started_with / 1e6, 0),
     ("first, s", lambda each: each.first, 2),
     ("delivered/s", lambda each: each.resumed, 0),
