@@ -116,7 +116,7 @@ async def one_life(story: Story, chance: random.Random, store: Path) -> str:
         nursery.cancel_scope.cancel()
     expected = 0 if end == "order" else -signal.SIGKILL
     assert broker.exit_code == expected, f"{end} {fault}: {broker.exit_code}\n{broker.said.decode()}"
-    assert b"Traceback" not in broker.said, broker.said.decode()
+    assert b" ERROR " not in broker.said, broker.said.decode()
     return fault.point if fault else end
 
 
@@ -128,6 +128,10 @@ async def alive(store: Path, fault: Fault | None = None, log_pages: int = 1000) 
         nursery.start_soon(broker.run)
         try:
             yield broker
+        except Exception:
+            if b"ERROR" in broker.said:
+                print(broker.said.decode())
+            raise
         finally:
             broker.kill()
 
