@@ -144,6 +144,13 @@ class Committer:
             publication.stored = stored = StoredPublication(self.next_number(), publication.guid, publication)
         return stored
 
+    def store_once(self, publication: Publication) -> None:
+        """It is routed now, and stored once for all that get it. A part of a publication of which another part waits in
+        backlogs is stored by itself: entries name the others of their record, and these would not name later ones."""
+        if self.stored(publication).entries:
+            publication.stored = None
+            self.stored(publication)
+
     @property
     def number(self) -> int:
         """The last one that was given."""

@@ -167,7 +167,7 @@ class PubSub:
             match = self._match
             route = match(publication.topic)
         if self.committer is not None and (publication.qos or self._upgrade_qos) and route.durable:
-            self.committer.stored(publication)  # once for all of them
+            self.committer.store_once(publication)  # for all of them
         targets, shares, kept = route.targets, NO_SHARES, 0
         if route.groups:
             if publication.count > 1 and self._hooks.message_routed:  # a different member gets each message

@@ -269,3 +269,24 @@ async def test_a_retained_message_comes_before_what_waits_behind_it() -> None:
         got = await messages(wire, 4)
         assert [payload for payload in got if payload != b"retained"] == [b"2", b"live"]
         assert got.index(b"retained") < got.index(b"live")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_burst_that_is_released_in_parts(restart: bool) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "subscriber", ("t", 2))
+        publisher, _ = await life.stay("publisher")
+        await publisher.send(*[raw.publish("t", b"%d" % number, qos=2, packet_id=number) for number in (1, 2, 3)])
+        for _ in range(3):
+            await publisher.expect_type(raw.PUBREC)
+        for number in (1, 2, 3):  # each in a commit of its own
+            await publisher.send(raw.ack(raw.PUBREL, number))
+            await publisher.expect_type(raw.PUBCOMP)
+        if not restart:
+            subscriber, _ = await life.stay("subscriber")
+            assert await messages(subscriber, 3) == [b"1", b"2", b"3"]
+            return
+    async with disk.broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        assert await messages(subscriber, 3) == [b"1", b"2", b"3"]
