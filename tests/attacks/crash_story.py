@@ -28,7 +28,7 @@ PAUSE: Final = 0.05
 #: Seconds that a broker has to deliver what is left.
 PATIENCE: Final = 90.0
 #: Seconds after which a will is stored.
-WILL_IS_STORED: Final = 1.2
+WILL_IS_STORED: Final = 0.3
 #: Seconds that a retained message may take.
 LOOK: Final = 20.0
 #: What a client that loses its broker sees.
