@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 class StreamSettings(Section):
     """A [stream](streams.md) that is there when the broker starts: it is created, or changed to these settings. One
-    that is taken out of the configuration stays until `trunkline streams delete`."""
+    that is taken out of the configuration stays until `trunkline streams delete`. `name` and `filters` are required."""
 
     name: Text = key("", "Its name: 1 to 255 characters without spaces and `/ + # . * > \\ $`.")
     filters: tuple[TopicFilter, ...] = key((), "It keeps the messages of all topics that match one of these.")
