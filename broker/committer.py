@@ -319,7 +319,7 @@ class Committer:
             self.after_commit(self._ended.set)
             with trio.move_on_after(MAX_CLOSE):
                 await self._ended.wait()
-        if self._busy or self._batch:
+        if self._resting or not self._ended.is_set():
             _logger.error("the store did not take what has changed last, and nobody was told that it had")
         self.stop()
 

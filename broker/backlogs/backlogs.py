@@ -11,7 +11,7 @@ import trio
 
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key, place_of
 from trunkline.broker.committer import MESSAGES, key_of
 from trunkline.store import StoreError
 
@@ -82,6 +82,8 @@ class Backlogs:
         self._long: dict[Backlog, None] = {}
         self._garbage: list[tuple[int, Entry]] = []
         self._empty: list[Backlog] = []
+        #: Those of which a commit that was refused may have entries that nobody needs any more.
+        self._unsafe: dict[Backlog, None] = {}
         #: All members are back after a start.
         self._is_whole = False
         self._wanted = trio.Event()
@@ -226,11 +228,11 @@ class Backlogs:
         return None
 
     async def _trim(self, backlog: Backlog) -> None:
-        if not backlog.is_safe:
-            committed = trio.Event()
-            self.committer.after_commit(committed.set)
-            await committed.wait()
         low = backlog.low = backlog.find_low()
+        if not backlog.is_safe:  # entries in a commit that goes on, or was refused, are not in the store yet
+            self.committer.after_commit(partial(self.moved, backlog))
+            self._unsafe[backlog] = None
+            self.committer.change(self)
         number = backlog.number
         end = entry_key(number + 1, 0) if low == inf else entry_key(number, int(low))
         while backlog.trimmed < low:
@@ -251,13 +253,19 @@ class Backlogs:
             self.committer.change(self)
 
     def write(self, batch: WriteBatch) -> None:
+        lows = {backlog.number: backlog.low for backlog in self._unsafe}
+        for key, row in batch.values.get(ENTRIES, {}).items() if lows else ():
+            number, sequence = place_of(key)
+            if row is not None and sequence < lows.get(number, 0):
+                self._garbage.append((number, entry_from_row(key, row)))
+        self._unsafe.clear()
         for number, entry in self._garbage:
-            batch.delete(ENTRIES, entry_key(number, entry.sequence))
+            batch.delete(ENTRIES, entry_key(number, entry.sequence), put_once=True)
             stored = self.committer.indexed.get(entry.number)
             if stored is not None:
                 self.committer.review(stored)
             elif not self.is_needed(entry.others):
-                batch.delete(MESSAGES, key_of(entry.number))
+                batch.delete(MESSAGES, key_of(entry.number), put_once=True)
         self._garbage.clear()
         for backlog in self._empty:
             batch.delete(FILTERS, key_of(backlog.number))

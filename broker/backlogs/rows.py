@@ -48,13 +48,18 @@ def entry_key(backlog: int, sequence: int) -> bytes:
     return backlog.to_bytes(_NUMBER, "big") + sequence.to_bytes(_NUMBER, "big")
 
 
+def place_of(key: bytes) -> tuple[int, int]:
+    """The backlog and the sequence of an entry."""
+    return int.from_bytes(key[:_NUMBER], "big"), int.from_bytes(key[_NUMBER:], "big")
+
+
 def entry_to_row(entry: Entry) -> bytes:
     return pack(entry[1:])
 
 
 def entry_from_row(key: bytes, row: bytes) -> Entry:
     number, first, length, weight, total, total_weight, others = unpack(row)
-    sequence = int.from_bytes(key[_NUMBER:], "big")
+    _, sequence = place_of(key)
     return Entry(
         sequence, number, first, length, weight, total, total_weight, tuple([(backlog, at) for backlog, at in others])
     )

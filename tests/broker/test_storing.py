@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import trio
@@ -20,6 +21,7 @@ from trunkline.mqtt.message import Message
 from trunkline.store import Engine, WriteBatch
 from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
+from trunkline.store.sqlite import SqliteEngine
 
 #: More than any of the stories below takes.
 MAX_COMMITS = 300
@@ -354,3 +356,31 @@ async def test_a_start_that_is_cancelled_at_any_moment(monkeypatch: pytest.Monke
             break
     assert has_started
     assert opened == closed > 10
+
+
+async def test_clients_that_take_their_messages_make_room_in_a_full_store(tmp_path: Path) -> None:
+    disk = Disk(lambda: SqliteEngine(tmp_path / "a.db", durability="os", max_size=1 << 20))
+    async with disk.broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        await subscriber.abort()
+        other = await life.wire()
+        await other.connect("other")
+        publisher = await life.wire()
+        await publisher.connect("publisher")
+        number = 0
+        while not life.node.alarms.active:
+            number += 1
+            await publisher.send(raw.publish("t", bytes(20_000), qos=1, packet_id=number))
+            await other.ping()
+        assert number > 20
+        subscriber, _ = await life.stay("subscriber")
+        for _ in range(number):
+            packet = await subscriber.receive()
+            await subscriber.send(raw.ack(raw.PUBACK, packet.packet_id))
+        for packet_id in range(1, number + 1):
+            assert (await publisher.expect_type(raw.PUBACK)).packet_id == packet_id
+        with trio.fail_after(60):
+            while life.node.alarms.active:
+                await trio.lowlevel.checkpoint()
+    disk.engine.close()
