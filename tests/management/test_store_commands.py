@@ -202,5 +202,7 @@ def test_the_page_says_what_is_in_each_space() -> None:
     sources = [path for folder in ("broker", "plugins", "streams") for path in (root / folder).rglob("*.py")]
     spaces = {name for path in sources for name in re.findall(r'= Space\("([^"]+)"\)', path.read_text("utf-8"))}
     page = (root / "docs" / "durability.md").read_text("utf-8")
-    rows = re.findall(r"^\| (`[^|]+) \|", page.partition("The spaces are:")[2].partition("The exit code")[0], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`[^|]+) \|", page.partition("The spaces are:")[2].partition("The exit code")[0], re.MULTILINE
+    )
     assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == spaces
