@@ -320,7 +320,7 @@ class Committer:
             with trio.move_on_after(MAX_CLOSE):
                 await self._ended.wait()
         if self._resting or not self._ended.is_set():
-            _logger.error("the store did not take what has changed last, and nobody was told that it had")
+            _logger.error("the last changes are not stored; none of them was acknowledged")
         self.stop()
 
     def stop(self) -> None:

@@ -271,6 +271,7 @@ class Node:
         Raises:
             ListenError: an address cannot be listened on.
             SecurityError: a password or access rule file cannot be used.
+            DeclaredStreamError: the store has other streams than the configuration declares.
             NodeFailed: a part that everything else depends on has failed.
         """
         self._security.load()
@@ -493,6 +494,7 @@ async def open_node(
         ControlSocketError: the control socket is required and cannot be opened.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        DeclaredStreamError: the store has other streams than the configuration declares.
         StoreError: the store cannot be opened or read.
         NodeFailed: what everything else rests on has failed; the block was cancelled.
     """

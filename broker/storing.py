@@ -144,9 +144,17 @@ class Storing:
                 pass
             await trio.to_thread.run_sync(verified.result)
             took = perf_counter() - began
-            _logger.info(
-                "%d sessions and %d retained messages are back after %.1f s", len(sessions), len(pubsub.retained), took
-            )
+            back = [
+                f"{count:,} {noun}{'s' * (count > 1)}"
+                for noun, count in (
+                    ("session", len(sessions)),
+                    ("retained message", len(pubsub.retained)),
+                    ("stream", len(streams.registry)),
+                )
+                if count
+            ]
+            if back:
+                _logger.info("restored in %.1f s: %s", took, ", ".join(back))
         except BaseException:
             await writer.close()
             raise

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from trunkline.broker.session.stream_feed import CLIENT, FILTER
+from trunkline.config.errors import Unusable
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_name
 from trunkline.store import StoreError, WriteBatch
 from trunkline.store.memory import MemoryEngine
+from trunkline.streams.errors import FiltersTaken, StreamError
 from trunkline.streams.interface import Streams
 from trunkline.streams.registry import StreamRegistry
 from trunkline.streams.stream import inactive_threshold
@@ -41,6 +43,10 @@ _logger = logging.getLogger("trunkline.streams")
 
 #: Seconds until a store that could not be read is asked again.
 RETRY: Final = 1.0
+
+
+class DeclaredStreamError(Unusable[str]):
+    """The streams of the store cannot become what the configuration declares."""
 
 
 class StreamSink:
@@ -101,13 +107,23 @@ class StreamKeeper:
         `is_subscribed` says of a client and a filter whether there is such a subscription: of others nothing is kept.
 
         Raises:
-            StreamError: one of them cannot become what the configuration says.
+            DeclaredStreamError: some of them cannot become what the configuration says.
         """
-        for config in declared:
-            if self.registry.find(config.name) is None:
-                self.registry.create(config, self.now)
-            elif self.registry.get(config.name).config != config:
-                self.registry.update(config)
+        problems: list[str] = []
+        for index, config in enumerate(declared):
+            try:
+                if self.registry.find(config.name) is None:
+                    self.registry.create(config, self.now)
+                elif self.registry.get(config.name).config != config:
+                    self.registry.update(config)
+            except StreamError as error:
+                other = error.other if isinstance(error, FiltersTaken) else config.name
+                problems.append(
+                    f"streams[{index}]: in the store {error}: change the entry, or start without it and delete the "
+                    f"stream (trunkline streams delete {other})"
+                )
+        if problems:
+            raise DeclaredStreamError(problems)
         for stream in self.registry:
             for cursor in list(stream.cursors.values()):
                 about = cursor.config.metadata

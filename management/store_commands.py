@@ -140,22 +140,43 @@ def check(place: Place) -> None:
 
 
 def _check(engine: SqliteEngine) -> int:
+    found = 0
+    for found, defect in enumerate(_defects(engine), 1):  # noqa: B007 - it is returned
+        where = "" if defect.space is None or defect.key is None else f"{defect.space.name} {defect.key!r}: "
+        click.echo(printable(f"{where}{defect.text}"))
+    return found
+
+
+def _defects(engine: SqliteEngine) -> Iterator[Defect]:
     # imported here: it needs the broker
     from trunkline.broker.row_check import malformed
 
-    found = 0
     with _progress("Checking", "rows") as progress:
-        for defect in chain(engine.check(progress), _ignoring_damage(malformed(engine))):
-            found += 1
-            where = "" if defect.space is None or defect.key is None else f"{defect.space.name} {defect.key!r}: "
-            click.echo(printable(f"{where}{defect.text}"))
-    return found
+        yield from chain(engine.check(progress), _ignoring_damage(malformed(engine)))
+
+
+def _is_whole(place: Place) -> bool:
+    try:
+        engine = place.open_to_read(verify=True)
+    except StoreError:  # repair knows what to do
+        return False
+    try:
+        return next(_defects(engine), None) is None
+    finally:
+        engine.close()
 
 
 def _ignoring_damage(defects: Iterator[Defect]) -> Iterator[Defect]:
     """Up to the first row that is damaged, which was found before."""
     with suppress(StoreCorrupt):
         yield from defects
+
+
+def _expect_new(target: Path) -> None:
+    if os.path.lexists(target):
+        fail([f"{target} is there already: name a new file"], FAILED)
+    if not target.parent.is_dir():
+        fail([f"no folder {target.parent}"], FAILED)
 
 
 @store.command()
@@ -166,6 +187,7 @@ def backup(place: Place, target: Path) -> None:
 
     The copy is a store: `--store` takes it.
     """
+    _expect_new(target)
     engine = place.open_to_read()
     try:
         with _progress("Copying", "pages") as progress:
@@ -212,6 +234,8 @@ def export_store(place: Place, target: Path) -> None:
 
     `import` makes a store of them, on any machine.
     """
+    if str(target) != "-":
+        _expect_new(target)
     engine = place.open_to_read(verify=True)
     try:
         with _progress("Exporting", "rows") as progress:
@@ -239,9 +263,10 @@ def export_store(place: Place, target: Path) -> None:
 @click.argument("source", metavar="FILE", type=click.File(encoding="utf-8"))
 def import_store(place: Place, source: Any) -> None:
     """Make a store of what `export` wrote; `-` is standard input. There must be none at that place yet."""
-    if place.path.exists():
-        fail([f"{place.path} is there already: move it away, or name another place with --store"], FAILED)
     make_store_folder(place.settings, place.path)
+    if place.path.exists():
+        _expect_unused(place.path)
+        fail([f"{place.path} is there already: move it away, or name another place with --store"], FAILED)
     try:
         with _lock(place.path), _made_aside(place.path) as engine, _progress("Importing", "rows") as progress:
             counts = import_lines(source, engine, progress)
@@ -260,6 +285,10 @@ def repair(place: Place) -> None:
     path = place.path
     if not path.exists():
         fail([f"there is no store {path}"], FAILED)
+    _expect_unused(path)
+    if _is_whole(place):
+        click.echo(f"{path}: nothing is damaged; nothing was changed")
+        return
     damaged = next(
         name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
     )
@@ -295,6 +324,11 @@ def _lock(path: Path) -> Generator[None]:
         yield
     finally:
         lock.release()
+
+
+def _expect_unused(path: Path) -> None:
+    with _lock(path):
+        pass
 
 
 @contextmanager

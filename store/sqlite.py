@@ -60,6 +60,7 @@ _LOG_PAGES: Final = 1000
 _BACKUP_PAGES: Final = 256
 #: Free bytes of the disk with which a store can be opened: for the log, its index and the lock.
 ROOM: Final = 128 << 10
+NOT_OURS: Final = "it is not a store of Trunkline, or its header is damaged"
 #: How many defects an error names.
 _NAMED: Final = 3
 
@@ -93,6 +94,7 @@ class SqliteEngine:
             if not read_only:
                 self._lock = FileLock(self.path)
                 self._open.callback(self._lock.release)
+            self._max_size = max_size
             self._log_was_there = self._find()
             if not read_only:
                 self._lock.lock_store()
@@ -142,7 +144,7 @@ class SqliteEngine:
     def _check_format(self) -> int:
         (application_id,) = self._execute("PRAGMA application_id").fetchone()
         if application_id != APPLICATION_ID:
-            self._corrupt("another program's database lies there, or its header is damaged")
+            self._corrupt(NOT_OURS)
         if self._execute("PRAGMA journal_mode").fetchone() != ("wal",):  # it would not look at the log
             self._corrupt("its header is damaged")
         (version,) = self._execute("PRAGMA user_version").fetchone()
@@ -396,7 +398,12 @@ class SqliteEngine:
         except sqlite3.Error as error:
             kind = _ERRORS.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, StoreUnavailable)
             if kind is StoreCorrupt:
-                self._corrupt(str(error))
+                is_other = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB
+                self._corrupt(NOT_OURS if is_other else str(error))
+            if kind is StoreFull and self._max_size and shutil.disk_usage(self.path.parent).free >= ROOM:
+                raise StoreFull(
+                    f"the store {path} is full: store.max_size ({self._max_size:,} bytes) is reached"
+                ) from error
             raise kind(f"the store {path} does not work: {error}") from error
         except UnicodeDecodeError:
             self._corrupt("a name is no text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -126,10 +127,11 @@ class StreamConfig:
         new.check()
         for name in ("name", "retention", "max_consumers", "first_sequence"):
             if getattr(self, name) != getattr(new, name):
-                raise InvalidStreamConfig(f"{name} of the stream {self.name!r} cannot change")
+                value = json.dumps(self.to_plain()[name])
+                raise InvalidStreamConfig(f"the stream {self.name!r} has {name} {value}, which cannot change")
         for name in ("sealed", "deny_delete", "deny_purge"):
             if getattr(self, name) and not getattr(new, name):
-                raise InvalidStreamConfig(f"{name} of the stream {self.name!r} cannot be taken back")
+                raise InvalidStreamConfig(f"the stream {self.name!r} is {name}, which cannot be taken back")
 
     @property
     def is_refusing(self) -> bool:

@@ -29,6 +29,16 @@ class StreamExists(StreamError):
     """Another stream has the name, or takes some of the same topics."""
 
 
+class FiltersTaken(StreamExists):
+    """Another stream takes some of the same topics."""
+
+    def __init__(self, stream: str, other: str, own: str, others: str) -> None:
+        super().__init__(
+            f"the stream {other!r} takes messages that the stream {stream!r} would take: {others!r} and {own!r} overlap"
+        )
+        self.other = other
+
+
 class ConsumerExists(StreamError):
     """The stream has a consumer with this name and another configuration."""
 

@@ -9,7 +9,7 @@ from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import rows
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
-from trunkline.streams.errors import StreamExists, StreamNotFound
+from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.keys import (
     CONSUMERS,
@@ -77,16 +77,13 @@ class StreamRegistry:
     def check_filters(self, config: StreamConfig) -> None:
         """
         Raises:
-            StreamExists: another stream takes some of the same topics.
+            FiltersTaken: another stream takes some of the same topics.
         """
         filters = TopicFilters(config.filters)
         for stream in self._streams.values():
             shared = None if stream.name == config.name else filters.overlap(stream.filters)
             if shared is not None:
-                raise StreamExists(
-                    f"the stream {stream.name!r} takes messages that the stream {config.name!r} would take: "
-                    f"{shared[1]!r} and {shared[0]!r} overlap"
-                )
+                raise FiltersTaken(config.name, stream.name, *shared)
 
     def create(self, config: StreamConfig, now: float) -> Stream:
         """The stream with this name and configuration; a new one, if there is none.
@@ -99,7 +96,10 @@ class StreamRegistry:
         known = self._streams.get(config.name)
         if known is not None:
             if known.config != config:
-                raise StreamExists(f"the stream {config.name!r} has another configuration: update it")
+                raise StreamExists(
+                    f"the stream {config.name!r} is there with other settings: change it with "
+                    f"`trunkline streams edit {config.name}`"
+                )
             return known
         self.check_filters(config)
         stream = self._add(self._next, config, now)

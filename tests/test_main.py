@@ -122,7 +122,7 @@ def test_what_is_acknowledged_outlives_the_process(
     assert exchange(port, PASS, RETAIN, size=8)[-4:] == bytes.fromhex("40 02 0001")
     broker.end(signal.SIGKILL)
     broker = start(*arguments, TRUNKLINE_STORE__DURABILITY=durability)
-    broker.wait_for("1 retained messages restored")
+    broker.wait_for(r"restored in .* s: 1 retained message$")
     port = int(broker.wait_for(ADDRESS)[1])
     # CONNACK, SUBACK, and the retained message at QoS 1
     assert exchange(port, PASS, SUBSCRIBE, size=17)[9:] == bytes.fromhex("33 06 0001 74 0001 78")
@@ -160,6 +160,32 @@ def test_a_store_that_cannot_be_used_is_one_line(start: Callable[..., Process], 
         (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
         assert re.search(words, line)
         assert "Traceback" not in "".join(broker.lines)
+
+
+def test_streams_that_contradict_the_store_are_a_line_each(start: Callable[..., Process], tmp_path: Path) -> None:
+    config = tmp_path / "a.toml"
+    arguments = ("--config", str(config), "--listen", "tcp://127.0.0.1:0", "--store", str(tmp_path / "a.db"))
+    config.write_text('[[streams]]\nname = "a"\nfilters = ["a/#"]\n[[streams]]\nname = "b"\nfilters = ["b/#"]\n')
+    broker = start(*arguments)
+    broker.wait_for("serving")
+    assert "restored" not in "".join(broker.lines)
+    assert broker.end(signal.SIGTERM) == 0
+    config.write_text(
+        '[[streams]]\nname = "a"\nfilters = ["a/#"]\nretention = "workqueue"\n'
+        '[[streams]]\nname = "c"\nfilters = ["b/1"]\n'
+    )
+    broker = start(*arguments)
+    assert broker.end() == 2
+    expected = [
+        (0, "a", "'a' has retention \"limits\", which cannot change"),
+        (1, "b", "'b' takes messages that the stream 'c' would take: 'b/#' and 'b/1' overlap"),
+    ]
+    assert [line.rstrip() for line in broker.lines if line.startswith("trunkline: ")] == [
+        f"trunkline: streams[{index}]: in the store the stream {what}: change the entry, or start without it and "
+        f"delete the stream (trunkline streams delete {name})"
+        for index, name, what in expected
+    ]
+    assert "Traceback" not in "".join(broker.lines)
 
 
 def test_one_line_for_an_address_in_use(start: Callable[..., Process]) -> None:

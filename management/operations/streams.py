@@ -258,7 +258,7 @@ async def delete_stream(broker: Administered, name: Name) -> dict[str, object]:
     with _explaining():
         messages = broker.streams.info(name).messages
         await broker.streams.delete(name)
-    return {"deleted": messages}
+    return {"deleted": name, "messages": messages}
 
 
 @operation("streams.purge")

@@ -17,8 +17,8 @@ import trio
 from trunkline import __version__
 from trunkline.actors.system import innermost
 from trunkline.broker.node import ListenError, Node, NodeFailed, open_node
-from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.errors import Unusable
 from trunkline.config.store_place import store_path
 from trunkline.management import logs
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
@@ -70,7 +70,7 @@ def run(read: Callable[[], Config], source: str) -> int:
         gc.set_threshold(YOUNG_OBJECTS)
         sys.setswitchinterval(SWITCH_INTERVAL)
         trio.run(serve, config, read)
-    except SecurityError as error:
+    except Unusable as error:  # files of the configuration, and streams that it declares
         fail(error.problems, BAD_USAGE)
     except (StoreInUse, StoreUnavailable) as error:
         fail([f"{error}; {OTHER_STORE}"], FAILED)

@@ -305,4 +305,4 @@ async def test_after_the_end_nothing_is_stored(
     house.set(part, 2)
     house.turns.end()
     assert house.writer.values == [{b"k": b"1"}]
-    assert ("the store did not take" in caplog.text) is refuses
+    assert ("last changes are not stored" in caplog.text) is refuses

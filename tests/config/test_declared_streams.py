@@ -6,9 +6,10 @@ import pytest
 
 from tests.broker.disk import Disk
 from trunkline.broker.node import open_node
+from trunkline.broker.stream_keeper import DeclaredStreamError
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping, load
-from trunkline.streams import ConsumerConfig, InvalidStreamConfig, Retention
+from trunkline.streams import ConsumerConfig, Retention
 
 ORDERS = {"name": "orders", "filters": ["orders/#"], "max_bytes": "1MiB", "max_age": "7d", "retention": "interest"}
 
@@ -62,6 +63,6 @@ async def test_a_declared_stream_is_there_at_the_start_and_follows_the_configura
     async with disk.broker(streams=[{**ORDERS, "max_messages": 5}]) as life:
         info = life.node.streams.info("orders")
         assert (info.messages, info.config.max_messages) == (1, 5)
-    with pytest.raises(InvalidStreamConfig, match="retention"):
+    with pytest.raises(DeclaredStreamError, match="retention"):
         async with disk.broker(streams=[{**ORDERS, "retention": "limits"}]):
             pass

@@ -114,8 +114,13 @@ def test_a_flipped_bit_is_found_and_repaired(file: Path, tmp_path: Path) -> None
     assert said[2].endswith("a.db-damaged")
     assert call("check", "--store", file) == "1,000 rows: no problems\n"
     assert "the row is not what was written" in call_checked(tmp_path / "a.db-damaged")
-    assert "All rows are there." in call("repair", "--store", file)
-    assert (tmp_path / "a.db-damaged2").exists()
+
+
+def test_a_whole_store_is_not_repaired(file: Path, tmp_path: Path) -> None:
+    before = file.read_bytes()
+    assert call("repair", "--store", file) == f"{file}: nothing is damaged; nothing was changed\n"
+    assert file.read_bytes() == before
+    assert not list(tmp_path.glob("*-damaged*"))
 
 
 def test_a_page_that_makes_no_sense_is_found_and_repaired(file: Path) -> None:
@@ -154,8 +159,9 @@ def test_repair_needs_the_store_for_itself(file: Path) -> None:
 
 
 def test_a_backup_replaces_nothing(file: Path, tmp_path: Path) -> None:
-    assert "File exists" in call("backup", file, "--store", file, code=1)
-    assert "none" in call("backup", tmp_path / "none" / "b.db", "--store", file, code=1)
+    for command in ("backup", "export"):
+        assert "a.db is there already: name a new file" in call(command, file, "--store", file, code=1)
+        assert f"no folder {tmp_path / 'none'}" in call(command, tmp_path / "none" / "b", "--store", file, code=1)
 
 
 def test_compact_gives_room_back(file: Path) -> None:
@@ -175,10 +181,12 @@ def test_export_and_import(file: Path, tmp_path: Path) -> None:
     assert exported.read_text() == call("export", "-", "--store", file)
     if os.name != "nt":
         assert exported.stat().st_mode & 0o777 == 0o600
-    assert "File exists" in call("export", exported, "--store", file, code=1)
     assert "1,001 rows" in call("import", exported, "--store", copy)
     assert call("export", "-", "--store", copy) == exported.read_text()
     assert "is there already" in call("import", exported, "--store", copy, code=1)
+    broker = SqliteEngine(copy)
+    assert "stop that broker first" in call("import", exported, "--store", copy, code=1)
+    broker.close()
 
 
 def test_an_import_leaves_all_or_nothing(file: Path, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def other_database(path: Path) -> None:
         (circle, StoreUnavailable, "is a circle of links"),
         (no_parent, StoreUnavailable, "No such file or directory"),
         (text, StoreCorrupt, "not a database"),
-        (other_database, StoreCorrupt, "another program's database"),
+        (other_database, StoreCorrupt, "not a store of Trunkline"),
     ],
 )
 def test_what_is_no_store(make: Callable[[Path], None], kind: type[StoreError], message: str, quick_path: Path) -> None:

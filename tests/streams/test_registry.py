@@ -330,7 +330,7 @@ def test_streams_do_not_share_topics() -> None:
 def test_the_same_stream_again_is_no_error() -> None:
     world = World()
     assert world.create("a/#") is world.create("a/#")
-    with pytest.raises(StreamExists, match="another configuration"):
+    with pytest.raises(StreamExists, match="trunkline streams edit"):
         world.create("a/#", max_messages=1)
 
 

@@ -27,7 +27,7 @@ async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
         shown = await ask(here, "streams.info", name="orders")
         assert (shown["first_sequence"], shown["last_sequence"], shown["topics"]) == (2, 3, 2)
         assert await ask(here, "streams.purge", name="orders", filter="orders/1") == {"purged": 1}
-        assert await ask(here, "streams.delete", name="orders") == {"deleted": 1}
+        assert await ask(here, "streams.delete", name="orders") == {"deleted": "orders", "messages": 1}
         assert "no stream 'orders'" in await refused(here, NotFound, "streams.info", name="orders")
 
 
