@@ -126,7 +126,7 @@ class PublishBatch:
         return self._stored
 
     @stored.setter
-    def stored(self, stored: StoredPublication) -> None:
+    def stored(self, stored: StoredPublication | None) -> None:
         self._stored = stored
         for message in self._messages or ():
             message.stored = stored
