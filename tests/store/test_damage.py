@@ -258,7 +258,7 @@ def other_database(path: Path) -> None:
         (folder, StoreUnavailable, "is no file"),
         (circle, StoreUnavailable, "is a circle of links"),
         (no_parent, StoreUnavailable, "No such file or directory"),
-        (text, StoreCorrupt, "not a database"),
+        (text, StoreCorrupt, "not a store of Trunkline"),
         (other_database, StoreCorrupt, "not a store of Trunkline"),
     ],
 )
