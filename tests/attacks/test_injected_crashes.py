@@ -367,7 +367,14 @@ VITAL = {
 }
 
 
-@pytest.mark.parametrize("site", [site for site in sites() if site not in VITAL], ids=str)
+#: The scenario has no session of an earlier start, and no stream.
+NOT_REACHED = {
+    Site("broker/session/dormant.py", "Dormants._wake_in_time", "call_at"),
+    Site("broker/session/stream_feed.py", "StreamFeeds._look_for_more", "start_task"),
+}
+
+
+@pytest.mark.parametrize("site", [site for site in sites() if site not in VITAL | NOT_REACHED], ids=str)
 async def test_what_is_registered_crashes(
     clock: MockClock, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
