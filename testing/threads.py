@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from traceback import format_stack
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
@@ -20,6 +20,7 @@ import trio
 
 from trunkline.actors.system import innermost
 from trunkline.hooks.chain import Hooks
+from trunkline.testing.answer import Answer
 from trunkline.testing.broker import Broker, BrokerProxy
 from trunkline.testing.clock import AdvancingClock
 from trunkline.testing.portal import AsyncPortal, BlockingPortal, Portal, in_trio
@@ -49,17 +50,17 @@ class BrokerThread:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
-        #: Futures that callers wait for.
-        self._waiting: set[Future[Any]] = set()
-        self._entered = threading.Event()
+        #: What callers wait for.
+        self._waiting: set[Answer[Any]] = set()
+        self._entered = Answer[None]()
         self._token: trio.lowlevel.TrioToken
         self._scope: trio.CancelScope
         self._nursery: trio.Nursery
         self.running: RunningBroker
         #: Done when clients can connect; has the error if it does not come to that.
-        self.started = Future[None]()
+        self.started = Answer[None]()
         #: Done when nothing is left; has the error that ended the run, if one did.
-        self.finished = Future[None]()
+        self.finished = Answer[None]()
 
     def start(self) -> None:
         self._thread.start()
@@ -81,7 +82,7 @@ class BrokerThread:
 
     def _at_work(self) -> Iterator[str]:
         """The current work of the thread, as lines; called from another thread."""
-        if self.started.done():
+        if self.started.done:
             for name, tasks in self.running.node.plugins.at_work():
                 yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
         frame = sys._current_frames().get(self._thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
@@ -96,11 +97,8 @@ class BrokerThread:
             error = innermost(group)
         except BaseException as raised:  # noqa: BLE001 - it is raised where the broker was opened
             error = raised
-        for future in list(self._waiting):
-            with suppress(InvalidStateError):
-                future.set_exception(error or _stopped())
-        if not self.started.done():
-            self.started.set_exception(error or _stopped())
+        for answer in [self.started, *self._waiting]:
+            answer.set_exception(error or _stopped())
         if error is not None:
             self.finished.set_exception(error)
         else:
@@ -109,7 +107,7 @@ class BrokerThread:
     async def _run(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as self._scope:
-            self._entered.set()
+            self._entered.set_result(None)
             async with (
                 opened(self._options) as self.running,
                 trio.open_nursery() as self._nursery,
@@ -127,47 +125,48 @@ class BrokerThread:
         """
         if threading.current_thread() is self._thread:  # a hook, say
             return function(*args)
-        future = Future[T]()
+        answer = Answer[T]()
 
         def call() -> None:
             try:
-                future.set_result(function(*args))
+                answer.set_result(function(*args))
             except BaseException as error:  # noqa: BLE001 - it is the caller's
-                future.set_exception(error)
+                answer.set_exception(error)
 
-        self._soon(call, future)
-        return future.result()
+        self._soon(call, answer)
+        return answer.result()
 
-    def submit(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> Future[T]:
-        """Run an async function in the broker's trio run. Cancelling the future cancels it.
+    def submit(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> tuple[Answer[T], Callable[[], None]]:
+        """Run an async function in the broker's trio run. Returns its answer, and a function that cancels it.
 
         Raises:
             RuntimeError: the broker has been stopped, or this is the broker's own thread.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("code in the broker's thread, such as a hook, cannot wait for the broker")
-        future = Future[T]()
+        answer, scope = Answer[T](), trio.CancelScope()
 
         async def run() -> None:
-            with trio.CancelScope() as scope, suppress(InvalidStateError):  # cancelled in this very moment
-                future.add_done_callback(lambda _: self._cancel(scope))
+            with scope:
                 try:
-                    future.set_result(await function(*args))
-                except (trio.Cancelled, InvalidStateError):
-                    raise  # by the caller, which has cancelled the future, or by the broker's end, which sees to it
+                    answer.set_result(await function(*args))
+                except trio.Cancelled:
+                    raise  # by the caller, or by the broker's end, which sees to the answer
                 except BaseException as error:  # noqa: BLE001 - it is the caller's
-                    future.set_exception(error)
+                    answer.set_exception(error)
+            if scope.cancelled_caught:
+                answer.set_exception(CancelledError())
 
         def begin() -> None:
             with suppress(RuntimeError):  # the broker ends in this very moment, and notifies all that wait
                 self._nursery.start_soon(run)
 
-        self._soon(begin, future)
-        return future
+        self._soon(begin, answer)
+        return answer, lambda: self._cancel(scope)
 
-    def _soon(self, call: Callable[[], object], future: Future[Any]) -> None:
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
+    def _soon(self, call: Callable[[], object], answer: Answer[Any]) -> None:
+        self._waiting.add(answer)
+        answer.add_callback(lambda: self._waiting.discard(answer))
         try:
             self._token.run_sync_soon(call)
         except trio.RunFinishedError:
@@ -199,11 +198,12 @@ class ThreadBlockingPortal(_ThreadPortal, BlockingPortal):
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         __tracebackhide__ = True
-        future = self.thread.submit(function, *args)
+        answer, cancel = self.thread.submit(function, *args)
         try:
-            return future.result()
+            return answer.result()
         finally:
-            future.cancel()  # of use when this thread was interrupted
+            if not answer.done:  # this thread was interrupted
+                cancel()
 
 
 class ThreadAsyncPortal(_ThreadPortal, AsyncPortal):
@@ -211,16 +211,17 @@ class ThreadAsyncPortal(_ThreadPortal, AsyncPortal):
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         __tracebackhide__ = True
-        future = self.thread.submit(function, *args)
+        answer, cancel = self.thread.submit(function, *args)
         try:
-            await done(future)
+            await done(answer)
         finally:
-            future.cancel()  # of use when this task was cancelled
-        return future.result()
+            if not answer.done:  # this task was cancelled
+                cancel()
+        return answer.result()
 
 
-async def done(future: Future[Any]) -> None:
-    """Wait for a future of another thread, in asyncio or in trio."""
+async def done(answer: Answer[Any]) -> None:
+    """Wait for an answer of another thread, in asyncio or in trio."""
     event: Any
     soon: Callable[[Callable[[], object]], object]
     if in_trio():
@@ -230,11 +231,11 @@ async def done(future: Future[Any]) -> None:
 
         event, soon = asyncio.Event(), asyncio.get_running_loop().call_soon_threadsafe
 
-    def wake(_: Future[Any]) -> None:
+    def wake() -> None:
         with suppress(RuntimeError):  # that loop is over, and nothing waits in it
             soon(event.set)
 
-    future.add_done_callback(wake)
+    answer.add_callback(wake)
     await event.wait()
 
 
@@ -297,8 +298,8 @@ async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
         if not leaving:
             cancelled = task.cancel("the broker has ended")
 
-    def notify(finished: Future[None]) -> None:
-        if finished.exception() is not None:
+    def notify() -> None:
+        if thread.finished.exception() is not None:
             loop.call_soon_threadsafe(cancel)
 
     leaving = False
@@ -306,7 +307,7 @@ async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
     try:
         await done(thread.started)
         thread.started.result()
-        thread.finished.add_done_callback(notify)
+        thread.finished.add_callback(notify)
         broker = Broker(thread.running, ThreadAsyncPortal(thread))
         with listed(broker, options):
             yield broker

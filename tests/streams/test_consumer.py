@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.streams.world import World, burst, small_sizes
+from tests.streams.world import World, burst, done, small_sizes
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.streams.consumer import ConsumerCursor
 
@@ -17,7 +17,7 @@ def fetch(world: World, cursor: ConsumerCursor, limit: int = 100) -> list[int]:
         found += [each.sequence for each in world.stream.deliver(cursor, limit - len(found), world.now)]
         if cursor.needs is None or len(found) == limit:
             return found
-        world.do(world.stream.fetch(world, cursor.needs))
+        done(world.stream.fetch(world, cursor.needs))
 
 
 def test_replay_is_as_slow_as_it_was_until_it_has_caught_up() -> None:
