@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.services import Services
-    from trunkline.config.settings import ListenerSettings
+    from trunkline.config.listener_settings import ListenerSettings
 
 #: Connections accepted in one turn, so that a burst of them leaves time for existing connections.
 ACCEPTED_AT_ONCE: Final = 64

@@ -21,6 +21,7 @@ from trunkline.broker.connection import poller as polling
 from trunkline.broker.connection.acceptor import Acceptor
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.handshake import MqttListener
+from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
@@ -210,10 +211,23 @@ class Node:
         session = self.sessions.get(client_id)
         return session is not None and filter in session.session.subscriptions
 
-    def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version], *, durable: bool) -> Acceptor:
+    def _acceptor(
+        self,
+        name: str,
+        allow_anonymous: bool,
+        versions: frozenset[Version],
+        layers: Sequence[LayerFactory] = (),
+        *,
+        durable: bool,
+    ) -> Acceptor:
         mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions)
         acceptor = Acceptor(
-            partial(Connection, mqtt), self._layers, self._connections, self.scheduler, self._poller, self.metrics
+            partial(Connection, mqtt),
+            [*layers, *self._layers],
+            self._connections,
+            self.scheduler,
+            self._poller,
+            self.metrics,
         )
         self._acceptors.append(acceptor)
         return acceptor
@@ -409,7 +423,10 @@ class Node:
         for settings in self.config.listeners:
             anonymous = self.config.allows_anonymous(settings)
             versions = frozenset(version for version in Version if str(version) in settings.versions)
-            acceptor = self._acceptor(settings.label, anonymous, versions, durable=settings.durability != "memory")
+            layers = layers_of(settings, self.services)
+            acceptor = self._acceptor(
+                settings.label, anonymous, versions, layers, durable=settings.durability != "memory"
+            )
             listener = Listener(settings, acceptor, self.services, self._poller, self.scheduler)
             try:
                 await listener.open(self.start_background)

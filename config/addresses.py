@@ -1,23 +1,74 @@
-"""Addresses that listeners take."""
+"""The URLs of listeners, and the addresses that they take."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
-from typing import Generic, TypeVar
-from urllib.parse import urlsplit
+from typing import Final, Generic, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 T = TypeVar("T")
 
+#: The schemes of listeners and their default ports: those of EMQX for WebSocket.
+PORTS: Final = {"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084, "unix": 0}
+#: Other names of schemes.
+ALIASES: Final = {"mqtt": "tcp", "mqtts": "tls"}
+#: Path of WebSocket listeners whose URL has none.
+WEBSOCKET_PATH: Final = "/mqtt"
+#: The host that stands for all IPv4 and IPv6 addresses.
+ANY_HOST: Final = "*"
 
-def split_listener_url(url: str) -> tuple[str, int]:
-    """Host and port of a listener's URL. Without a port it is 1883; port 0 lets the system choose."""
+
+class ListenerAddress(NamedTuple):
+    """What a listener's URL says, without its query."""
+
+    #: One of `PORTS`.
+    scheme: str
+    #: Empty for Unix sockets.
+    host: str
+    #: 0 lets the system choose one.
+    port: int
+    #: Of the socket's file, or of the resource of a WebSocket; else empty.
+    path: str
+
+
+def split_query(url: str) -> tuple[str, dict[str, str]]:
+    """A listener's URL without its query, and the parameters of the query.
+
+    Raises:
+        ValueError: the query is invalid.
+    """
+    url, mark, query = url.partition("?")
+    if not mark:
+        return url, {}
+    try:
+        parameters = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError:
+        raise ValueError(f"the query of {url} is not of the form ?NAME=VALUE&NAME=VALUE") from None
+    if len(dict(parameters)) < len(parameters):
+        raise ValueError(f"the query of {url} has a parameter twice")
+    return url, dict(parameters)
+
+
+def split_listener_url(url: str) -> ListenerAddress:
+    """
+    Raises:
+        ValueError: this is not a listener's URL, or it has a query.
+    """
     parts = urlsplit(url)
-    if parts.scheme != "tcp" or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+    scheme = ALIASES.get(parts.scheme, parts.scheme)
+    if scheme not in PORTS or "?" in url or "#" in url or "@" in parts.netloc:
         raise ValueError("not a listener URL")
+    if scheme == "unix":
+        if parts.netloc or not parts.path.startswith("/") or parts.path.endswith("/") or "%00" in parts.path:
+            raise ValueError("not a listener URL")
+        return ListenerAddress(scheme, "", 0, unquote(parts.path))
     port = parts.port  # raises ValueError for an invalid port
-    if not parts.hostname or parts.netloc.endswith(":"):
+    path = parts.path
+    if scheme in ("ws", "wss"):
+        path = path if path.strip("/") else WEBSOCKET_PATH
+    if not parts.hostname or parts.netloc.endswith(":") or (path and scheme not in ("ws", "wss")):
         raise ValueError("not a listener URL")
     parts.hostname.encode("idna")  # raises UnicodeError for a name that cannot be resolved
-    return parts.hostname, 1883 if port is None else port
+    return ListenerAddress(scheme, parts.hostname, PORTS[scheme] if port is None else port, path)
 
 
 def is_loopback(host: str) -> bool:
@@ -51,9 +102,12 @@ class TakenAddresses(Generic[T]):
         return found
 
 
+_NAMES: Final = {"localhost": ("127.0.0.1", "::1"), ANY_HOST: ("0.0.0.0", "::")}
+
+
 def _meant(host: str) -> Iterator[tuple[list[object], list[object]]]:
     """The keys of an address, and those that it collides with. A host name counts as different from its address."""
-    for each in ("127.0.0.1", "::1") if host == "localhost" else (host,):
+    for each in _NAMES.get(host, (host,)):
         try:
             address = ip_address(each)
         except ValueError:

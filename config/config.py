@@ -12,7 +12,8 @@ from trunkline.config import settings
 from trunkline.config.addresses import TakenAddresses
 from trunkline.config.declared_streams import StreamSettings, conflicts
 from trunkline.config.key_path import KeyPath, Keys, dotted
-from trunkline.config.settings import ListenerSettings, PluginSettings, Section
+from trunkline.config.listener_settings import ListenerSettings
+from trunkline.config.settings import PluginSettings, Section
 from trunkline.config.units import Accepts, Durability
 
 #: Sections that are lists of tables.

@@ -1,6 +1,7 @@
 """Walks through the types of sections: which field a key belongs to, and which values are paths."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_origin
 
@@ -8,6 +9,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.config.key_path import KeyPath
+from trunkline.config.settings import Section
 
 Model = type[BaseModel]
 
@@ -44,6 +46,9 @@ def based(annotation: Any, value: object, base: Path) -> object:
         inside = next(iter(get_args(annotation)), None)
         return [based(inside, entry, base) for entry in cast("list[object]", value)]
     model = _model_in(annotation)
+    if model is not None and issubclass(model, Section):
+        with suppress(ValueError):  # validation reports it
+            value = model.expanded(value)
     if model is not None and isinstance(value, Mapping):
         fields = model.model_fields
         return {

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from trunkline.config.addresses import is_loopback, split_listener_url
 from trunkline.config.units import (
     Duration,
     Expiry,
     Flag,
-    ListenerUrl,
-    Network,
     Number,
     OptionalDurability,
     OptionalDuration,
@@ -38,6 +35,15 @@ def key(default: Any, text: str, unit: str = "", **limits: Any) -> Any:
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @classmethod
+    def expanded(cls, value: object) -> object:
+        """A table in its long form, where there is a short one.
+
+        Raises:
+            ValueError: the short form is invalid.
+        """
+        return value
 
 
 #: Stands in for a listener's name where connections have no socket.
@@ -71,71 +77,6 @@ class NodeSettings(Section):
         ge=0,
         le=0.01,
     )
-
-
-class ListenerSettings(Section):
-    """Where clients connect. With an empty list, the broker serves in-process connections only.
-
-    A listener may be written as its URL alone: `listeners = ["tcp://127.0.0.1:1883"]`.
-    """
-
-    url: ListenerUrl = key("tcp://127.0.0.1:1883", "Address and port to listen on. 1883 when the URL has no port.")
-    name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
-    max_connections: Whole = key(
-        100_000, "Connections at the same time; further connections are closed.", "connections", ge=1
-    )
-    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. When it is empty, all may.")
-    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even if `allow` has them.")
-    allow_anonymous: OptionalFlag = key(
-        None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
-    )
-    password_file: OptionalPath = key(
-        None, "User names and hashed passwords of clients that connect here, in place of `auth.password_file`."
-    )
-    client_id_file: OptionalPath = key(
-        None, "Client ids and hashed passwords of clients that connect here, in place of `auth.client_id_file`."
-    )
-    scram_file: OptionalPath = key(
-        None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
-    )
-    versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
-        ("3.1", "3.1.1", "5.0"),
-        "MQTT versions that are accepted here. Clients with other versions are refused.",
-        min_length=1,
-    )
-    durability: OptionalDurability = key(
-        None,
-        "`memory`: what is acknowledged to clients that connect here waits for no store, and sessions that they begin "
-        "end with the broker's process. Otherwise `store.durability` holds; no other level than that can stand here, "
-        "because all sessions share one store and its commits.",
-    )
-    backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_url(cls, value: object) -> object:
-        return {"url": value} if isinstance(value, str) else value
-
-    @property
-    def host(self) -> str:
-        return split_listener_url(self.url)[0]
-
-    @property
-    def port(self) -> int:
-        return split_listener_url(self.url)[1]
-
-    @property
-    def label(self) -> str:
-        return self.name or self.url
-
-    @property
-    def files(self) -> CredentialFiles:
-        return CredentialFiles(self.password_file, self.client_id_file, self.scram_file)
-
-    @property
-    def loopback(self) -> bool:
-        """Only this machine can reach it."""
-        return is_loopback(self.host)
 
 
 class MqttSettings(Section):

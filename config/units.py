@@ -162,7 +162,12 @@ Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
 ]
 ListenerUrl = Annotated[
-    str, *_parsed(check_listener_url, '"tcp://HOST:PORT", an IPv6 address in brackets, port 0 for any free port')
+    str,
+    *_parsed(
+        check_listener_url,
+        '"tcp://HOST:PORT", tls, ws and wss likewise, "unix:///PATH"; an IPv6 address in brackets, port 0 for any free '
+        "port",
+    ),
 ]
 
 

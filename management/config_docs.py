@@ -64,6 +64,8 @@ def page() -> str:
         if section in LISTS:
             model = get_args(Config.model_fields[section].annotation)[0]
             parts.append(_section(f"[[{section}]]", model, (section,)))
+            for table, _, inner in tables_of(model):
+                parts.append(_section(f"[{section}.{table}]", inner, (section, table)))
         elif section == "plugins":
             parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
             for name in shipped():
@@ -78,7 +80,7 @@ def page() -> str:
 
 
 def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]:
-    """The tables among the keys of a plugin's settings: the key, whether it is a list of tables, and their model."""
+    """The tables among the keys of a plugin or listener: the key, whether it is a list of tables, and their model."""
     for name, field in model.model_fields.items():
         listed = get_origin(field.annotation) is tuple
         inner = get_args(field.annotation)[0] if listed else field.annotation

@@ -15,8 +15,8 @@ import click
 import pytest
 
 from trunkline.config.config import Config, key_paths
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import from_mapping
-from trunkline.config.settings import ListenerSettings
 from trunkline.hooks.acl_file import parse_rules
 from trunkline.management.cli import cli
 from trunkline.plugins.finding import settings_model, shipped

@@ -1,19 +1,25 @@
 import pytest
 
-from trunkline.config import settings
-from trunkline.config.addresses import TakenAddresses, is_loopback, split_listener_url
+from trunkline.config import listener_settings
+from trunkline.config.addresses import ListenerAddress, TakenAddresses, is_loopback, split_listener_url
 from trunkline.config.reader import from_mapping
 
 
 @pytest.mark.parametrize(
     ("url", "parts"),
     [
-        ("tcp://127.0.0.1:1884", ("127.0.0.1", 1884)),
-        ("tcp://localhost", ("localhost", 1883)),
-        ("tcp://[::]:0", ("::", 0)),
+        ("tcp://127.0.0.1:1884", ("tcp", "127.0.0.1", 1884, "")),
+        ("tcp://localhost", ("tcp", "localhost", 1883, "")),
+        ("tcp://[::]:0", ("tcp", "::", 0, "")),
+        ("mqtt://*", ("tcp", "*", 1883, "")),
+        ("mqtts://h", ("tls", "h", 8883, "")),
+        ("ws://h", ("ws", "h", 8083, "/mqtt")),
+        ("ws://h/", ("ws", "h", 8083, "/mqtt")),
+        ("wss://h/a/b", ("wss", "h", 8084, "/a/b")),
+        ("unix:///run/a%20b.sock", ("unix", "", 0, "/run/a b.sock")),
     ],
 )
-def test_listener_url(url: str, parts: tuple[str, int]) -> None:
+def test_listener_url(url: str, parts: tuple[str, str, int, str]) -> None:
     assert split_listener_url(url) == parts
 
 
@@ -21,7 +27,8 @@ def test_listener_url(url: str, parts: tuple[str, int]) -> None:
     "url",
     ["", "1883", "127.0.0.1:1883", "udp://h:1", "tcp://", "tcp://:1883", "tcp://h:", "tcp://h:x", "tcp://h:65536"]
     + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"]
-    + ["tcp://..:1", f"tcp://{'a' * 64}:1"],
+    + ["tcp://..:1", f"tcp://{'a' * 64}:1", "unix://run/a", "unix:a", "unix:///", "unix:///run/", "unix:///a%00"]
+    + ["ws://h/a?b=c", "ws://h#a", "http://h"],
 )
 def test_no_listener_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -53,10 +60,10 @@ def test_the_first_keeps_an_address() -> None:
 def test_many_listeners_are_not_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def counted(url: str) -> tuple[str, int]:
+    def counted(url: str) -> ListenerAddress:
         read.append(url)
         return split_listener_url(url)
 
-    monkeypatch.setattr(settings, "split_listener_url", counted)
+    monkeypatch.setattr(listener_settings, "split_listener_url", counted)
     from_mapping({"listeners": [f"tcp://127.0.0.1:{port}" for port in range(1, 301)]})
-    assert 300 <= len(read) <= 10 * 300
+    assert 300 <= len(read) <= 2 * 300

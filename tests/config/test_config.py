@@ -6,8 +6,8 @@ from pydantic import ValidationError
 
 from trunkline.config.config import Config, changes, dotted, key_paths, variable
 from trunkline.config.errors import ConfigError
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import MAX_FILE, Override, from_mapping, load
-from trunkline.config.settings import ListenerSettings
 from trunkline.config.units import accepted
 
 
@@ -280,6 +280,7 @@ def test_changes() -> None:
         ("tcp://[::1]:1883", "tcp://localhost:1883"),
         ("tcp://[::1]:1883", "tcp://[0:0::1]:1883"),
         ("tcp://0.0.0.0:1883", "tcp://10.0.0.1:1883"),
+        ("tcp://*:1883", "tcp://[::1]:1883"),
         ("tcp://broker.example:1883", "tcp://BROKER.example:1883"),
     ],
 )

@@ -5,7 +5,8 @@ from pydantic import SecretStr, ValidationError
 
 from trunkline.config.config import LISTS, Config, key_paths
 from trunkline.config.fields import field_at
-from trunkline.config.settings import ListenerSettings, SessionSettings
+from trunkline.config.listener_settings import ListenerSettings
+from trunkline.config.settings import SessionSettings
 
 
 def all_keys() -> list[tuple[str, ...]]:
@@ -41,12 +42,6 @@ def test_what_could_hold_a_secret_is_hidden() -> None:
             field = field_at(Config, path)[1]
             assert field is not None, path
             assert field.annotation is SecretStr, path
-
-
-def test_listener_from_its_url() -> None:
-    listener = ListenerSettings.model_validate("tcp://[::1]:1884")
-    assert (listener.host, listener.port, listener.label, listener.loopback) == ("::1", 1884, "tcp://[::1]:1884", True)
-    assert ListenerSettings(url="tcp://0.0.0.0", name="outside").label == "outside"
 
 
 def test_defaults_are_valid() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from trunkline.config.config import LISTS, key_paths
 from trunkline.config.declared_streams import StreamSettings
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import load
-from trunkline.config.settings import ListenerSettings, PluginSettings
+from trunkline.config.settings import PluginSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped
 
@@ -23,6 +24,7 @@ def test_every_key_is_on_it() -> None:
     page = config_docs.page()
     keys = [path[-1] for path in key_paths() if path[0] not in LISTS]
     models = [ListenerSettings, StreamSettings, PluginSettings]
+    models += [model for _, _, model in config_docs.tables_of(ListenerSettings)]
     for plugin in shipped():
         settings = settings_model(plugin)
         keys += [key for key in settings.model_fields if key not in PluginSettings.model_fields]

@@ -1,0 +1,139 @@
+"""The settings of a listener: its own keys, and a table for each part that a connection's bytes pass."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Literal, Self, cast
+
+from pydantic import model_validator
+from pydantic.fields import FieldInfo
+
+from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
+from trunkline.config.settings import CredentialFiles, Section, key
+from trunkline.config.units import (
+    ListenerUrl,
+    Network,
+    OptionalDurability,
+    OptionalFlag,
+    OptionalPath,
+    Text,
+    Whole,
+    from_text,
+)
+
+#: Schemes that are known and not served yet.
+NOT_SERVED: Final = frozenset({"tls", "ws", "wss", "unix"})
+#: Short names of parameters in a URL's query. Others are called like the key: `name`, or `tls.key` for one of a table.
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+class ListenerSettings(Section):
+    """Where clients connect. With an empty list, the broker serves in-process connections only.
+
+    A listener may be written as its URL alone: `listeners = ["tcp://127.0.0.1:1883"]`.
+    """
+
+    url: ListenerUrl = key(
+        "tcp://127.0.0.1:1883",
+        "Address and port to listen on: `SCHEME://HOST:PORT`, with `*` for all addresses of this machine. Schemes and "
+        "default ports: `tcp` or `mqtt` 1883, `tls` or `mqtts` 8883, `ws` 8083, `wss` 8084; `unix:///PATH` is a Unix "
+        "socket. A query sets keys of this table: `?name=plant&max_connections=10`.",
+    )
+    name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
+    max_connections: Whole = key(
+        100_000, "Connections at the same time; further connections are closed.", "connections", ge=1
+    )
+    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. When it is empty, all may.")
+    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even if `allow` has them.")
+    allow_anonymous: OptionalFlag = key(
+        None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
+    )
+    password_file: OptionalPath = key(
+        None, "User names and hashed passwords of clients that connect here, in place of `auth.password_file`."
+    )
+    client_id_file: OptionalPath = key(
+        None, "Client ids and hashed passwords of clients that connect here, in place of `auth.client_id_file`."
+    )
+    scram_file: OptionalPath = key(
+        None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
+    )
+    versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
+        ("3.1", "3.1.1", "5.0"),
+        "MQTT versions that are accepted here. Clients with other versions are refused.",
+        min_length=1,
+    )
+    durability: OptionalDurability = key(
+        None,
+        "`memory`: what is acknowledged to clients that connect here waits for no store, and sessions that they begin "
+        "end with the broker's process. Otherwise `store.durability` holds; no other level than that can stand here, "
+        "because all sessions share one store and its commits.",
+    )
+    backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_url(cls, value: object) -> object:
+        return cls.expanded(value)
+
+    @classmethod
+    def expanded(cls, value: object) -> object:
+        """Settings in the query of a URL become keys of the listener's table."""
+        table = {"url": value} if isinstance(value, str) else value
+        if not isinstance(table, Mapping):
+            return value
+        settings = dict(cast("Mapping[str, Any]", table))
+        if not isinstance(settings.get("url"), str):
+            return settings
+        settings["url"], parameters = split_query(settings["url"])
+        for name, text in parameters.items():
+            path = PARAMETERS.get(name, tuple(name.split(".")))
+            field = _field(cls, path)
+            if field is None or path == ("url",):
+                raise ValueError(f"{settings['url']} has an unknown parameter, {name}")
+            inner = settings
+            for part in path[:-1]:
+                inner[part] = inner = dict(inner.get(part, {}))
+            if path[-1] in inner:
+                raise ValueError(f"{settings['url']} has the parameter {name}, which is a key of its table too")
+            inner[path[-1]] = from_text(field, text)
+        return settings
+
+    @model_validator(mode="after")
+    def _is_served(self) -> Self:
+        if self.address.scheme in NOT_SERVED:
+            raise ValueError(f"{self.url}: this version of Trunkline does not serve {self.address.scheme}:// yet")
+        return self
+
+    @cached_property
+    def address(self) -> ListenerAddress:
+        return split_listener_url(self.url)
+
+    @property
+    def host(self) -> str:
+        return self.address.host
+
+    @property
+    def port(self) -> int:
+        return self.address.port
+
+    @property
+    def label(self) -> str:
+        return self.name or self.url
+
+    @property
+    def files(self) -> CredentialFiles:
+        return CredentialFiles(self.password_file, self.client_id_file, self.scram_file)
+
+    @property
+    def loopback(self) -> bool:
+        """Only this machine can reach it."""
+        return self.address.scheme == "unix" or is_loopback(self.host)
+
+
+def _field(model: type[Section], path: tuple[str, ...]) -> FieldInfo | None:
+    """The key of a section, or of a table in it."""
+    for part in path[:-1]:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        if not isinstance(inner, type) or not issubclass(inner, Section):
+            return None
+        model = inner
+    return model.model_fields.get(path[-1])

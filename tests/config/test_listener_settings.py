@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from trunkline.config.errors import ConfigError
+from trunkline.config.listener_settings import NOT_SERVED, ListenerSettings
+from trunkline.config.reader import from_mapping, load
+
+
+def listener(url: str) -> ListenerSettings:
+    (found,) = from_mapping({"listeners": [url], "auth": {"allow_anonymous": True}}).listeners
+    return found
+
+
+def refusal(listener: object) -> str:
+    with pytest.raises(ConfigError) as refused:
+        from_mapping({"listeners": [listener]})
+    (problem,) = refused.value.problems
+    return str(problem).removeprefix("settings: ")
+
+
+def test_listener_from_its_url() -> None:
+    listener = ListenerSettings.model_validate("tcp://[::1]:1884")
+    assert (listener.host, listener.port, listener.label, listener.loopback) == ("::1", 1884, "tcp://[::1]:1884", True)
+    assert ListenerSettings(url="tcp://0.0.0.0", name="outside").label == "outside"
+
+
+def test_settings_in_the_query_of_a_url() -> None:
+    found = listener("tcp://127.0.0.1:1?name=plant&max_connections=10&versions=5.0,3.1.1&allow_anonymous=no")
+    assert (found.label, found.max_connections, found.versions) == ("plant", 10, ("5.0", "3.1.1"))
+    assert found.allow_anonymous is False
+    assert found.url == "tcp://127.0.0.1:1"
+    assert listener("mqtt://127.0.0.1:1?deny=10.0.0.0/8").label == "mqtt://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("tcp://127.0.0.1?nam=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, nam"),
+        ("tcp://127.0.0.1?url=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, url"),
+        ("tcp://127.0.0.1?name.x=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, name.x"),
+        ("tcp://127.0.0.1?name=x&name=y", "listeners[0]: the query of tcp://127.0.0.1 has a parameter twice"),
+        (
+            "tcp://127.0.0.1?name",
+            "listeners[0]: the query of tcp://127.0.0.1 is not of the form ?NAME=VALUE&NAME=VALUE",
+        ),
+        (
+            {"url": "tcp://127.0.0.1?name=x", "name": "y"},
+            "listeners[0]: tcp://127.0.0.1 has the parameter name, which is a key of its table too",
+        ),
+        ("tcp://127.0.0.1?backlog=0", "listeners[0].backlog: 0: accepted is a whole number, 1 or more"),
+    ],
+)
+def test_invalid_query(given: object, text: str) -> None:
+    assert refusal(given) == text
+
+
+def test_files_in_a_query_are_in_the_folder_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "users").touch()
+    file = tmp_path / "broker.toml"
+    file.write_text('listeners = ["tcp://127.0.0.1:1?password_file=users"]')
+    assert load(file, {}).config.listeners[0].password_file == tmp_path / "users"
+
+
+@pytest.mark.parametrize("scheme", sorted(NOT_SERVED))
+def test_schemes_without_their_layer_are_refused(scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1" if scheme != "unix" else "unix:///run/mqtt.sock"
+    assert refusal(url) == f"listeners[0]: {url}: this version of Trunkline does not serve {scheme}:// yet"
