@@ -257,7 +257,7 @@ class SessionLife:
         session = self.context.session
         gone, session.will = session.will, None
         if gone is not None:  # [MQTT-3.1.2-8]
-            will.publish(gone, session.client, self.context.services, self.outbound.now)
+            will.publish(gone, session.client, self.context.subscriber, self.context.services, self.outbound.now)
 
     def _expire(self) -> None:
         self.context.services.metrics.session_expired += 1

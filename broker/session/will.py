@@ -14,9 +14,12 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
 if TYPE_CHECKING:
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Will
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Target
 
 
 def delay(will: Will) -> int:
@@ -24,23 +27,45 @@ def delay(will: Will) -> int:
     return will.properties.get("will_delay_interval", 0)
 
 
-def publish(will: Will, client: ClientInfo, services: Services, now: float) -> None:
+class OwnCopy:
+    """The session's copy of its client's own will goes through its mailbox: the session's turn may be over."""
+
+    __slots__ = ("_client", "_services", "_subscriber")
+
+    def __init__(self, subscriber: Subscriber, client: ClientInfo, services: Services) -> None:
+        self._subscriber = subscriber
+        self._client = client
+        self._services = services
+
+    def deliver(self, publication: Publication, target: Target[Subscriber]) -> None:
+        self._subscriber.cast((publication, target))
+
+    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
+        if target.own is None:
+            self._services.dropped(self._client, publication, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
+        else:
+            self.deliver(publication, target.own)
+
+
+def publish(will: Will, client: ClientInfo, subscriber: Subscriber, services: Services, now: float) -> None:
     """Publish it as the client would: the access rules are checked now, not when it connected."""
     question = Question(client, "publish", will.topic, will.qos, will.retain)
     if will.topic[:5] == "$SYS/":
-        _route(will, client, services, now, allowed=False)
+        _route(will, client, subscriber, services, now, allowed=False)
     elif services.access.waits:
-        services.start_task(_ask_first, question, will, services)
+        services.start_task(_ask_first, question, will, subscriber, services)
     else:
-        _route(will, client, services, now, allowed=services.access.decide(question))
+        _route(will, client, subscriber, services, now, allowed=services.access.decide(question))
 
 
-async def _ask_first(question: Question, will: Will, services: Services) -> None:
+async def _ask_first(question: Question, will: Will, subscriber: Subscriber, services: Services) -> None:
     allowed = await services.access.ask(question)
-    _route(will, question.client, services, trio.current_time(), allowed=allowed)
+    _route(will, question.client, subscriber, services, trio.current_time(), allowed=allowed)
 
 
-def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool | None) -> None:
+def _route(
+    will: Will, client: ClientInfo, subscriber: Subscriber, services: Services, now: float, *, allowed: bool | None
+) -> None:
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
     message = Message(
@@ -66,5 +91,5 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float, *, al
                 services.dropped(client, message, DropReason.HOOK)
             return
         message = changed
-    if not services.pubsub.publish(message, now):
+    if not services.pubsub.publish(message, now, subscriber, OwnCopy(subscriber, client, services)):
         services.unheard(client, message)

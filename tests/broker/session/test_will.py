@@ -142,3 +142,17 @@ async def test_a_will_is_asked_about_under_the_name_that_its_client_had(autojump
         await here.stay("a", username="ann", will=will())
         await here.stay("a", username="bob")
         assert asked == ["ann"]
+
+
+@pytest.mark.parametrize("no_local", [False, True])
+async def test_a_will_is_a_message_of_its_own_client(no_local: bool) -> None:
+    """So a subscription with no local does not get it.  # [MQTT-3.8.3-3]"""
+    async with room() as here:
+        first = await here.stay("a", will=will())
+        await first.subscribe(("will", raw.options(1, no_local=no_local)))
+        await first.abort()
+        await here.broker.wait_until(lambda: here.session("a").channel is None)
+        second = await here.stay("a")
+        if not no_local:
+            await second.expect_publish("will", b"gone")
+        await second.expect_nothing()
