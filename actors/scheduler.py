@@ -80,6 +80,7 @@ class Scheduler:
         "_call",
         "_clock",
         "_deadlines",
+        "_early_ends",
         "_ends",
         "_later",
         "_open",
@@ -104,6 +105,7 @@ class Scheduler:
         #: Messages that actors have postponed to a later step.
         self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
+        self._early_ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -157,6 +159,13 @@ class Scheduler:
         """Do this once, when the current turn ends: for work that is done together for everything in the turn. It must
         be short. If it raises, its owner crashes."""
         self._ends.append(task)
+        if not self._open:
+            self._wake()
+
+    def before_end(self, task: EndOfTurn) -> None:
+        """As `at_end`, but ahead of those tasks, which it may still give something to do; it may also call `before_end`
+        for another task."""
+        self._early_ends.append(task)
         if not self._open:
             self._wake()
 
@@ -220,6 +229,8 @@ class Scheduler:
                             left = self._take_up(left)
                         if not ready:
                             break
+            if self._early_ends:
+                self._run_early_ends()
             if self._ends:
                 ends, self._ends = self._ends, []
                 for task in ends:
@@ -235,6 +246,14 @@ class Scheduler:
                 else:
                     self.enqueue = self._enqueue_and_wake
         return bool(ready or self._later)
+
+    def _run_early_ends(self) -> None:
+        while self._early_ends:
+            task = self._early_ends.pop()
+            try:
+                task.end_turn()
+            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                self.blame(task.owner, task.end_turn, error)
 
     def _take_up(self, left: int) -> int:
         """Cast one of `left` messages that were left for later. Returns how many are left of these."""

@@ -93,6 +93,9 @@ class Metrics:
         "Network connections closed at once: a limit was reached, or the address is not allowed."
     )
     connections_failed: int = counted("Network connections that failed while they were accepted.")
+    connections_broken: int = counted(
+        "Network connections closed for an error below MQTT: in the PROXY protocol, TLS or WebSocket."
+    )
     loop_blocked: int = counted("Times that something blocked the broker for longer than `node.watchdog`.")
     callbacks_crashed: int = counted("Errors in work that belongs to no single client, such as accepting connections.")
     packets_malformed: int = counted("Packets that could not be decoded. Each ends its connection.")

@@ -19,7 +19,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.connection.acceptor import Acceptor
-from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.connection import Connection, say_failed
 from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.drop_log import say_dropped, say_refused
@@ -145,6 +145,7 @@ class Node:
             metrics=self.metrics,
             drops=LogThrottle(self.scheduler.call_at, say_dropped),
             refusals=LogThrottle(self.scheduler.call_at, say_refused),
+            failures=LogThrottle(self.scheduler.call_at, say_failed),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=PubSub(
@@ -465,6 +466,7 @@ class Node:
                 await acceptor.wait_empty()
         self.services.drops.flush()
         self.services.refusals.flush()
+        self.services.failures.flush()
 
     async def quiet(self) -> None:
         """Wait until the actors have handled their messages; with a time limit, because a plugin may keep them busy for

@@ -17,7 +17,7 @@ from trunkline.broker.connection.acceptor import ProtocolActor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
-from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained, discard
+from trunkline.broker.connection.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Timer
     from trunkline.broker.connection.transport import Event, Transport
+    from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.channel import Channel
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.publication import Decoded
@@ -48,8 +49,28 @@ class CheckKeepAlive:
 CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
 Mail: TypeAlias = (
-    "Ended | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
+    "Ended | Failed | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive"
+    " | mail.LogPackets"
 )
+
+_logger = logging.getLogger("trunkline.connection")
+
+
+def say_failed(kind: tuple[str, str], times: Occurrences) -> None:
+    """Log that layers failed, by listener and problem."""
+    listener, problem = kind
+    address, detail = times.last
+    _logger.warning(
+        "%s: %s from %s: %s (%s%s%s)",
+        listener,
+        times.counted("connection", "failed"),
+        times.apart("host"),
+        problem,
+        times.example,
+        address,
+        f": {detail}" if detail else "",
+        extra={"listener": listener, "peer": address, "count": times.count},
+    )
 
 
 class Connection(ProtocolActor["Mail"]):
@@ -129,6 +150,8 @@ class Connection(ProtocolActor["Mail"]):
             self.pause(message.holder)
         elif isinstance(message, mail.Resume):
             self.resume(message.holder)
+        elif isinstance(message, Failed):
+            self._failed(message)
         elif isinstance(message, mail.LogPackets):
             self.log_packets(message.client if message.on else None, logging.INFO)
         else:
@@ -270,6 +293,19 @@ class Connection(ProtocolActor["Mail"]):
             text = lost if error else "the client closed the connection without a DISCONNECT"
             channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
         self.stop()
+
+    def _failed(self, failure: Failed) -> None:
+        """A layer refuses what the client sent, or the client itself."""
+        if self.state is ConnectionState.CLOSING:
+            return
+        self._listener.services.metrics.connections_broken += 1
+        address = "this process" if self.peer is None else self.peer[0]
+        self._listener.services.failures.note((self._listener.name, failure.problem), address, failure.detail)
+        channel = self._leave_session()
+        if channel is not None:
+            text = f"{failure.problem}: {failure.detail}" if failure.detail else failure.problem
+            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
+        self.close(b"")
 
     def terminate(self, reason: BaseException | None) -> None:
         self.follow(ConnectionEvent.END)

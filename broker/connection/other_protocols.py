@@ -1,4 +1,4 @@
-"""Recognises other protocols on an MQTT listener. The log names them, because an MQTT error about their bytes helps no
+"""Recognises a protocol that a listener does not speak. The log names it, because an error about its bytes helps no
 one."""
 
 import re
@@ -7,6 +7,7 @@ from typing import Final
 _HTTP: Final = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|PRI) [^ \r\n]+ HTTP/")
 _WEBSOCKET: Final = re.compile(rb"\r\nUpgrade:[ \t]*websocket", re.IGNORECASE)
 _PROXY_V2: Final = b"\r\n\r\n\0\r\nQUIT\n"
+_MQTT: Final = re.compile(rb"\x10[\x80-\xff]{0,3}[\0-\x7f]\0(?:\x04MQTT|\x06MQIsdp)")
 
 
 def guess(data: bytes) -> str:
@@ -16,10 +17,17 @@ def guess(data: bytes) -> str:
         return "this looks like TLS (a TLS ClientHello on a plain listener)"
     if _HTTP.match(data):
         if _WEBSOCKET.search(data):
-            return "this looks like MQTT over WebSocket (a request to upgrade on a plain listener)"
+            return "this looks like MQTT over WebSocket (its listeners have ws:// or wss:// URLs)"
         return "this looks like HTTP"
     if data.startswith((b"PROXY ", _PROXY_V2)):
-        return "this looks like a PROXY protocol header (a load balancer is set to send one)"
+        return "this looks like a PROXY protocol header (a listener takes one that has `proxy_protocol.trusted`)"
     if data.startswith(b"SSH-"):
         return "this looks like SSH"
     return ""
+
+
+def guess_unwrapped(data: bytes) -> str:
+    """As `guess`, where something else than MQTT comes first."""
+    if _MQTT.match(data):
+        return "this looks like MQTT without anything around it (its listeners have tcp:// URLs)"
+    return guess(data)

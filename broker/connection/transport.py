@@ -41,6 +41,19 @@ class Ended:
         self.error = error
 
 
+class Failed:
+    """The other side broke the protocol of a layer, or may not connect. The layer has sent its last output, and passes
+    on nothing more in either direction but `Ended`. The connection ends in order, so that the other side can read why.
+    """
+
+    __slots__ = ("detail", "problem")
+
+    def __init__(self, problem: str, detail: str = "") -> None:
+        #: One of a fixed number of texts, by which failures are counted in the log.
+        self.problem = problem
+        self.detail = detail
+
+
 class OutputBlocked:
     """Some of the output waits; `OutputDrained` will follow."""
 
@@ -56,7 +69,7 @@ class OutputDrained:
 BLOCKED: Final = OutputBlocked()
 DRAINED: Final = OutputDrained()
 
-Event: TypeAlias = "bytes | Ended | OutputBlocked | OutputDrained"
+Event: TypeAlias = "bytes | Ended | Failed | OutputBlocked | OutputDrained"
 #: Receives events: the mailbox of a connection, or the layer above.
 Receiver: TypeAlias = "Callable[[Event], None]"
 

@@ -38,9 +38,10 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
-    #: Log lines for dropped messages and refused subscriptions.
+    #: Log lines for dropped messages, for refused subscriptions, and for layers that failed, by listener and problem.
     drops: LogThrottle[DropReason]
     refusals: LogThrottle[int]
+    failures: LogThrottle[tuple[str, str]]
     alarms: Alarms
     access: Access
     pubsub: PubSub

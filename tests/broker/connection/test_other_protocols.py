@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.connection.other_protocols import guess
+from trunkline.broker.connection.other_protocols import guess, guess_unwrapped
 
 
 def hello() -> bytes:
@@ -47,3 +47,10 @@ async def test_the_log_says_what_it_looks_like(data: bytes, name: str, caplog: p
 )
 def test_what_looks_like_nothing_else(data: bytes) -> None:
     assert guess(data) == ""
+
+
+@pytest.mark.parametrize("data", [raw.connect("a"), raw.connect("a", version=3), b"\x10\xff\x7f\0\4MQTT"])
+def test_mqtt_where_something_else_comes_first(data: bytes) -> None:
+    assert "looks like MQTT without" in guess_unwrapped(data)
+    assert guess(data) == ""
+    assert guess_unwrapped(UPGRADE) == guess(UPGRADE)

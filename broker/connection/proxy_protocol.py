@@ -1,0 +1,98 @@
+"""A layer that takes the header of the PROXY protocol off a connection: the client is not the load balancer at the
+other end of the socket, but the one that the header names.
+
+Only listed addresses may send a header, because it is believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+
+from trunkline.broker.connection.proxy_header import HeaderError, ProxyHeader, read_header
+from trunkline.broker.connection.transport import Failed, Layer
+from trunkline.hooks.client import read_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Actor, Timer
+    from trunkline.broker.connection.transport import Event, Receiver, Transport
+    from trunkline.config.layer_settings import ProxyProtocolSettings
+
+    #: Says why the client with this address may not connect; empty if it may.
+    Admission: TypeAlias = Callable[[tuple[str, int]], str]
+
+
+class ProxyProtocolLayer(Layer):
+    __slots__ = ("_admission", "_over", "_settings", "_start", "_timer", "header")
+
+    def __init__(self, below: Transport, settings: ProxyProtocolSettings, admission: Admission) -> None:
+        super().__init__(below)
+        self._settings = settings
+        self._admission = admission
+        #: None until it has come.
+        self.header: ProxyHeader | None = None
+        #: The beginning of the header.
+        self._start = b""
+        self._over = False
+        self._timer: Timer
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """The client, as soon as it is known. A header without an address leaves it at the load balancer."""
+        peer = None if self.header is None else self.header.peer
+        return peer or self.below.peer
+
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self._timer = owner.call_at(trio.current_time() + self._settings.timeout, self._too_late)
+        super().start(receiver, owner)
+        if not self._trusts():
+            self._fail("a PROXY protocol header is not accepted from this address")
+
+    def _trusts(self) -> bool:
+        if self.below.peer is None:
+            return True  # a local socket, whose file's permissions say who may connect
+        address = read_address(self.below.peer[0])
+        return any(address in network for network in self._settings.trusted)
+
+    def receive(self, event: Event) -> None:
+        if not isinstance(event, bytes):
+            self.above(event)
+        elif self._over:
+            pass
+        elif self.header is not None:
+            self.above(event)
+        else:
+            self._read(self._start + event)
+
+    def _read(self, data: bytes) -> None:
+        try:
+            found = read_header(data)
+        except HeaderError as error:
+            self._fail("the PROXY protocol header is not valid", str(error))
+            return
+        if found is None:
+            self._start = data
+            return
+        self.header, size = found
+        self._start = b""
+        self._timer.cancel()
+        refusal = "" if self.header.local or self.peer is None else self._admission(self.peer)
+        if refusal:
+            self._fail(refusal)
+        elif size < len(data):
+            self.above(data[size:])
+
+    def _too_late(self) -> None:
+        self._fail("the PROXY protocol header did not come in time")
+
+    def _fail(self, problem: str, detail: str = "") -> None:
+        self._over = True
+        self._timer.cancel()
+        self.above(Failed(problem, detail))
+
+    def close(self) -> None:
+        self._timer.discard()
+        super().close()

@@ -1,0 +1,126 @@
+"""The HTTP request that opens a WebSocket: what it must say, and the answers to one that does not.
+
+An answer of 400 and above has a body that says what to do, for a person who opens the address in a browser or with
+curl, and for a developer whose client logs it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from wsproto.handshake import server_extensions_handshake
+from wsproto.utilities import generate_accept_token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import h11
+    from wsproto.extensions import Extension
+
+#: What is chosen of the subprotocols that a client offers, in this order. [MQTT-6.0.0-3]
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+#: Characters of a request's value that the log shows.
+MAX_SHOWN: Final = 100
+
+
+class Refusal(Exception):
+    """The request is answered with an error."""
+
+    def __init__(self, status: int, advice: str, detail: str = "", headers: str = "") -> None:
+        super().__init__(advice)
+        self.status = status
+        #: One of a fixed number of texts: what was wrong, and what to do.
+        self.advice = advice
+        #: The part of the request that was wrong.
+        self.detail = detail[:MAX_SHOWN]
+        self._headers = headers
+
+    @property
+    def response(self) -> bytes:
+        body = f"{self.advice}\n".encode()
+        return (
+            f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n"
+            f"{self._headers}Connection: close\r\n"
+            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
+
+
+class Request(NamedTuple):
+    """A request that may be accepted."""
+
+    key: bytes
+    #: The extensions that the client offers, each with its parameters.
+    extensions: list[str]
+    subprotocol: str
+
+    def accept(self, supported: Sequence[Extension]) -> tuple[bytes, list[Extension]]:
+        """The response, and those of the extensions that the client offers, too. Only its first offer of each counts:
+        wsproto would mix the parameters of several."""
+        token = generate_accept_token(self.key).decode()
+        offers = {offer.partition(";")[0].strip(): offer for offer in reversed(self.extensions)}
+        agreed = None
+        with suppress(ValueError):  # a parameter is not a number
+            agreed = server_extensions_handshake(offers.values(), list(supported))
+        response = (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {token}\r\nSec-WebSocket-Protocol: {self.subprotocol}\r\n"
+            + (f"Sec-WebSocket-Extensions: {agreed.decode()}\r\n" if agreed else "")
+            + "\r\n"
+        ).encode()
+        return response, list(supported) if agreed else []
+
+
+def check(request: h11.Request, path: str, origins: Sequence[str]) -> Request:
+    """`origins` are the web pages that may connect, in lower case; all may if it is empty.
+
+    Raises:
+        Refusal: this is not the request for a WebSocket that the settings allow.
+    """
+    headers = list(request.headers)
+    target = request.target.decode("latin-1")
+    if request.method != b"GET":
+        raise Refusal(405, "A WebSocket is opened by a GET request.", request.method.decode(), "Allow: GET\r\n")
+    if target.partition("?")[0] != path:
+        raise Refusal(404, f"MQTT over WebSocket is at {path}, nothing else is at this port.", target)
+    upgrades = _listed(headers, b"upgrade")
+    if request.http_version < b"1.1" or "websocket" not in upgrades or "upgrade" not in _listed(headers, b"connection"):
+        raise Refusal(
+            426,
+            "This address is for MQTT over WebSocket: open it with an MQTT client and a ws:// or wss:// URL. If a proxy"
+            " is in between, it must pass on the headers Upgrade and Connection.",
+            headers="Upgrade: websocket\r\n",
+        )
+    version = _last(headers, b"sec-websocket-version")
+    if version != "13":
+        raise Refusal(426, "Version 13 of WebSocket is needed.", version, "Sec-WebSocket-Version: 13\r\n")
+    origin = _last(headers, b"origin")
+    if origin and origins and origin.lower() not in origins:
+        raise Refusal(403, "Pages of this origin may not connect: `websocket.origins` does not list it.", origin)
+    key = _last(headers, b"sec-websocket-key")
+    if not _is_key(key):
+        raise Refusal(400, "The header Sec-WebSocket-Key must be 16 bytes in Base64.", key)
+    offered = _listed(headers, b"sec-websocket-protocol")
+    for subprotocol in SUBPROTOCOLS:
+        if subprotocol in offered:
+            return Request(key.encode(), _listed(headers, b"sec-websocket-extensions"), subprotocol)
+    raise Refusal(400, "The client must offer the subprotocol `mqtt`.", ", ".join(offered))
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(b64decode(key, validate=True)) == 16
+    except ValueError:
+        return False
+
+
+def _last(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in reversed(headers) if key == name), "")
+
+
+def _listed(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[str]:
+    """The values of a header that may come several times, and have several in one; in lower case."""
+    values = ",".join(value.decode("latin-1") for key, value in headers if key == name)
+    return [value for each in values.split(",") if (value := each.strip().lower())]

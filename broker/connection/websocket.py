@@ -1,0 +1,360 @@
+"""MQTT over WebSocket: a layer that turns frames into the bytes of MQTT and back.
+
+Frames may split and join MQTT packets any way [MQTT-6.0.0-2], so payload goes on as it comes, before its frame or
+message is complete, and no more than a frame's header is kept. What is sent in a turn leaves in one frame.
+
+A small binary frame that has come as a whole, as nearly all do, is read here, in a tenth of the time. wsproto reads
+everything else: pieces of frames, fragments, compressed and control frames, and all that is wrong.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import trio
+from wsproto.connection import Connection as Frames
+from wsproto.connection import ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping
+from wsproto.frame_protocol import CloseReason
+
+from trunkline.broker.connection.deflate import INFLATED_AT_ONCE, Deflate
+from trunkline.broker.connection.other_protocols import guess_unwrapped
+from trunkline.broker.connection.poller import MAX_READ
+from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
+from trunkline.broker.connection.upgrade import Refusal, check
+
+if TYPE_CHECKING:
+    from wsproto.extensions import Extension
+
+    from trunkline.actors import Actor, Ref, Scheduler, Timer
+    from trunkline.broker.connection.transport import Event, Receiver, Transport
+    from trunkline.config.layer_settings import WebSocketSettings
+
+#: Begins a binary message of one frame that is not compressed.
+WHOLE_BINARY: Final = 0x82
+#: The opcode of text.
+_TEXT: Final = 1
+#: Longest payload that is unmasked here; wsproto is faster with a longer one.
+MAX_SMALL: Final = 8_192
+#: Longest payload of a frame that is sent: some clients accept no longer ones.
+MAX_SENT: Final = 65_535
+#: The headers of short frames that are sent, by the length of their payload.
+_HEADERS: Final = [bytes([WHOLE_BINARY, length]) for length in range(126)]
+#: Codes of a Close with which a client leaves in order; the last one stands for none.
+_ORDERLY: Final = {CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReason.NO_STATUS_RCVD}
+
+
+class _State(Enum):
+    UPGRADING = "upgrading"
+    OPEN = "open"
+    #: Our Close was sent, and the client's is awaited.
+    FINISHING = "finishing"
+    OVER = "over"
+
+
+class WebSocketLayer(Layer):
+    __slots__ = (
+        "_busy",
+        "_extensions",
+        "_fragmented",
+        "_frames",
+        "_held",
+        "_http",
+        "_missing",
+        "_outgoing",
+        "_path",
+        "_paused",
+        "_ping",
+        "_received",
+        "_scheduler",
+        "_settings",
+        "_state",
+        "_timer",
+        "owner",
+    )
+
+    def __init__(self, below: Transport, path: str, settings: WebSocketSettings) -> None:
+        super().__init__(below)
+        self._path = path
+        self._settings = settings
+        self._state = _State.UPGRADING
+        #: Reads the request, and the bytes that it got; None when the request has come.
+        self._http: h11.Connection | None = h11.Connection(
+            h11.SERVER, max_incomplete_event_size=settings.max_header_size
+        )
+        self._received = 0
+        #: Reads frames; None until one needs it.
+        self._frames: Frames | None = None
+        #: Compression, if it was agreed on.
+        self._extensions: list[Extension] = []
+        #: Bytes that were not looked at: the beginning of a frame's header, or the rest of a read whose compressed
+        #: frames have become too much for one turn.
+        self._held = b""
+        #: Whether the rest of a read is left for the next turn.
+        self._busy = False
+        #: Bytes of the current frame that are still to come.
+        self._missing = 0
+        #: Whether a message of several frames is under way.
+        self._fragmented = False
+        #: A ping that is to be answered.
+        self._ping: Ping | None = None
+        self._outgoing = b""
+        self._paused = False
+        #: Set at the start.
+        self.owner: Ref[Any] | None = None
+        self._scheduler: Scheduler
+        #: Limits the time of the upgrade; then it goes on with the rest of a read.
+        self._timer: Timer
+
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self.owner = owner.ref
+        self._scheduler = owner.scheduler
+        self._timer = owner.call_at(trio.current_time() + self._settings.upgrade_timeout, self._on_timer)
+        super().start(receiver, owner)
+
+    # From below
+
+    def receive(self, event: Event) -> None:
+        if not isinstance(event, bytes):
+            self.above(event)
+        elif self._state is _State.UPGRADING:
+            self._upgrade(event)
+        elif self._state is not _State.OVER:
+            self._held += event
+            if not self._busy:
+                self._read()
+
+    def _upgrade(self, data: bytes) -> None:
+        http = self._http
+        assert http is not None
+        self._received += len(data)
+        http.receive_data(data)
+        try:
+            request = _next_request(http, data)
+            if request is None:
+                return
+            rest = http.trailing_data[0]
+            if self._received - len(rest) > self._settings.max_header_size:
+                raise _TOO_LARGE
+            accepted = check(request, self._path, self._settings.origins)
+        except Refusal as refusal:
+            self._refuse(refusal)
+            return
+        response, self._extensions = accepted.accept([Deflate()] if self._settings.compression else [])
+        self._http = None
+        self._state = _State.OPEN
+        self._timer.cancel()
+        self.below.send(response)
+        self._held = rest
+        self._read()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.below.send(refusal.response)
+        self._fail(refusal.advice, refusal.detail)
+
+    def _read(self) -> None:
+        """Pass on the payload of the frames in `_held`."""
+        data, self._held = self._held, b""
+        payloads: list[bytes] = []
+        at, end, inflated = 0, len(data), 0
+        while at < end and self._state is not _State.OVER:
+            if not self._missing:
+                if end - at < 2:
+                    break
+                if data[at] & 0x0F == _TEXT:
+                    self._pass_on(payloads)
+                    self._break(CloseReason.UNSUPPORTED_DATA, "MQTT needs binary frames, and the client sent text")
+                    break
+                length = data[at + 1] & 0x7F
+                body = at + (6 if length < 126 else 8 if length == 126 else 14)
+                if body > end:
+                    break
+                if length > 125:
+                    length = int.from_bytes(data[at + 2 : body - 4], "big")
+                after = body + length
+                if data[at] == WHOLE_BINARY and after <= end and self._reads(data[at + 1], length):
+                    mask = (data[body - 4 : body] * ((length >> 2) + 1))[:length]
+                    masked = int.from_bytes(data[body:after], "big") ^ int.from_bytes(mask, "big")
+                    payloads.append(masked.to_bytes(length, "big"))
+                    at = after
+                    continue
+                self._missing = after - at
+            size = min(self._missing, INFLATED_AT_ONCE) if self._extensions else self._missing
+            piece = data[at : at + size]
+            at += len(piece)
+            self._missing -= len(piece)
+            inflated += self._take(piece, payloads)
+            if inflated >= MAX_READ and self._extensions:
+                break
+        if self._state is not _State.OVER:
+            self._held = data[at:]
+        self._go_on_later(inflated >= MAX_READ and bool(self._held and self._extensions))
+        self._pass_on(payloads)
+        if self._ping is not None:
+            self._answer_ping()
+
+    def _go_on_later(self, busy: bool) -> None:
+        """Leave the rest of a read, if there is one, for the next turn, so that other clients get theirs."""
+        if busy:
+            self._timer.restart(0.0)
+        if busy != self._busy:
+            self._busy = busy
+            if busy:
+                self.below.pause()
+            elif not self._paused:
+                self.below.resume()
+
+    def _reads(self, second: int, length: int) -> bool:
+        """Whether a whole binary frame with this second byte is read here."""
+        return not self._fragmented and (128 <= second < 254 or (second == 254 and 126 <= length <= MAX_SMALL))
+
+    def _take(self, piece: bytes, payloads: list[bytes]) -> int:
+        """Have wsproto read a frame, or a piece of one. Returns the size of the payload that it had."""
+        frames = self._started()
+        frames.receive_data(piece)
+        size = 0
+        for event in frames.events():
+            if isinstance(event, BytesMessage):
+                self._fragmented = not event.message_finished
+                size += len(event.data)
+                payloads.append(bytes(event.data))
+            elif isinstance(event, Ping):
+                self._ping = event
+            elif isinstance(event, CloseConnection):
+                self._pass_on(payloads)
+                if frames.state is ConnectionState.REMOTE_CLOSING or frames.state is ConnectionState.CLOSED:
+                    self._closed(event, frames)
+                else:
+                    self._break(event.code, "a WebSocket frame is not valid", event.reason or "")
+                break
+        return size
+
+    def _answer_ping(self) -> None:
+        """Of several, the last one is answered [RFC 6455, 5.5.3]."""
+        ping, self._ping = self._ping, None
+        if ping is not None and self._state is _State.OPEN:
+            self.end_turn()
+            self.below.send(self._started().send(ping.response()))
+
+    def _started(self) -> Frames:
+        if self._frames is None:
+            self._frames = Frames(ConnectionType.SERVER, self._extensions)
+        return self._frames
+
+    def _pass_on(self, payloads: list[bytes]) -> None:
+        if payloads:
+            payload = b"".join(payloads)
+            payloads.clear()
+            if payload:
+                self.above(payload)
+
+    def _closed(self, close: CloseConnection, frames: Frames) -> None:
+        if self._state is _State.OPEN:
+            self.end_turn()
+            self.below.send(frames.send(close.response()))
+        self._state = _State.OVER
+        text = f"it closed the WebSocket with code {close.code}"
+        if close.reason:
+            text += f", {close.reason}"
+        self.above(Ended("" if close.code in _ORDERLY else text))
+
+    def _break(self, code: int, problem: str, detail: str = "") -> None:
+        if self._state is _State.OPEN:
+            self._send_close(code, problem)
+        self._fail(problem, detail)
+
+    def _fail(self, problem: str, detail: str) -> None:
+        self._state = _State.OVER
+        self._timer.cancel()
+        self.above(Failed(problem, detail))
+
+    def _on_timer(self) -> None:
+        if self._state is _State.UPGRADING:
+            self._refuse(Refusal(408, "The request to open a WebSocket did not come in time."))
+        elif not self._paused:
+            self._read()
+
+    # From above
+
+    def send(self, data: bytes) -> None:
+        if self._outgoing:
+            self._outgoing += data
+        elif self._state is _State.OPEN:
+            self._outgoing = data
+            if len(data) < WRITTEN_AT_ONCE:
+                self._scheduler.before_end(self)
+            else:
+                self.end_turn()
+
+    def end_turn(self) -> None:
+        """Send the output of this turn."""
+        data, self._outgoing = self._outgoing, b""
+        if self._extensions and data:
+            self.below.send(self._started().send(BytesMessage(data)))
+            return
+        for at in range(0, len(data), MAX_SENT):
+            payload = data[at : at + MAX_SENT]
+            size = len(payload)
+            header = _HEADERS[size] if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")
+            self.below.send(header + payload)
+
+    def _send_close(self, code: int, reason: str = "") -> None:
+        self.end_turn()
+        self.below.send(self._started().send(CloseConnection(code, reason)))
+
+    @property
+    def pending(self) -> int:
+        return self.below.pending + len(self._outgoing)
+
+    def pause(self) -> None:
+        self._paused = True
+        self.below.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._busy:
+            self._timer.restart(0.0)
+        else:
+            self.below.resume()
+
+    def read_now(self) -> None:
+        if not self._busy:
+            self.below.read_now()
+
+    def finish(self) -> None:
+        if self._state is _State.OPEN:
+            self._send_close(CloseReason.NORMAL_CLOSURE)
+            self._state = _State.FINISHING
+        self.below.finish()
+
+    def reset(self) -> None:
+        self.end_turn()
+        self.below.reset()
+
+    def close(self) -> None:
+        self.end_turn()
+        self._state = _State.OVER
+        self._held = b""
+        self._timer.discard()
+        super().close()
+
+
+_TOO_LARGE: Final = Refusal(431, "The request to open a WebSocket is too large.")
+
+
+def _next_request(http: h11.Connection, data: bytes) -> h11.Request | None:
+    """
+    Raises:
+        Refusal: this is not HTTP.
+    """
+    try:
+        event = http.next_event()
+    except h11.RemoteProtocolError as error:
+        if error.error_status_hint == 431:
+            raise _TOO_LARGE from None
+        advice = "This address is for MQTT over WebSocket, and the request is not valid HTTP."
+        other = guess_unwrapped(data) if data[0] < 0x20 else ""
+        raise Refusal(400, advice, other or str(error)) from None
+    return event if isinstance(event, h11.Request) else None

@@ -1,0 +1,36 @@
+"""Settings of the layers between a listener's sockets and MQTT."""
+
+from trunkline.config.settings import Section, key
+from trunkline.config.units import Duration, Flag, Network, Size, Text
+
+
+class WebSocketSettings(Section):
+    """MQTT over WebSocket, at listeners whose URL begins with `ws` or `wss`."""
+
+    origins: tuple[Text, ...] = key(
+        (),
+        "Web pages from these origins may connect, such as `https://app.example.com`. When it is empty, all may. "
+        "Clients other than browsers need none.",
+    )
+    compression: Flag = key(
+        False,
+        "Whether messages are compressed (permessage-deflate) for clients that offer it. This takes much processor "
+        "time.",
+    )
+    max_header_size: Size = key(
+        8_192, "Largest request to open a WebSocket, with its cookies.", "bytes", ge=512, le=65_536
+    )
+    upgrade_timeout: Duration = key(
+        10.0, "How long a client may take for the request to open a WebSocket.", "seconds", gt=0
+    )
+
+
+class ProxyProtocolSettings(Section):
+    """Load balancers that say in a PROXY protocol header (version 1 or 2) who the client is."""
+
+    trusted: tuple[Network, ...] = key(
+        (),
+        "Addresses of the load balancers. Each connection from there must begin with a header; connections from "
+        "elsewhere are refused.",
+    )
+    timeout: Duration = key(5.0, "How long the header may take to come.", "seconds", gt=0)
