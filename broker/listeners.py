@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
+from trunkline.broker.connection.admission import address_refusal
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.log_throttle import LogThrottle
-from trunkline.hooks.client import read_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -136,11 +136,8 @@ class Listener:
         settings, refusal = self.settings, ""
         if len(self.acceptor.connections) >= settings.max_connections:
             refusal = f"max_connections is {settings.max_connections}"
-        elif settings.allow or settings.deny:
-            address = read_address(peer[0])
-            allowed = not settings.allow or any(address in network for network in settings.allow)
-            if not allowed or any(address in network for network in settings.deny):
-                refusal = "the address is not allowed"
+        elif not settings.proxy_protocol.trusted:  # else the client's address is not known yet
+            refusal = address_refusal(settings, peer)
         if refusal:
             self._services.metrics.connections_refused += 1
             self._refused.note(refusal, peer[0], "")

@@ -30,7 +30,7 @@ class ProxyProtocolSettings(Section):
 
     trusted: tuple[Network, ...] = key(
         (),
-        "Addresses of the load balancers. Each connection from there must begin with a header; connections from "
-        "elsewhere are refused.",
+        "Addresses of the load balancers. Each connection must come from one of them and begin with a header, which "
+        "says who the client is. When it is empty, there are no headers.",
     )
     timeout: Duration = key(5.0, "How long the header may take to come.", "seconds", gt=0)

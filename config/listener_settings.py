@@ -8,6 +8,7 @@ from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
+from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.settings import CredentialFiles, Section, key
 from trunkline.config.units import (
     ListenerUrl,
@@ -21,7 +22,7 @@ from trunkline.config.units import (
 )
 
 #: Schemes that are known and not served yet.
-NOT_SERVED: Final = frozenset({"tls", "ws", "wss", "unix"})
+NOT_SERVED: Final = frozenset({"tls", "wss", "unix"})
 #: Short names of parameters in a URL's query. Others are called like the key: `name`, or `tls.key` for one of a table.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {}
 
@@ -68,6 +69,8 @@ class ListenerSettings(Section):
         "because all sessions share one store and its commits.",
     )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
+    proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
+    websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
 
     @model_validator(mode="before")
     @classmethod

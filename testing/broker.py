@@ -56,7 +56,11 @@ class BrokerProxy(Messages[P]):
     def listeners(self) -> dict[str, Address]:
         """Where clients connect, by the name of the listener, or its URL in the settings if it has none. Each has
         `host`, `port` and `url`."""
-        return {listener.settings.label: Address(*listener.address) for listener in self._running.node.listeners}
+        found: dict[str, Address] = {}
+        for listener in self._running.node.listeners:
+            about = listener.settings.address
+            found[listener.settings.label] = Address(*listener.address, about.scheme, about.path)
+        return found
 
     @property
     def host(self) -> str:
@@ -69,7 +73,7 @@ class BrokerProxy(Messages[P]):
 
     @property
     def url(self) -> str:
-        """`mqtt://HOST:PORT`"""
+        """`mqtt://HOST:PORT`, or `ws://HOST:PORT/PATH`"""
         return self._first.url
 
     @property

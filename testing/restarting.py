@@ -7,6 +7,7 @@ from copy import copy
 from math import inf
 from sys import maxsize
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import trio
 
@@ -19,6 +20,7 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, retained_to_row
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.packing import pack
 from trunkline.plugins.store import PLUGINS
@@ -213,19 +215,19 @@ def vanish(node: Node, network: Network) -> None:
     network.cut()
 
 
+def _at_port(settings: ListenerSettings, port: int) -> ListenerSettings:
+    if settings.port or settings.address.scheme == "unix":
+        return settings
+    parts = urlsplit(settings.url)
+    url = parts._replace(netloc=f"{parts.netloc.removesuffix(':0')}:{port}").geturl()
+    # not a copy, which would remember the address of the old URL
+    values = {name: getattr(settings, name) for name in ListenerSettings.model_fields}
+    return ListenerSettings.model_validate({**values, "url": url, "name": settings.label})
+
+
 def at_same_port(config: Config, node: Node) -> Config:
     """Ports that the system chose become fixed."""
-    fixed = [
-        listening.settings
-        if listening.settings.port
-        else listening.settings.model_copy(
-            update={
-                "url": f"{listening.settings.url.removesuffix(':0')}:{listening.address[1]}",
-                "name": listening.settings.label,
-            }
-        )
-        for listening in node.listeners
-    ]
+    fixed = [_at_port(listening.settings, listening.address[1]) for listening in node.listeners]
     return config.model_copy(update={"listeners": tuple(fixed)})
 
 

@@ -38,16 +38,25 @@ _MIN_PAUSE: Final = 0.001
 _MAX_PAUSE: Final = 0.25
 
 
+#: How clients call the schemes of listeners; the others have one name.
+_SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts"}
+
+
 class Address(NamedTuple):
     """Where clients connect."""
 
     host: str
     port: int
+    #: Of the listener's URL.
+    scheme: str = "tcp"
+    #: Of a WebSocket listener.
+    path: str = ""
 
     @property
     def url(self) -> str:
-        """`mqtt://HOST:PORT`"""
-        return f"mqtt://[{self.host}]:{self.port}" if ":" in self.host else f"mqtt://{self.host}:{self.port}"
+        """`mqtt://HOST:PORT`, or `ws://HOST:PORT/PATH`"""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{_SCHEMES.get(self.scheme, self.scheme)}://{host}:{self.port}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from trunkline.broker.connection.admission import address_refusal
 
 if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory
@@ -12,6 +15,17 @@ if TYPE_CHECKING:
 
 def layers_of(settings: ListenerSettings, services: Services) -> list[LayerFactory]:
     """Called once a listener; the factories make the layers of each connection, the first at the bottom: the PROXY
-    protocol, TLS, WebSocket. Plain TCP has none."""
-    del settings, services
-    return []
+    protocol, TLS, WebSocket. Plain TCP has none. A layer is imported when a listener has it."""
+    del services
+    layers: list[LayerFactory] = []
+    if settings.proxy_protocol.trusted:
+        from trunkline.broker.connection.proxy_protocol import ProxyProtocolLayer
+
+        layers.append(
+            partial(ProxyProtocolLayer, settings=settings.proxy_protocol, admission=partial(address_refusal, settings))
+        )
+    if settings.address.scheme in ("ws", "wss"):
+        from trunkline.broker.connection.websocket import WebSocketLayer
+
+        layers.append(partial(WebSocketLayer, path=settings.address.path, settings=settings.websocket))
+    return layers

@@ -26,7 +26,7 @@ SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 MAX_SHOWN: Final = 100
 
 
-class Refusal(Exception):
+class UpgradeRefused(Exception):
     """The request is answered with an error."""
 
     def __init__(self, status: int, advice: str, detail: str = "", headers: str = "") -> None:
@@ -48,7 +48,7 @@ class Refusal(Exception):
         ).encode() + body
 
 
-class Request(NamedTuple):
+class UpgradeRequest(NamedTuple):
     """A request that may be accepted."""
 
     key: bytes
@@ -73,21 +73,21 @@ class Request(NamedTuple):
         return response, list(supported) if agreed else []
 
 
-def check(request: h11.Request, path: str, origins: Sequence[str]) -> Request:
-    """`origins` are the web pages that may connect, in lower case; all may if it is empty.
+def check(request: h11.Request, path: str, origins: Sequence[str]) -> UpgradeRequest:
+    """`origins` are those of the web pages that may connect; all may if it is empty.
 
     Raises:
-        Refusal: this is not the request for a WebSocket that the settings allow.
+        UpgradeRefused: this is not the request for a WebSocket that the settings allow.
     """
     headers = list(request.headers)
     target = request.target.decode("latin-1")
     if request.method != b"GET":
-        raise Refusal(405, "A WebSocket is opened by a GET request.", request.method.decode(), "Allow: GET\r\n")
+        raise UpgradeRefused(405, "A WebSocket is opened by a GET request.", request.method.decode(), "Allow: GET\r\n")
     if target.partition("?")[0] != path:
-        raise Refusal(404, f"MQTT over WebSocket is at {path}, nothing else is at this port.", target)
+        raise UpgradeRefused(404, f"MQTT over WebSocket is at {path}, nothing else is at this port.", target)
     upgrades = _listed(headers, b"upgrade")
     if request.http_version < b"1.1" or "websocket" not in upgrades or "upgrade" not in _listed(headers, b"connection"):
-        raise Refusal(
+        raise UpgradeRefused(
             426,
             "This address is for MQTT over WebSocket: open it with an MQTT client and a ws:// or wss:// URL. If a proxy"
             " is in between, it must pass on the headers Upgrade and Connection.",
@@ -95,18 +95,18 @@ def check(request: h11.Request, path: str, origins: Sequence[str]) -> Request:
         )
     version = _last(headers, b"sec-websocket-version")
     if version != "13":
-        raise Refusal(426, "Version 13 of WebSocket is needed.", version, "Sec-WebSocket-Version: 13\r\n")
+        raise UpgradeRefused(426, "Version 13 of WebSocket is needed.", version, "Sec-WebSocket-Version: 13\r\n")
     origin = _last(headers, b"origin")
-    if origin and origins and origin.lower() not in origins:
-        raise Refusal(403, "Pages of this origin may not connect: `websocket.origins` does not list it.", origin)
+    if origin and origins and origin.lower() not in map(str.lower, origins):
+        raise UpgradeRefused(403, "Pages of this origin may not connect: `websocket.origins` does not list it.", origin)
     key = _last(headers, b"sec-websocket-key")
     if not _is_key(key):
-        raise Refusal(400, "The header Sec-WebSocket-Key must be 16 bytes in Base64.", key)
+        raise UpgradeRefused(400, "The header Sec-WebSocket-Key must be 16 bytes in Base64.", key)
     offered = _listed(headers, b"sec-websocket-protocol")
     for subprotocol in SUBPROTOCOLS:
         if subprotocol in offered:
-            return Request(key.encode(), _listed(headers, b"sec-websocket-extensions"), subprotocol)
-    raise Refusal(400, "The client must offer the subprotocol `mqtt`.", ", ".join(offered))
+            return UpgradeRequest(key.encode(), _listed(headers, b"sec-websocket-extensions"), subprotocol)
+    raise UpgradeRefused(400, "The client must offer the subprotocol `mqtt`.", ", ".join(offered))
 
 
 def _is_key(key: str) -> bool:

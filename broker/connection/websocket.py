@@ -23,7 +23,7 @@ from trunkline.broker.connection.deflate import INFLATED_AT_ONCE, Deflate
 from trunkline.broker.connection.other_protocols import guess_unwrapped
 from trunkline.broker.connection.poller import MAX_READ
 from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
-from trunkline.broker.connection.upgrade import Refusal, check
+from trunkline.broker.connection.upgrade import UpgradeRefused, check
 
 if TYPE_CHECKING:
     from wsproto.extensions import Extension
@@ -139,7 +139,7 @@ class WebSocketLayer(Layer):
             if self._received - len(rest) > self._settings.max_header_size:
                 raise _TOO_LARGE
             accepted = check(request, self._path, self._settings.origins)
-        except Refusal as refusal:
+        except UpgradeRefused as refusal:
             self._refuse(refusal)
             return
         response, self._extensions = accepted.accept([Deflate()] if self._settings.compression else [])
@@ -150,7 +150,7 @@ class WebSocketLayer(Layer):
         self._held = rest
         self._read()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: UpgradeRefused) -> None:
         self.below.send(refusal.response)
         self._fail(refusal.advice, refusal.detail)
 
@@ -272,7 +272,7 @@ class WebSocketLayer(Layer):
 
     def _on_timer(self) -> None:
         if self._state is _State.UPGRADING:
-            self._refuse(Refusal(408, "The request to open a WebSocket did not come in time."))
+            self._refuse(UpgradeRefused(408, "The request to open a WebSocket did not come in time."))
         elif not self._paused:
             self._read()
 
@@ -341,13 +341,13 @@ class WebSocketLayer(Layer):
         super().close()
 
 
-_TOO_LARGE: Final = Refusal(431, "The request to open a WebSocket is too large.")
+_TOO_LARGE: Final = UpgradeRefused(431, "The request to open a WebSocket is too large.")
 
 
 def _next_request(http: h11.Connection, data: bytes) -> h11.Request | None:
     """
     Raises:
-        Refusal: this is not HTTP.
+        UpgradeRefused: this is not HTTP.
     """
     try:
         event = http.next_event()
@@ -356,5 +356,5 @@ def _next_request(http: h11.Connection, data: bytes) -> h11.Request | None:
             raise _TOO_LARGE from None
         advice = "This address is for MQTT over WebSocket, and the request is not valid HTTP."
         other = guess_unwrapped(data) if data[0] < 0x20 else ""
-        raise Refusal(400, advice, other or str(error)) from None
+        raise UpgradeRefused(400, advice, other or str(error)) from None
     return event if isinstance(event, h11.Request) else None

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 from trunkline import testing
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.config.listener_settings import ListenerSettings
@@ -6,3 +9,22 @@ from trunkline.config.listener_settings import ListenerSettings
 async def test_plain_tcp_has_no_layers() -> None:
     async with testing.broker() as b:
         assert layers_of(ListenerSettings(), b.node.services) == []
+
+
+async def test_layers_from_the_bottom() -> None:
+    url = "ws://127.0.0.1:0/a?proxy_protocol.trusted=10.0.0.0/8&websocket.compression=yes"
+    async with testing.broker() as b:
+        settings = ListenerSettings.model_validate(url)
+        layers = layers_of(settings, b.node.services)
+    assert [layer.func.__name__ for layer in layers] == ["ProxyProtocolLayer", "WebSocketLayer"]  # type: ignore[attr-defined]
+    assert settings.websocket.compression
+
+
+def test_a_broker_without_such_listeners_does_not_import_their_layers() -> None:
+    code = (
+        "import sys, trunkline.testing\n"
+        "with trunkline.testing.broker(): pass\n"
+        "print(sorted({'wsproto', 'h11', 'trunkline.broker.connection.proxy_protocol'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
