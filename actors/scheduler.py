@@ -65,6 +65,20 @@ class Turn:
         self._scheduler.step()
 
 
+class _EarlyEnds:
+    """Stands at the front of what is done at the end of a turn."""
+
+    __slots__ = ("_scheduler",)
+
+    owner = None
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def end_turn(self) -> None:
+        self._scheduler.run_early_ends()
+
+
 class Scheduler:
     """Runs the handlers of ready actors, first come, first served.
 
@@ -165,6 +179,8 @@ class Scheduler:
     def before_end(self, task: EndOfTurn) -> None:
         """As `at_end`, but ahead of those tasks, which it may still give something to do; it may also call `before_end`
         for another task."""
+        if not self._early_ends:
+            self._ends.insert(0, _EarlyEnds(self))  # in this way, turns without any do not look for them
         self._early_ends.append(task)
         if not self._open:
             self._wake()
@@ -229,8 +245,6 @@ class Scheduler:
                             left = self._take_up(left)
                         if not ready:
                             break
-            if self._early_ends:
-                self._run_early_ends()
             if self._ends:
                 ends, self._ends = self._ends, []
                 for task in ends:
@@ -247,9 +261,15 @@ class Scheduler:
                     self.enqueue = self._enqueue_and_wake
         return bool(ready or self._later)
 
-    def _run_early_ends(self) -> None:
-        while self._early_ends:
-            task = self._early_ends.pop()
+    def run_early_ends(self) -> None:
+        """Run what `before_end` has been given, and then what that has added to the end of the turn."""
+        early, self._early_ends = self._early_ends, []
+        self._run_ends(early)
+        ends, self._ends = self._ends, []
+        self._run_ends(ends)
+
+    def _run_ends(self, tasks: list[EndOfTurn]) -> None:
+        for task in tasks:
             try:
                 task.end_turn()
             except Exception as error:  # noqa: BLE001 - the owner's end is the handling

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import h11
     from wsproto.extensions import Extension
 
-#: What is chosen of the subprotocols that a client offers, in this order. [MQTT-6.0.0-3]
+#: What is chosen of the subprotocols that a client offers, in this order. [MQTT-6.0.0-4]
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 #: Characters of a request's value that the log shows.
 MAX_SHOWN: Final = 100

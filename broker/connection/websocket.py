@@ -163,7 +163,7 @@ class WebSocketLayer(Layer):
             if not self._missing:
                 if end - at < 2:
                     break
-                if data[at] & 0x0F == _TEXT:
+                if data[at] & 0x0F == _TEXT:  # [MQTT-6.0.0-1]
                     self._pass_on(payloads)
                     self._break(CloseReason.UNSUPPORTED_DATA, "MQTT needs binary frames, and the client sent text")
                     break

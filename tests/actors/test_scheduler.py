@@ -394,7 +394,7 @@ async def test_work_before_the_end_of_a_turn_may_cause_more_of_both_kinds() -> N
             actors.scheduler.at_end(Ending(None, done, "end"))
             actors.scheduler.before_end(Ending(None, done, "crash"))
             actors.scheduler.before_end(Early(None, done, "first"))
-        assert done == ["first", "second", "crash", "end", "end after first", "end after second"]
+        assert done == ["crash", "first", "second", "end after second", "end after first", "end"]
         assert list(actors.scheduler.crashes.values()) == [1]
         done.clear()
         actors.scheduler.before_end(Early(None, done, "outside of a turn"))
