@@ -4,60 +4,14 @@ from typing import Any
 
 import pytest
 import trio
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request
 
 from tests.broker.connection import proxied
 from tests.conformance import raw
+from tests.frames import Frames
 from tests.wire import Wire
 from trunkline import testing
 
 PROXIED: dict[str, Any] = {"trusted": ["127.0.0.1"]}
-
-
-class Frames(trio.abc.HalfCloseableStream):
-    """The client's end of a WebSocket."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
-        self._connection = WSConnection(ConnectionType.CLIENT)
-        self._received = bytearray()
-        self.closed: CloseConnection | None = None
-
-    @classmethod
-    async def open(cls, host: str, port: int, before: bytes = b"") -> "Frames":
-        """`before` is sent ahead of the request."""
-        opened = cls(await trio.open_tcp_stream(host, port))
-        request = opened._connection.send(Request(host=host, target="/mqtt", subprotocols=["mqtt"]))
-        await opened.stream.send_all(before + request)
-        assert isinstance(await opened._next(), AcceptConnection)
-        return opened
-
-    async def _next(self) -> object:
-        while True:
-            for event in self._connection.events():
-                return event
-            self._connection.receive_data(await self.stream.receive_some() or None)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self.stream.send_all(self._connection.send(BytesMessage(bytes(data))))
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self.stream.wait_send_all_might_not_block()
-
-    async def send_eof(self) -> None:
-        await self.stream.send_eof()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        event = await self._next()
-        if isinstance(event, CloseConnection):
-            self.closed = event
-            return b""
-        assert isinstance(event, BytesMessage)
-        return bytes(event.data)
-
-    async def aclose(self) -> None:
-        await self.stream.aclose()
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
