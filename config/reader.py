@@ -131,7 +131,9 @@ class ConfigReader:
             if not name.startswith(PREFIX) or name == FILE_VARIABLE:
                 continue
             source = f"variable {name}"
-            if (path := known.get(name)) is not None:
+            if not _is_utf8(text):
+                self._complain(source, (), "is not UTF-8 text")
+            elif (path := known.get(name)) is not None:
                 if path[0] in self._sections:
                     field = field_at(Config, path)[1]
                     assert field is not None
@@ -159,6 +161,9 @@ class ConfigReader:
 
     def take_override(self, key: str, value: object, source: str) -> None:
         path = tuple(key.split("."))
+        if isinstance(value, str) and not _is_utf8(value):
+            self._complain(source, (), "is not UTF-8 text")
+            return
         self._values[path], self._sources[path] = value, source
 
     def _plugin(self, name: str, source: str) -> type[PluginSettings] | None:
@@ -350,6 +355,11 @@ def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str,
     if reader.problems:
         raise ConfigError(reader.problems)
     return found[name]
+
+
+def _is_utf8(text: str) -> bool:
+    """Bytes of the environment and of the command line that are no UTF-8 come as surrogates."""
+    return text.encode(errors="replace").decode() == text
 
 
 def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:

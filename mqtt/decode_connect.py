@@ -13,10 +13,11 @@ from trunkline.mqtt.topics import validate_name
 from trunkline.mqtt.versions import Version
 
 _BRIDGE: Final = 0x80
+_OLD_NAME: Final = b"MQIsdp"
 
 #: Protocol name -> level byte -> version.
 _LEVELS: Final = {
-    b"MQIsdp": {3: Version.V31, 3 | _BRIDGE: Version.V31},
+    _OLD_NAME: {3: Version.V31, 3 | _BRIDGE: Version.V31},
     b"MQTT": {4: Version.V311, 4 | _BRIDGE: Version.V311, 5: Version.V5},
 }
 
@@ -38,6 +39,9 @@ def decode_connect(reader: Reader, flags: int) -> Connect:
         UnsupportedVersion: another protocol or level.
     """
     name = reader.binary()
+    if flags and name != _OLD_NAME:
+        # 3.1 gives these bits no meaning for CONNECT and forbids nothing.
+        raise MalformedPacket(f"CONNECT with flags 0x{flags:X}")  # [MQTT-2.1.3-1] [MQTT3-2.2.2-1]
     level = reader.byte()
     levels = _LEVELS.get(name)
     if levels is None:
@@ -53,10 +57,6 @@ def decode_connect(reader: Reader, flags: int) -> Connect:
             reader.version = Version.V31
         raise UnsupportedVersion(f"level {level} of {name.decode()}")
     reader.version = version
-    if flags and version is not Version.V31:
-        # 3.1 gives these bits no meaning for CONNECT and forbids nothing.
-        raise MalformedPacket(f"CONNECT with flags 0x{flags:X}")  # [MQTT-2.1.3-1] [MQTT3-2.2.2-1]
-
     bits = reader.byte()
     if bits & 0x01 and version is not Version.V31:
         raise MalformedPacket("the reserved bit of CONNECT is set")  # [MQTT-3.1.2-3] [MQTT3-3.1.2-3]

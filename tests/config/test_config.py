@@ -158,6 +158,18 @@ def test_a_configuration_file_that_cannot_be_parsed(file: Path, text: str) -> No
     assert line.startswith(f"{file}: is not TOML: ")
 
 
+def test_bytes_that_are_no_text(file: Path) -> None:
+    """From the environment and the command line they come as surrogates."""
+    environ = {"TRUNKLINE_NODE__NAME": "a\udcff"}
+    overrides = {"log.format": Override("--log-format", "\udcfe")}
+    with pytest.raises(ConfigError) as caught:
+        load(None, environ, overrides)
+    assert sorted(map(str, caught.value.problems)) == [
+        "flag --log-format: is not UTF-8 text",
+        "variable TRUNKLINE_NODE__NAME: is not UTF-8 text",
+    ]
+
+
 def test_a_variable_that_is_too_deep() -> None:
     (line,) = problems(None, {"TRUNKLINE_LISTENERS": "[" * 5000 + "]" * 5000})
     assert line.startswith("variable TRUNKLINE_LISTENERS: ")

@@ -23,8 +23,6 @@ REFUSED = [
     ("MQTT3-3.1.2-9 will missing", V311, "10 0d 0004 4d515454 04 06 0000 0001 63", MALFORMED),
     ("no client identifier", V311, "10 0a 0004 4d515454 04 02 0000", MALFORMED),
     ("empty", V311, "10 00", MALFORMED),
-    ("MQTT3-2.2.2-1 flags", V311, "11 0d 0004 4d515454 04 02 0000 0001 63", MALFORMED),
-    ("MQTT-2.1.3-1 flags", V5, "14 0e 0004 4d515454 05 02 0000 00 0001 63", MALFORMED),
     # Bits of 5.0
     ("MQTT-3.1.2-3 reserved bit", V5, "10 0e 0004 4d515454 05 03 0000 00 0001 63", MALFORMED),
     ("MQTT-3.1.2-12 will of QoS 3", V5, "10 15 0004 4d515454 05 1e 0000 00 0001 63 00 0001 77 0001 70", MALFORMED),
@@ -92,6 +90,17 @@ def test_an_unknown_protocol_says_how_it_can_be_told(name: bytes, level: int, ve
     assert isinstance(decoder.error, UnsupportedVersion)
     assert decoder.error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION
     assert decoder.version is version
+
+
+@pytest.mark.parametrize("data", ["11 0d 0004 4d515454 04 02 0000 0001 63", "14 0c 0005 4200000000 05 0000 0001"])
+def test_flags_are_refused_whatever_follows_and_however_it_is_split(data: str) -> None:
+    """[MQTT-2.1.3-1] [MQTT3-2.2.2-1] 3.1 alone gives them no meaning."""
+    for size in (1, 100):
+        decoder = Decoder()
+        for start in range(0, len(wire(data)), size):
+            assert decoder.feed(wire(data)[start : start + size]) == []
+        assert decoder.error is not None
+        assert (decoder.error.reason, decoder.version) == (MALFORMED, None)
 
 
 @pytest.mark.parametrize("first", range(0x10, 0x20))

@@ -1,0 +1,72 @@
+"""The short form of fuzzing: the kept inputs, and mutations of them. With atheris, its fuzzer for some seconds, too.
+
+`THOROUGH=100` tries a hundred times as many mutations; `python -m fuzz TARGET --seconds 600` is the long form.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+
+import pytest
+from fuzz.corpus import CORPUS, kept
+from fuzz.targets import TARGETS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.store.conftest import THOROUGH
+
+ROOT = Path(__file__).parents[2]
+
+each_target = pytest.mark.parametrize("target", TARGETS)
+
+
+def test_each_target_has_a_corpus() -> None:
+    assert {file.stem for file in CORPUS.iterdir()} == set(TARGETS)
+
+
+@each_target
+def test_what_is_kept(target: str) -> None:
+    for data in kept(target):
+        TARGETS[target](data)
+
+
+def mutated(inputs: list[bytes], number: int) -> bytes:
+    """One of the inputs with some bytes changed, taken away or added, or with a part of another."""
+    dice = Random(number)
+    data = bytearray(dice.choice(inputs))
+    for _ in range(dice.randint(1, 6)):
+        place, other = dice.randrange(len(data) + 1), dice.choice(inputs)
+        match dice.randrange(5):
+            case 0:
+                data[place : place + 1] = bytes([dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))])
+            case 1:
+                del data[place : place + dice.randint(1, 4)]
+            case 2:
+                data[place:place] = dice.randbytes(dice.randint(1, 4))
+            case 3:
+                begin = dice.randrange(len(other) + 1)
+                data[place:place] = other[begin : begin + dice.randint(1, 20)]
+            case _:
+                data[place:] = other[dice.randrange(len(other) + 1) :]
+    return bytes(data)
+
+
+@each_target
+@settings(max_examples=300 * THOROUGH, deadline=None, print_blob=True)
+@given(number=st.integers(0, 2**64))
+def test_mutations_of_what_is_kept(target: str, number: int) -> None:
+    TARGETS[target](mutated(kept(target), number))
+
+
+@pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed (the group `fuzz`)")
+@each_target
+def test_the_fuzzer_finds_nothing(target: str, tmp_path: Path) -> None:
+    """Inputs that fail would be left in the folder."""
+    fuzzer = [sys.executable, "-m", "fuzz", target, "--seconds", "3"]
+    done = subprocess.run(
+        fuzzer, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Done" in done.stderr
