@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
+from enum import Enum
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
-from trunkline.broker.connection.admission import address_refusal
 from trunkline.broker.connection.poller import READ
+from trunkline.broker.listening_sockets import open_sockets
 from trunkline.broker.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from trunkline.actors import Scheduler
     from trunkline.broker.connection.acceptor import Acceptor
+    from trunkline.broker.connection.admission import Admission
     from trunkline.broker.connection.poller import Poller
+    from trunkline.broker.listening_sockets import BoundSocket
     from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.services import Services
     from trunkline.config.listener_settings import ListenerSettings
@@ -32,7 +35,17 @@ ACCEPTED_AT_ONCE: Final = 64
 PAUSE: Final = 0.5
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
 
+Peer: TypeAlias = tuple[str, int] | None
+
 _logger = logging.getLogger("trunkline.listeners")
+
+
+class State(Enum):
+    LISTENING = "listening"
+    #: Connections are kept; new ones wait in the system's backlog.
+    PAUSED = "paused"
+    #: No socket is open.
+    CLOSED = "closed"
 
 
 class Listener:
@@ -42,21 +55,27 @@ class Listener:
         self,
         settings: ListenerSettings,
         acceptor: Acceptor,
+        admission: Admission,
         services: Services,
         poller: Poller | None,
         scheduler: Scheduler,
     ):
         self.settings = settings
         self.acceptor = acceptor
+        self.state = State.CLOSED
+        self._admission = admission
         self._services = services
         #: None where connections are fed by tasks.
         self._poller = poller
         self._scheduler = scheduler
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[BoundSocket] = []
         self._listening: list[_ListeningSocket] = []
+        #: Set while accepting, where tasks accept.
+        self._resumed = trio.Event()
         self._refused = LogThrottle(scheduler.call_at, self._say_refused)
-        #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
-        self.address: tuple[str, int] = (settings.host, settings.port)
+        #: Where it listens: host and port, or the path of a Unix socket and 0. Once it is open, with the port that the
+        #: system chose when the configured one is 0.
+        self.address: tuple[str, int] = (settings.host or settings.address.path, settings.port)
 
     async def open(self, start_background: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]) -> None:
         """`start_background` runs a task by name, and again when it crashes.
@@ -64,30 +83,46 @@ class Listener:
         Raises:
             OSError: the address cannot be listened on.
         """
-        host, port = self.settings.host, self.settings.port
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in found:
-            if self._sockets:  # all addresses of a name get the same port
-                address = (address[0], self.address[1], *address[2:])
-            self._sockets.append(_bound(family, address, self.settings.backlog))
-            self.address = self._sockets[0].getsockname()[:2]
-        for sock in self._sockets:
+        self._sockets = await open_sockets(self.settings)
+        self.address = self._sockets[0].address
+        self.state = State.LISTENING
+        self._resumed = trio.Event()
+        self._resumed.set()
+        for bound in self._sockets:
             if self._poller is not None:
-                self._listening.append(_ListeningSocket(sock, self, self._poller, self._scheduler))
+                self._listening.append(_ListeningSocket(bound.sock, self, self._poller, self._scheduler))
             else:
-                host, port = sock.getsockname()[:2]
-                await start_background(f"accepting on {host}:{port}", partial(self._accept_in_task, sock))
+                name = f"accepting on {shown_address(bound.address)}"
+                await start_background(name, partial(self._accept_in_task, bound.sock))
+
+    def pause(self) -> None:
+        """Accept nothing; new connections wait in the backlog."""
+        if self.state is State.LISTENING:
+            self.state = State.PAUSED
+            self._resumed = trio.Event()
+            for each in self._listening:
+                each.close()
+
+    def resume(self) -> None:
+        """Accept again after a pause."""
+        if self.state is State.PAUSED:
+            self.state = State.LISTENING
+            self._resumed.set()
+            for each in self._listening:
+                each.open()
 
     def close(self) -> None:
+        self.state = State.CLOSED
+        self._resumed.set()
         self._refused.flush()
         for each in self._listening:
             each.close()
         self._listening.clear()
-        for sock in self._sockets:
-            sock.close()
+        for bound in self._sockets:
+            bound.close()
         self._sockets.clear()
 
-    def accept(self, sock: socket.socket, peer: Any, serve: Callable[[], None]) -> None:
+    def accept(self, sock: socket.socket, peer: Peer, serve: Callable[[], None]) -> None:
         """Serve an accepted connection, or close it. An error costs this connection alone.
 
         Raises:
@@ -119,10 +154,11 @@ class Listener:
         listening = trio.socket.from_stdlib_socket(bound)
         while True:
             try:
-                sock, peer = await listening.accept()
+                await self._resumed.wait()
+                sock, name = await listening.accept()
                 self.has_resources()
-                stream = trio.SocketStream(sock)
-                self.accept(sock, peer, partial(self.acceptor.accept_stream, stream, peer[:2]))  # type: ignore[arg-type]
+                stream, peer = trio.SocketStream(sock), _peer(name)
+                self.accept(sock, peer, partial(self.acceptor.accept_stream, stream, peer))  # type: ignore[arg-type]
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self.out_of_resources(error)
@@ -132,15 +168,11 @@ class Listener:
             except trio.ClosedResourceError:
                 return
 
-    def _allows(self, peer: Any) -> bool:
-        settings, refusal = self.settings, ""
-        if len(self.acceptor.connections) >= settings.max_connections:
-            refusal = f"max_connections is {settings.max_connections}"
-        elif not settings.proxy_protocol.trusted:  # else the client's address is not known yet
-            refusal = address_refusal(settings, peer)
+    def _allows(self, peer: Peer) -> bool:
+        refusal = self._admission.refusal(peer, len(self.acceptor.connections))
         if refusal:
             self._services.metrics.connections_refused += 1
-            self._refused.note(refusal, peer[0], "")
+            self._refused.note(refusal, self.address[0] if peer is None else peer[0], "")
         return not refusal
 
     def _say_refused(self, refusal: str, times: Occurrences) -> None:
@@ -165,16 +197,17 @@ class _ListeningSocket:
         self._poller = poller
         #: No actor owns this.
         self.owner = None
-        self._reopening = scheduler.call_at(inf, self._open)
+        self._reopening = scheduler.call_at(inf, self.open)
         poller.register(sock, READ, self)
 
     def ready(self, events: int, limit: int) -> None:
         del events, limit
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                sock, peer = self._sock.accept()
+                sock, name = self._sock.accept()
                 self._listener.has_resources()
-                self._listener.accept(sock, peer, partial(self._listener.acceptor.accept_socket, sock, peer[:2]))
+                peer = _peer(name)
+                self._listener.accept(sock, peer, partial(self._listener.acceptor.accept_socket, sock, peer))
             except BlockingIOError:
                 return
             except OSError as error:
@@ -185,7 +218,7 @@ class _ListeningSocket:
                     return
                 # the client has closed before the accept
 
-    def _open(self) -> None:
+    def open(self) -> None:
         try:
             self._poller.register(self._sock, READ, self)
         except OSError:
@@ -196,19 +229,14 @@ class _ListeningSocket:
         self._poller.forget(self._sock)
 
 
-def _bound(family: int, address: Any, backlog: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows: REUSEADDR would let others take the port
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.setblocking(False)
-        sock.bind(address)
-        sock.listen(backlog)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+def _peer(name: Any) -> Peer:
+    """Clients of a Unix socket have no address."""
+    return name[:2] if isinstance(name, tuple) else None
+
+
+def shown_address(address: tuple[str, int]) -> str:
+    """Host and port, or the path of a Unix socket."""
+    host, port = address
+    if not port:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

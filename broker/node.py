@@ -19,6 +19,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.connection.acceptor import Acceptor
+from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.connection import Connection, say_failed
 from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.stream_keeper import StreamKeeper
+    from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.client import ClientInfo
     from trunkline.store import Engine
     from trunkline.streams.interface import Streams
@@ -218,6 +220,7 @@ class Node:
         allow_anonymous: bool,
         versions: frozenset[Version],
         layers: Sequence[LayerFactory] = (),
+        admission: Admission | None = None,
         *,
         durable: bool,
     ) -> Acceptor:
@@ -229,6 +232,7 @@ class Node:
             self.scheduler,
             self._poller,
             self.metrics,
+            admission,
         )
         self._acceptors.append(acceptor)
         return acceptor
@@ -422,22 +426,50 @@ class Node:
 
     async def _open_listeners(self) -> None:
         for settings in self.config.listeners:
-            anonymous = self.config.allows_anonymous(settings)
-            versions = frozenset(version for version in Version if str(version) in settings.versions)
-            layers = layers_of(settings, self.services)
-            acceptor = self._acceptor(
-                settings.label, anonymous, versions, layers, durable=settings.durability != "memory"
-            )
-            listener = Listener(settings, acceptor, self.services, self._poller, self.scheduler)
-            try:
-                await listener.open(self.start_background)
-            except OSError as error:
-                raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
-            self.listeners.append(listener)
-            host, port = listener.address
-            who = "any client may connect" if anonymous else "clients need credentials"
-            reach = ", from this machine only" if settings.loopback else ""
-            _logger.info("listening on %s port %d: %s%s", host, port, who, reach)
+            await self.open_listener(settings)
+
+    async def open_listener(self, settings: ListenerSettings) -> Listener:
+        """
+        Raises:
+            ListenError: its address cannot be listened on.
+        """
+        anonymous = self.config.allows_anonymous(settings)
+        versions = frozenset(version for version in Version if str(version) in settings.versions)
+        admission = Admission(settings, self.config.limits.max_connections, self._count_connections)
+        acceptor = self._acceptor(
+            settings.label,
+            anonymous,
+            versions,
+            layers_of(settings, self.services, admission),
+            admission,
+            durable=settings.durability != "memory",
+        )
+        listener = Listener(settings, acceptor, admission, self.services, self._poller, self.scheduler)
+        try:
+            await self.listen(listener)
+        except ListenError:
+            self._acceptors.remove(acceptor)
+            raise
+        self.listeners.append(listener)
+        return listener
+
+    async def listen(self, listener: Listener) -> None:
+        """Open the sockets of a listener.
+
+        Raises:
+            ListenError: its address cannot be listened on.
+        """
+        settings = listener.settings
+        try:
+            await listener.open(self.start_background)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
+        who = "any client may connect" if self.config.allows_anonymous(settings) else "clients need credentials"
+        reach = ", from this machine only" if settings.loopback else ""
+        _logger.info("listening on %s: %s%s", _place(listener.address), who, reach)
+
+    def _count_connections(self) -> int:
+        return sum(len(acceptor.connections) for acceptor in self._acceptors)
 
     async def stop_accepting(self) -> None:
         """Accept no new clients; publish wills while there are subscribers connected."""
@@ -480,6 +512,11 @@ class Node:
     async def figures(self) -> dict[str, int]:
         """All counters and gauges."""
         return await self._statistics.take()
+
+
+def _place(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"{host} port {port}" if port else host
 
 
 class NodeFailed(Exception):

@@ -91,6 +91,7 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
     """Checks that concern several keys."""
     labels: dict[str, int] = {}
     taken = TakenAddresses[int]()
+    taken_paths: dict[str, int] = {}
     for index, listener in enumerate(config.listeners):
         path = ("listeners", index)
         first = labels.setdefault(listener.label, index)
@@ -110,10 +111,17 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 f'store.durability = "{listener.durability}" for all, or "memory" or nothing here'
             )
             yield (*path, "durability"), text
-        owner = taken.take([listener.host], listener.port, index)
-        if owner is not None and config.listeners[owner].label != listener.label:
-            url = config.listeners[owner].url
-            yield path, f"listeners[{owner}] takes port {listener.port} of that address: {url}"
+        if listener.systemd_socket:
+            continue
+        socket_path = listener.address.path if listener.address.scheme == "unix" else ""
+        owner = (
+            taken_paths.setdefault(socket_path, index)
+            if socket_path
+            else taken.take([listener.host], listener.port, index)
+        )
+        if owner not in (None, index) and config.listeners[owner].label != listener.label:
+            what = "that path" if socket_path else f"port {listener.port} of that address"
+            yield path, f"listeners[{owner}] takes {what}: {config.listeners[owner].url}"
     yield from conflicts(config.streams)
     if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
         yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"

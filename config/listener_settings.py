@@ -11,8 +11,10 @@ from trunkline.config.addresses import ListenerAddress, is_loopback, split_liste
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.settings import CredentialFiles, Section, key
 from trunkline.config.units import (
+    AccessRule,
+    FileMode,
+    Flag,
     ListenerUrl,
-    Network,
     OptionalDurability,
     OptionalFlag,
     OptionalPath,
@@ -22,7 +24,7 @@ from trunkline.config.units import (
 )
 
 #: Schemes that are known and not served yet.
-NOT_SERVED: Final = frozenset({"tls", "wss", "unix"})
+NOT_SERVED: Final = frozenset({"tls", "wss"})
 #: Short names of parameters in a URL's query. Others are called like the key: `name`, or `tls.key` for one of a table.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {}
 
@@ -43,8 +45,17 @@ class ListenerSettings(Section):
     max_connections: Whole = key(
         100_000, "Connections at the same time; further connections are closed.", "connections", ge=1
     )
-    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. When it is empty, all may.")
-    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even if `allow` has them.")
+    max_connections_per_address: Whole = key(
+        0,
+        "Connections from one address at the same time; further connections are closed. 0 means no limit.",
+        "connections",
+        ge=0,
+    )
+    access_rules: tuple[AccessRule, ...] = key(
+        (),
+        'Which addresses may connect: `["allow 10.0.0.0/8", "deny all"]`. The first rule that matches decides; an '
+        "address that matches none may connect.",
+    )
     allow_anonymous: OptionalFlag = key(
         None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
     )
@@ -69,6 +80,17 @@ class ListenerSettings(Section):
         "because all sessions share one store and its commits.",
     )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
+    reuse_port: Flag = key(
+        False,
+        "Whether other processes with this setting may listen on the same address; the system spreads new connections "
+        "over them.",
+    )
+    systemd_socket: Text = key(
+        "",
+        "Name of the socket that systemd passes (`FileDescriptorName=`, or else the unit's name, `trunkline.socket`), "
+        "which is used in place of the host and port, or path, of the URL.",
+    )
+    socket_mode: FileMode = key("660", "Permissions of a Unix socket: who may write to it may connect.")
     proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
     websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
 
@@ -104,6 +126,11 @@ class ListenerSettings(Section):
     def _is_served(self) -> Self:
         if self.address.scheme in NOT_SERVED:
             raise ValueError(f"{self.url}: this version of Trunkline does not serve {self.address.scheme}:// yet")
+        if self.address.scheme == "unix" and (self.access_rules or self.max_connections_per_address):
+            raise ValueError(
+                f"{self.url}: access_rules and max_connections_per_address are about addresses, which clients of a "
+                "Unix socket do not have: set socket_mode"
+            )
         return self
 
     @cached_property
@@ -128,8 +155,13 @@ class ListenerSettings(Section):
 
     @property
     def loopback(self) -> bool:
-        """Only this machine can reach it."""
-        return self.address.scheme == "unix" or is_loopback(self.host)
+        """Only this machine can reach it. Where systemd listens is not known before the start."""
+        return self.address.scheme == "unix" or (not self.systemd_socket and is_loopback(self.host))
+
+    @property
+    def mode_bits(self) -> int:
+        """The permissions of a Unix socket."""
+        return int(self.socket_mode, 8)
 
 
 def _field(model: type[Section], path: tuple[str, ...]) -> FieldInfo | None:

@@ -515,6 +515,13 @@ class TraceSettings(Section):
 class LimitSettings(Section):
     """Limits of the whole node."""
 
+    max_connections: Whole = key(
+        0,
+        "Connections of all listeners at the same time; further connections are closed. 0 means no limit besides those "
+        "of the listeners.",
+        "connections",
+        ge=0,
+    )
     max_sessions: Whole = key(
         1_000_000,
         "Sessions, connected or not; a client that needs one more is refused. 0 means no limit.",

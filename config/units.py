@@ -102,6 +102,26 @@ def parse_network(value: object) -> IPv4Network | IPv6Network:
     raise ValueError("not an address or CIDR block")
 
 
+def parse_access_rule(value: object) -> tuple[bool, IPv4Network | IPv6Network | None]:
+    """Whether the rule allows, and whom; None stands for all."""
+    verb, _, whom = value.strip().partition(" ") if isinstance(value, str) else ("", "", "")
+    if verb not in ("allow", "deny"):
+        raise ValueError("not an access rule")
+    return verb == "allow", None if whom.strip() == "all" else parse_network(whom.strip())
+
+
+def check_access_rule(value: object) -> object:
+    parse_access_rule(value)
+    return value
+
+
+def check_mode(value: object) -> object:
+    """The permissions of a file, as chmod(1) takes them."""
+    if not (isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value)):
+        raise ValueError("not a file mode")
+    return value
+
+
 def check_listener_url(value: object) -> str:
     if isinstance(value, str):
         split_listener_url(value)
@@ -161,6 +181,10 @@ TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
 Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
 ]
+AccessRule = Annotated[
+    str, *_parsed(check_access_rule, '"allow ADDRESS" or "deny ADDRESS": an address, a CIDR block or "all"')
+]
+FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[
     str,
     *_parsed(

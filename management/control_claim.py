@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.folder_lock import alone
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import (
     PlaceError,
@@ -18,7 +19,6 @@ from trunkline.management.control_place import (
     make_private_folder,
     write_port,
 )
-from trunkline.management.rewriting import alone
 
 #: Seconds that a running broker has to answer with its name.
 ANSWER_TIME: Final = 1.0

@@ -4,20 +4,10 @@ import errno
 import os
 import secrets
 import stat
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-#: Seconds to wait for other processes. A suspended process, or any that may read the folder, could hold the lock for
-#: ever.
-LOCK_TIMEOUT: Final = 10.0
+from trunkline.config.folder_lock import alone
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
@@ -31,38 +21,6 @@ def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
     file = file.resolve()  # the target of a link is replaced, not the link
     with alone(file.parent):
         _rewrite(file, change, private)
-
-
-@contextmanager
-def alone(folder: Path) -> Generator[None]:
-    """One process of this machine at a time changes the folder; others that use this lock wait for their turn.
-
-    Raises:
-        OSError: the folder does not exist, or the lock is not free within `LOCK_TIMEOUT`.
-    """
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    assert fcntl is not None
-    until = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                text = f"another process holds the folder {folder} locked"
-                raise TimeoutError(errno.ETIMEDOUT, text) from None
-            time.sleep(0.02)
 
 
 def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 
 from trunkline.broker.security import Security, SecurityError
-from trunkline.config.addresses import TakenAddresses
+from trunkline.config.addresses import ANY_HOST, TakenAddresses
 from trunkline.config.config import Config
 from trunkline.config.store_place import NoStateFolder, store_path
 from trunkline.hooks.chain import Hooks
@@ -32,8 +32,11 @@ def _files(config: Config) -> Iterator[str]:
 def _addresses(config: Config) -> Iterator[str]:
     taken = TakenAddresses[str]()
     for listener in config.listeners:
+        if listener.address.scheme == "unix" or listener.systemd_socket:
+            continue
+        host = None if listener.host == ANY_HOST else listener.host
         try:
-            found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except OSError as error:
             yield f"{listener.url}: {error.strerror or error}"
         else:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.actors import Scheduler, Supervisor
+    from trunkline.broker.connection.admission import Admission
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.metrics import Metrics
@@ -33,6 +34,11 @@ class ProtocolActor(Actor[M]):
         raise NotImplementedError
 
     @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the client, as far as they are known."""
+        raise NotImplementedError
+
+    @property
     def pending(self) -> int:
         """Bytes that wait because the client does not read them yet."""
         raise NotImplementedError
@@ -47,7 +53,16 @@ ProtocolFactory: TypeAlias = "Callable[[Transport, Callable[[ProtocolActor[Any]]
 class Acceptor:
     """The connections of one listener."""
 
-    __slots__ = ("_layers", "_metrics", "_poller", "_protocol", "_scheduler", "_supervisor", "connections")
+    __slots__ = (
+        "_admission",
+        "_layers",
+        "_metrics",
+        "_poller",
+        "_protocol",
+        "_scheduler",
+        "_supervisor",
+        "connections",
+    )
 
     def __init__(
         self,
@@ -57,6 +72,7 @@ class Acceptor:
         scheduler: Scheduler,
         poller: Poller | None,
         metrics: Metrics,
+        admission: Admission | None = None,
     ) -> None:
         """`layers` are put on each transport, the first one at the bottom. Sockets need a `poller`."""
         self._protocol = protocol
@@ -65,6 +81,8 @@ class Acceptor:
         self._scheduler = scheduler
         self._poller = poller
         self._metrics = metrics
+        #: None where there are no addresses, or a layer learns them.
+        self._admission = None if admission is None or admission.comes_later else admission
         self.connections: set[ProtocolActor[Any]] = set()
 
     def accept_socket(self, sock: socket, peer: tuple[str, int] | None) -> None:
@@ -90,15 +108,23 @@ class Acceptor:
         """
         for layer in self._layers:
             transport = layer(transport)
-        connection = self._protocol(transport, self.connections.discard)
+        connection = self._protocol(transport, self._closed)
         self.connections.add(connection)
+        if self._admission is not None:
+            self._admission.enter(transport.peer)
         self._metrics.connections_accepted += 1
         try:
             self._supervisor.start(connection, name="connection")
         except Exception:
-            self.connections.discard(connection)
+            self._closed(connection)
             transport.close()
             raise
+
+    def _closed(self, connection: ProtocolActor[Any]) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            if self._admission is not None:
+                self._admission.leave(connection.peer)
 
     def close_handshakes(self) -> None:
         """Close the connections whose client has not been accepted yet."""

@@ -1,20 +1,70 @@
-"""Which addresses may connect to a listener."""
+"""Which peers a listener admits, and how many at a time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from trunkline.config.units import parse_access_rule
 from trunkline.hooks.client import read_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ipaddress import IPv4Address, IPv6Address
+
     from trunkline.config.listener_settings import ListenerSettings
 
 
-def address_refusal(settings: ListenerSettings, peer: tuple[str, int]) -> str:
-    """Why a client with this address and port may not connect; empty if it may."""
-    if settings.allow or settings.deny:
-        address = read_address(peer[0])
-        allowed = not settings.allow or any(address in network for network in settings.allow)
-        if not allowed or any(address in network for network in settings.deny):
-            return "the address is not allowed"
-    return ""
+class Admission:
+    """The peers of one listener's connections. Those of a Unix socket have no address and pass its rules."""
+
+    __slots__ = ("_by_host", "_max_connections", "_max_node", "_max_per_address", "_on_node", "_rules", "comes_later")
+
+    def __init__(self, settings: ListenerSettings, max_node: int, on_node: Callable[[], int]) -> None:
+        """`on_node` counts the connections of the whole node, whose maximum is `max_node`; 0 means no limit."""
+        self._max_connections = settings.max_connections
+        self._max_per_address = settings.max_connections_per_address
+        self._max_node = max_node
+        self._on_node = on_node
+        self._rules = [parse_access_rule(rule) for rule in settings.access_rules]
+        #: Whether a layer learns the client's address, and calls `refusal_of`, `enter` and `leave` itself.
+        self.comes_later = bool(settings.proxy_protocol.trusted)
+        #: Connections by host, where there is a limit for them.
+        self._by_host: Counter[str] = Counter()
+
+    def refusal(self, peer: tuple[str, int] | None, connections: int) -> str:
+        """Why a new connection is refused while the listener has so many; empty if it is not."""
+        if connections >= self._max_connections:
+            return f"max_connections is {self._max_connections}"
+        if self._max_node and self._on_node() >= self._max_node:
+            return f"limits.max_connections is {self._max_node}"
+        return "" if peer is None or self.comes_later else self.refusal_of(peer[0])
+
+    def refusal_of(self, host: str) -> str:
+        """Why this address is refused; empty if it is not."""
+        if self._max_per_address and self._by_host[_canonical(host)] >= self._max_per_address:
+            return f"max_connections_per_address is {self._max_per_address}"
+        return "" if not self._rules or self._allows(read_address(host)) else "the address is not allowed"
+
+    def _allows(self, address: IPv4Address | IPv6Address | None) -> bool:
+        for allows, network in self._rules:
+            if network is None or (address is not None and address in network):
+                return allows
+        return True
+
+    def enter(self, peer: tuple[str, int] | None) -> None:
+        """A connection of this peer begins."""
+        if self._max_per_address and peer is not None:
+            self._by_host[_canonical(peer[0])] += 1
+
+    def leave(self, peer: tuple[str, int] | None) -> None:
+        if self._max_per_address and peer is not None:
+            host = _canonical(peer[0])
+            self._by_host[host] -= 1
+            if self._by_host[host] <= 0:
+                del self._by_host[host]
+
+
+def _canonical(host: str) -> str:
+    """One name for an address: a dual-stack socket gives IPv4 addresses as IPv6."""
+    return host.removeprefix("::ffff:")

@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trunkline.broker.connection.admission import address_refusal
-
 if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory
+    from trunkline.broker.connection.admission import Admission
     from trunkline.broker.session.services import Services
     from trunkline.config.listener_settings import ListenerSettings
 
 
-def layers_of(settings: ListenerSettings, services: Services) -> list[LayerFactory]:
+def layers_of(settings: ListenerSettings, services: Services, admission: Admission) -> list[LayerFactory]:
     """Called once a listener; the factories make the layers of each connection, the first at the bottom: the PROXY
     protocol, TLS, WebSocket. Plain TCP has none. A layer is imported when a listener has it."""
     del services
@@ -21,9 +20,7 @@ def layers_of(settings: ListenerSettings, services: Services) -> list[LayerFacto
     if settings.proxy_protocol.trusted:
         from trunkline.broker.connection.proxy_protocol import ProxyProtocolLayer
 
-        layers.append(
-            partial(ProxyProtocolLayer, settings=settings.proxy_protocol, admission=partial(address_refusal, settings))
-        )
+        layers.append(partial(ProxyProtocolLayer, settings=settings.proxy_protocol, admission=admission))
     if settings.address.scheme in ("ws", "wss"):
         from trunkline.broker.connection.websocket import WebSocketLayer
 

@@ -6,7 +6,7 @@ Only listed addresses may send a header, because it is believed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -15,23 +15,21 @@ from trunkline.broker.connection.transport import Failed, Layer
 from trunkline.hooks.client import read_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trunkline.actors import Actor, Timer
+    from trunkline.broker.connection.admission import Admission
     from trunkline.broker.connection.transport import Event, Receiver, Transport
     from trunkline.config.layer_settings import ProxyProtocolSettings
 
-    #: Says why the client with this address may not connect; empty if it may.
-    Admission: TypeAlias = Callable[[tuple[str, int]], str]
-
 
 class ProxyProtocolLayer(Layer):
-    __slots__ = ("_admission", "_over", "_settings", "_start", "_timer", "header")
+    __slots__ = ("_admission", "_entered", "_over", "_settings", "_start", "_timer", "header")
 
     def __init__(self, below: Transport, settings: ProxyProtocolSettings, admission: Admission) -> None:
         super().__init__(below)
         self._settings = settings
         self._admission = admission
+        #: The client's address is counted.
+        self._entered = False
         #: None until it has come.
         self.header: ProxyHeader | None = None
         #: The beginning of the header.
@@ -79,10 +77,14 @@ class ProxyProtocolLayer(Layer):
         self.header, size = found
         self._start = b""
         self._timer.cancel()
-        refusal = "" if self.header.local or self.peer is None else self._admission(self.peer)
+        refusal = "" if self.header.local or self.peer is None else self._admission.refusal_of(self.peer[0])
         if refusal:
             self._fail(refusal)
-        elif size < len(data):
+            return
+        if not self.header.local:
+            self._entered = True
+            self._admission.enter(self.peer)
+        if size < len(data):
             self.above(data[size:])
 
     def _too_late(self) -> None:
@@ -95,4 +97,7 @@ class ProxyProtocolLayer(Layer):
 
     def close(self) -> None:
         self._timer.discard()
+        if self._entered:
+            self._entered = False
+            self._admission.leave(self.peer)
         super().close()

@@ -3,10 +3,13 @@
 import errno
 import os
 import socket
+import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.broker.room import room
 from tests.wire import Wire
@@ -57,31 +60,83 @@ async def test_who_is_turned_away_is_in_the_log(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("settings", "welcome"),
+    ("rules", "welcome"),
     [
-        ({"allow": ["127.0.0.0/8"]}, True),
-        ({"allow": ["10.0.0.0/8"]}, False),
-        ({"deny": ["127.0.0.1"]}, False),
-        ({"allow": ["127.0.0.0/8"], "deny": ["127.0.0.1/32"]}, False),
-        ({"deny": ["::1", "10.0.0.0/8"]}, True),
+        (["allow 127.0.0.0/8", "deny all"], True),
+        (["allow 10.0.0.0/8", "deny all"], False),
+        (["deny 127.0.0.1"], False),
+        (["deny ::1", "deny 10.0.0.0/8"], True),
     ],
 )
-async def test_networks(settings: dict[str, Any], welcome: bool) -> None:
-    async with testing.broker(**listeners(**settings)) as b:
+async def test_access_rules(rules: list[str], welcome: bool) -> None:
+    async with testing.broker(**listeners(access_rules=rules)) as b, await Wire.open(b.host, b.port) as wire:
         if welcome:
-            async with await Wire.open(b.host, b.port) as wire:
-                await wire.connect("a")
+            await wire.connect("a")
         else:
-            wire = await Wire.open(b.host, b.port)
             await wire.expect_close()
-            await wire.abort()
 
 
-async def test_an_ipv4_address_in_ipv6_clothes_is_an_ipv4_address() -> None:
-    async with testing.broker(**listeners(deny=["127.0.0.0/8"])) as b:
+async def test_no_more_connections_of_one_address_than_allowed() -> None:
+    async with testing.broker(**listeners(max_connections_per_address=1)) as b:
+        first = await Wire.open(b.host, b.port)
+        await first.connect("first")
+        async with await Wire.open(b.host, b.port) as second:
+            await second.expect_close()
+        stream = await trio.open_tcp_stream(b.host, b.port, local_address="127.0.0.2")
+        async with Wire(stream) as elsewhere:
+            await elsewhere.connect("elsewhere")
+        await first.disconnect()
+        await first.abort()
+        while len(b.node.listeners[0].acceptor.connections):
+            await trio.lowlevel.checkpoint()
+        async with await Wire.open(b.host, b.port) as third:
+            await third.connect("third")
+
+
+async def test_no_more_connections_of_the_node_than_allowed() -> None:
+    async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"], limits={"max_connections": 1}) as b:
+        first, second = b.node.listeners
+        async with await Wire.open(*first.address) as wire:
+            await wire.connect("first")
+            async with await Wire.open(*second.address) as refused:
+                await refused.expect_close()
+            assert b.node.metrics.connections_refused == 1
+
+
+async def test_clients_wait_while_a_listener_is_paused() -> None:
+    async with testing.broker() as b:
         listener = b.node.listeners[0]
-        assert not listener._allows(("::ffff:127.0.0.1", 1))  # pyright: ignore[reportPrivateUsage]
-        assert listener._allows(("fe80::1%eth0", 1))  # pyright: ignore[reportPrivateUsage]
+        listener.pause()
+        listener.pause()
+        async with await Wire.open(b.host, b.port) as wire, trio.open_nursery() as nursery:
+            nursery.start_soon(wire.connect, "patient")
+            await trio.testing.wait_all_tasks_blocked()
+            assert b.node.metrics.connections_accepted == 0
+            listener.resume()
+
+
+async def test_a_pause_without_a_poller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "available", lambda: False)
+    async with testing.broker() as b:
+        listener = b.node.listeners[0]
+        async with await Wire.open(b.host, b.port) as wire:
+            await wire.connect("before")
+        listener.pause()
+        listener.resume()
+        async with await Wire.open(b.host, b.port) as wire:
+            await wire.connect("after")
+
+
+async def test_a_listener_on_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "mqtt.sock"
+    async with testing.broker(listeners=[{"url": f"unix://{path}", "socket_mode": "600"}]) as b:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert b.node.listeners[0].address == (str(path), 0)
+        async with Wire(await trio.open_unix_socket(path)) as wire:
+            await wire.connect("local")
+            await wire.ping()
+            assert [(client.client_id, client.peer) for client in b.clients] == [("local", None)]
+    assert not path.exists()
 
 
 async def test_an_address_in_use_is_one_line() -> None:

@@ -73,7 +73,7 @@ def test_paths_in_variables_start_at_the_working_folder(file: Path, monkeypatch:
 
 def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     file.write_text(
-        'foo = 1\nnode = 3\nlisteners = [{ url = "udp://x", alow = [] }, "tcp://0.0.0.0:1"]\n'
+        'foo = 1\nnode = 3\nlisteners = [{ url = "udp://x", backlg = 1 }, "tcp://0.0.0.0:1"]\n'
         '[mqtt]\nmax_qso = 1\nmax_inflight = 2\nretain_available = "yes"\n[acl]\nfile = "nope"\n'
     )
     environ = {"TRUNKLINE_MQTT__MAX_QOS": "3", "TRUNKLINE_MQTT__MAX_QOSS": "1", "TRUNKLINE_LOG_LEVEL": "debug"}
@@ -86,7 +86,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
             f"{file}: foo: unknown section; known are {', '.join(Config.model_fields)}",
             f"{file}: node: 3: accepted is a table, [node]",
             f'{file}: listeners[0].url: "udp://x": accepted is {accepted(ListenerSettings.model_fields["url"])}',
-            f"{file}: listeners[0].alow: unknown key; did you mean allow?",
+            f"{file}: listeners[0].backlg: unknown key; did you mean backlog?",
             f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
             f"{file}: mqtt.max_inflight: unknown key; did you mean session.max_inflight?",
             f'{file}: mqtt.retain_available: "yes": accepted is true or false',
@@ -204,7 +204,7 @@ def test_values_of_unknown_keys_are_not_repeated(file: Path) -> None:
     [
         ({"listeners": 3}, "listeners"),
         ({"listeners": [3]}, "listeners[0]"),
-        ({"listeners": [{"url": "tcp://127.0.0.1:1", "allow": ["x"]}]}, "listeners[0].allow[0]"),
+        ({"listeners": [{"url": "tcp://127.0.0.1:1", "access_rules": ["x"]}]}, "listeners[0].access_rules[0]"),
         ({"session": {"priorities": {"a/b": 0}}}, 'session.priorities."a/b"'),
         ({"mqtt": {"max_packet_size": "1GiB"}}, "mqtt.max_packet_size"),
         ({"mqtt": {"max_qos": True}}, "mqtt.max_qos"),
@@ -223,8 +223,10 @@ def test_a_validator_says_in_its_own_words_what_is_wrong() -> None:
 
 
 def test_a_network_that_is_none_is_told_apart_from_its_list() -> None:
-    (line,) = problems_of({"listeners": [{"url": "tcp://127.0.0.1:1", "deny": ["10.0.0.0/33", "::1"]}]})
-    assert line.startswith('listeners[0].deny[0]: "10.0.0.0/33": accepted is ')
+    (line,) = problems_of(
+        {"listeners": [{"url": "tcp://127.0.0.1:1", "access_rules": ["deny 10.0.0.0/33", "deny ::1"]}]}
+    )
+    assert line.startswith('listeners[0].access_rules[0]: "deny 10.0.0.0/33": accepted is ')
 
 
 def test_a_listener_that_others_reach_needs_a_login(file: Path) -> None:

@@ -30,7 +30,7 @@ def test_settings_in_the_query_of_a_url() -> None:
     assert (found.label, found.max_connections, found.versions) == ("plant", 10, ("5.0", "3.1.1"))
     assert found.allow_anonymous is False
     assert found.url == "tcp://127.0.0.1:1"
-    assert listener("mqtt://127.0.0.1:1?deny=10.0.0.0/8").label == "mqtt://127.0.0.1:1"
+    assert listener("mqtt://127.0.0.1:1?access_rules=deny 10.0.0.0/8,allow all").label == "mqtt://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,26 @@ def test_files_in_a_query_are_in_the_folder_of_the_configuration(tmp_path: Path)
 
 @pytest.mark.parametrize("scheme", sorted(NOT_SERVED))
 def test_schemes_without_their_layer_are_refused(scheme: str) -> None:
-    url = f"{scheme}://127.0.0.1" if scheme != "unix" else "unix:///run/mqtt.sock"
+    url = f"{scheme}://127.0.0.1"
     assert refusal(url) == f"listeners[0]: {url}: this version of Trunkline does not serve {scheme}:// yet"
+
+
+def test_rules_about_addresses_are_not_for_unix_sockets() -> None:
+    assert "clients of a Unix socket do not have" in refusal({"url": "unix:///a", "access_rules": ["deny all"]})
+
+
+def test_two_listeners_with_one_path() -> None:
+    table = {"listeners": [{"name": "one", "url": "unix:///a"}, {"name": "two", "url": "unix:///a"}]}
+    with pytest.raises(ConfigError, match=r"listeners\[1\]: listeners\[0\] takes that path: unix:///a"):
+        from_mapping(table)
+
+
+def test_where_systemd_listens_is_not_known() -> None:
+    assert not ListenerSettings(url="tcp://127.0.0.1", systemd_socket="mqtt").loopback
+    assert ListenerSettings(url="unix:///a").loopback
+
+
+@pytest.mark.parametrize("key", ["access_rules", "socket_mode"])
+@pytest.mark.parametrize("value", ["allow", "permit all", "deny 10.0.0.0/33", "0888", "rw"])
+def test_invalid_rules_and_modes(key: str, value: str) -> None:
+    assert "accepted is" in refusal({"url": "unix:///a", key: [value] if key == "access_rules" else value})

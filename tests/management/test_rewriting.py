@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.management import rewriting
+from trunkline.config import folder_lock
+from trunkline.config.folder_lock import alone
 from trunkline.management.control_claim import claim
 from trunkline.management.control_place import PlaceError
-from trunkline.management.rewriting import alone, rewrite
+from trunkline.management.rewriting import rewrite
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no owners and permissions of this kind")
 
@@ -120,7 +121,7 @@ def test_what_is_not_utf_8_stays(file: Path) -> None:
 
 @posix
 def test_nobody_waits_for_ever_for_a_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "LOCK_TIMEOUT", 0.0)
+    monkeypatch.setattr(folder_lock, "LOCK_TIMEOUT", 0.0)
     file.parent.chmod(0o700)
     with alone(file.parent):
         with pytest.raises(TimeoutError, match="another process holds the folder"):

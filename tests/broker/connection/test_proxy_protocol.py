@@ -1,18 +1,27 @@
+from typing import Any
+
 import pytest
 import trio.testing
 
 from tests.broker.connection import proxied
 from tests.broker.connection.below import Below
+from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.proxy_protocol import ProxyProtocolLayer
 from trunkline.broker.connection.transport import BLOCKED, Ended
 from trunkline.config.layer_settings import ProxyProtocolSettings
+from trunkline.config.listener_settings import ListenerSettings
 
 CLIENT = ("203.0.113.9", 40_000)
 
 
-def layer(below: Below, refusal: str = "") -> ProxyProtocolLayer:
+def admission(**settings: Any) -> Admission:
+    table = {"proxy_protocol": {"trusted": ["192.0.2.0/24", "2001:db8::/32"], "timeout": 3}, **settings}
+    return Admission(ListenerSettings.model_validate(table), 0, lambda: 0)
+
+
+def layer(below: Below, admission: Admission = admission()) -> ProxyProtocolLayer:  # noqa: B008
     settings = ProxyProtocolSettings.model_validate({"trusted": ["192.0.2.0/24", "2001:db8::/32"], "timeout": 3})
-    made = ProxyProtocolLayer(below, settings, lambda peer: f"{refusal} {peer[0]}" if refusal else "")
+    made = ProxyProtocolLayer(below, settings, admission)
     below.put(made)
     return made
 
@@ -62,16 +71,33 @@ async def test_addresses_that_may_send_a_header(peer: tuple[str, int] | None) ->
 
 async def test_the_client_may_be_refused() -> None:
     below = Below()
-    layer(below, "no room for")
+    layer(below, admission(access_rules=[f"deny {CLIENT[0]}"]))
     below.receive(proxied.v2(CLIENT) + b"\x10\0")
     assert below.failed is not None
-    assert below.failed.problem == "no room for 203.0.113.9"
+    assert below.failed.problem == "the address is not allowed"
     assert below.data == b""
+
+
+async def test_connections_of_a_client_are_counted_and_not_the_load_balancers() -> None:
+    limited = admission(max_connections_per_address=1)
+    assert not limited.refusal(("192.0.2.1", 1), 5)
+    first, second, third = Below(), Below(), Below()
+    made = layer(first, limited)
+    first.receive(proxied.v2(CLIENT))
+    refused = layer(second, limited)
+    second.receive(proxied.v2(CLIENT))
+    assert second.failed is not None
+    assert second.failed.problem == "max_connections_per_address is 1"
+    refused.close()
+    made.close()
+    layer(third, limited)
+    third.receive(proxied.v2(CLIENT) + b"\x10\0")
+    assert third.data == b"\x10\0"
 
 
 async def test_the_load_balancers_own_connection_is_not_refused() -> None:
     below = Below()
-    layer(below, "no room for")
+    layer(below, admission(access_rules=["deny all"]))
     below.receive(proxied.v2(None, command=0x20) + b"\x10\0")
     assert below.data == b"\x10\0"
 
