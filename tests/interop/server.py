@@ -39,6 +39,12 @@ class Broker(NamedTuple):
     port: int
     name: str
     log: Path
+    #: As clients call it; `ws` has the path that paho and MQTT.js take by default.
+    scheme: str = "mqtt"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{'/mqtt' if self.scheme == 'ws' else ''}"
 
 
 def differs(broker: Broker, how: str) -> None:
@@ -56,11 +62,11 @@ def mosquitto() -> str | None:
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
-def _command(name: str, port: int, folder: Path, more: str) -> list[str]:
+def _command(name: str, port: int, folder: Path, more: str, scheme: str) -> list[str]:
     if name == "trunkline":
         config = folder / "trunkline.toml"
         config.write_text(f"[control]\nenabled = false\n{more}")
-        options = ["--config", str(config), "--listen", f"tcp://127.0.0.1:{port}"]
+        options = ["--config", str(config), "--listen", f"{scheme}://127.0.0.1:{port}"]
         return [sys.executable, "-m", "trunkline", "serve", *options]
     if name == "mosquitto":
         config = folder / "mosquitto.conf"
@@ -95,12 +101,12 @@ def _accepts(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path, name: str = "", more: str = "") -> Iterator[Broker]:
+def running(folder: Path, name: str = "", more: str = "", scheme: str = "mqtt") -> Iterator[Broker]:
     """Started, accepting; ended with SIGTERM, which must give exit status 0. `more` is for its configuration file."""
     name, port = name or chosen(), free_port()
     log = folder / f"{name}.log"
     with log.open("wb") as output:
-        command = _command(name, port, folder, more)
+        command = _command(name, port, folder, more, scheme)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
@@ -109,7 +115,7 @@ def running(folder: Path, name: str = "", more: str = "") -> Iterator[Broker]:
                 raise RuntimeError(f"{name} doesn't accept connections:\n{log.read_text(errors='replace')}")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.02)
-        yield Broker("127.0.0.1", port, name, log)
+        yield Broker("127.0.0.1", port, name, log, scheme)
         assert process.poll() is None, f"{name} ended by itself:\n{log.read_text(errors='replace')[-4000:]}"
     finally:
         if process.poll() is None:

@@ -34,7 +34,7 @@ def _node() -> None:
 
 def play(broker: Broker, scenario: str, name: str, version: int, *numbers: int) -> Any:
     done = subprocess.run(
-        ["node", str(NODE / "scenarios.mjs"), scenario, str(broker.port), name, str(version), *map(str, numbers)],
+        ["node", str(NODE / "scenarios.mjs"), scenario, broker.url, name, str(version), *map(str, numbers)],
         capture_output=True,
         text=True,
         timeout=120,

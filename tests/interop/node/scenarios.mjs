@@ -1,8 +1,7 @@
-// One scenario a run: node scenarios.mjs NAME PORT PREFIX VERSION NUMBER…. Prints what happened as JSON; the Python side judges.
+// One scenario a run: node scenarios.mjs NAME URL PREFIX VERSION NUMBER…. Prints what happened as JSON; the Python side judges.
 import mqtt from "mqtt";
 
-const [scenario, port, prefix, version, ...numbers] = process.argv.slice(2);
-const url = `mqtt://127.0.0.1:${port}`;
+const [scenario, url, prefix, version, ...numbers] = process.argv.slice(2);
 const protocol = {
   3: { protocolId: "MQIsdp", protocolVersion: 3 },
   4: { protocolVersion: 4 },
