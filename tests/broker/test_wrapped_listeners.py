@@ -78,7 +78,7 @@ async def test_a_failure_ends_the_session_with_its_reason() -> None:
 @pytest.mark.parametrize("header", [proxied.v1, proxied.v2])
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
 async def test_hooks_see_the_client_behind_the_load_balancer(header: Any, scheme: str) -> None:
-    listener = {"url": f"{scheme}://127.0.0.1:0", "proxy_protocol": PROXIED, "deny": ["127.0.0.1"]}
+    listener = {"url": f"{scheme}://127.0.0.1:0", "proxy_protocol": PROXIED, "access_rules": ["deny 127.0.0.1"]}
     async with testing.broker(listeners=[listener]) as b:
         before = header(("203.0.113.9", 40_000))
         if scheme == "ws":
@@ -92,8 +92,13 @@ async def test_hooks_see_the_client_behind_the_load_balancer(header: Any, scheme
             assert client.peer == "203.0.113.9:40000"
 
 
-async def test_allow_and_deny_are_about_the_client(caplog: pytest.LogCaptureFixture) -> None:
-    listener = {"url": "tcp://127.0.0.1:0", "name": "behind", "proxy_protocol": PROXIED, "deny": ["203.0.113.0/24"]}
+async def test_access_rules_are_about_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    listener = {
+        "url": "tcp://127.0.0.1:0",
+        "name": "behind",
+        "proxy_protocol": PROXIED,
+        "access_rules": ["deny 203.0.113.0/24"],
+    }
     async with testing.broker(listeners=[listener]) as b:
         wire = await Wire.open(b.host, b.port)
         await wire.send(proxied.v2(("203.0.113.9", 1)), raw.connect("far"))
