@@ -223,8 +223,9 @@ class Node:
         admission: Admission | None = None,
         *,
         durable: bool,
+        mountpoint: str = "",
     ) -> Acceptor:
-        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions)
+        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions, mountpoint)
         acceptor = Acceptor(
             partial(Connection, mqtt),
             [*layers, *self._layers],
@@ -443,6 +444,7 @@ class Node:
             layers_of(settings, self.services, admission),
             admission,
             durable=settings.durability != "memory",
+            mountpoint=settings.mountpoint,
         )
         listener = Listener(settings, acceptor, admission, self.services, self._poller, self.scheduler)
         try:

@@ -15,6 +15,7 @@ from trunkline.config.units import (
     FileMode,
     Flag,
     ListenerUrl,
+    MountpointText,
     OptionalDurability,
     OptionalFlag,
     OptionalPath,
@@ -72,6 +73,11 @@ class ListenerSettings(Section):
         ("3.1", "3.1.1", "5.0"),
         "MQTT versions that are accepted here. Clients with other versions are refused.",
         min_length=1,
+    )
+    mountpoint: MountpointText = key(
+        "",
+        "Prefix of all topics of clients that connect here, which do not see it: `plant/%c/`, with `%c` for the client "
+        "id and `%u` for the user name.",
     )
     durability: OptionalDurability = key(
         None,

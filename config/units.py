@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from trunkline.config.addresses import split_listener_url
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import decode_string, encode_string
-from trunkline.mqtt.topics import validate_filter
+from trunkline.mqtt.topics import validate_filter, validate_name
 
 #: The session expiry interval that means "never" in MQTT.
 NEVER = 0xFFFF_FFFF
@@ -139,6 +139,17 @@ def check_topic_filter(value: object) -> str:
     raise ValueError("not a topic filter")
 
 
+def check_mountpoint(value: object) -> str:
+    if isinstance(value, str):
+        if not value:
+            return value
+        with suppress(ProtocolError):
+            validate_name(value)
+            if value.endswith("/") and not value.startswith("$"):
+                return value
+    raise ValueError("not a mountpoint")
+
+
 def check_wire_text(value: object) -> str:
     """Text that goes to clients."""
     if isinstance(value, str):
@@ -183,6 +194,9 @@ Network = Annotated[
 ]
 AccessRule = Annotated[
     str, *_parsed(check_access_rule, '"allow ADDRESS" or "deny ADDRESS": an address, a CIDR block or "all"')
+]
+MountpointText = Annotated[
+    str, *_parsed(check_mountpoint, 'a topic that ends with "/", without wildcards, not beginning with "$"')
 ]
 FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[

@@ -16,6 +16,7 @@ import trio
 from trunkline.broker.connection.acceptor import ProtocolActor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
+from trunkline.broker.connection.mountpoint import MountedDecoder, MountedOutput
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
 from trunkline.broker.connection.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Timer
+    from trunkline.broker.connection.mountpoint import Mountpoint
     from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.channel import Channel
@@ -96,13 +98,13 @@ class Connection(ProtocolActor["Mail"]):
         self._on_closed = on_closed
         self.state = ConnectionState.AWAITING_CONNECT
         mqtt = listener.services.config.mqtt
-        self._decoder: Decoder | LoggedDecoder = Decoder(
+        self._decoder: Decoder | LoggedDecoder | MountedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
             max_connect_size=MAX_CONNECT_SIZE,
             max_levels=mqtt.max_topic_levels,
             max_filters=mqtt.max_filters,
             strict_utf8=mqtt.strict_utf8,
-            gathers=True,
+            gathers=not listener.mountpoint,
         )
         #: None when it is over.
         self._handshake: Handshake | None = Handshake(self, listener)
@@ -203,7 +205,7 @@ class Connection(ProtocolActor["Mail"]):
         """Log the packets of this client from now on; None stops that."""
         if isinstance(self._decoder, LoggedDecoder):
             self._decoder = self._decoder.inner
-            self._decoder.gathers = True
+            self._decoder.gathers = not self._listener.mountpoint
             self._transport = cast("SentLog", self._transport).below
         if client is not None:
             log = PacketLog(client, level)
@@ -211,6 +213,16 @@ class Connection(ProtocolActor["Mail"]):
             self._decoder = LoggedDecoder(self._decoder, log)
         if self._channel is not None:
             self._channel.send = self._transport.send
+
+    def mount(self, mountpoint: Mountpoint) -> None:
+        """From now on the client's topics have this prefix, which logged packets show, too."""
+        if isinstance(self._decoder, LoggedDecoder):
+            self._decoder.inner = MountedDecoder(self._decoder.inner, mountpoint)
+            log = cast("SentLog", self._transport)
+            log.below = MountedOutput(log.below, mountpoint)
+        else:
+            self._decoder = MountedDecoder(self._decoder, mountpoint)
+            self._transport = MountedOutput(self._transport, mountpoint)
 
     @property
     def pending(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
+from trunkline.broker.connection.mountpoint import Mountpoint, Unmountable, mountpoint_of
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.session.channel import Channel
@@ -25,6 +26,7 @@ from trunkline.hooks.points import (
 )
 from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.encoder import encode, encode_within
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason, name_of
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.hooks.points import Decide
-    from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Decoded
 
@@ -58,6 +59,8 @@ class MqttListener:
     durable: bool
     services: Services
     directory: Directory
+    #: The template of its clients' topic prefix; empty if they have none.
+    mountpoint: str = ""
 
 
 class Handshake:
@@ -279,6 +282,16 @@ class Handshake:
         if not directory.has_room(self._client.client_id):
             self._reject(Reason.QUOTA_EXCEEDED, "the server has reached its limit of sessions")
             return
+        will = connect.will
+        if self._listener.mountpoint:
+            try:
+                mountpoint = Mountpoint(mountpoint_of(self._listener.mountpoint, self._client))
+                self._early = list(map(mountpoint.received, self._early))
+                will = will and replace(will, topic=mountpoint.full(will.topic))
+            except (Unmountable, ProtocolError) as error:
+                self._reject(error.reason, str(error))
+                return
+            self._connection.mount(mountpoint)
         asked = connect.properties
         if connect.version == Version.V5:
             expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))
@@ -296,7 +309,7 @@ class Handshake:
             connect.version,
             connect.clean_start,
             expiry,
-            connect.will,
+            will,
             receive_maximum=(
                 services.config.session.max_inflight_bridge
                 if connect.bridge

@@ -16,6 +16,7 @@ from trunkline.mqtt.packets import Connect
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from trunkline.broker.connection.mountpoint import MountedDecoder
     from trunkline.broker.connection.transport import Transport
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Packet
@@ -48,7 +49,7 @@ class PacketLog:
 class LoggedDecoder:
     """A decoder whose packets are logged. It gathers none: each is a record of its own."""
 
-    def __init__(self, decoder: Decoder, log: PacketLog) -> None:
+    def __init__(self, decoder: Decoder | MountedDecoder, log: PacketLog) -> None:
         self.inner = decoder
         self._log = log
         decoder.gathers = False
@@ -69,7 +70,7 @@ class SentLog(Layer):
 
     __slots__ = ("_client", "_log")
 
-    def __init__(self, below: Transport, decoder: Decoder, log: PacketLog) -> None:
+    def __init__(self, below: Transport, decoder: Decoder | MountedDecoder, log: PacketLog) -> None:
         super().__init__(below)
         self._client = decoder
         self._log = log
