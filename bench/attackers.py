@@ -298,6 +298,125 @@ class Logins(Attack):
                 sock.recv(64)
 
 
+class SlowConsumer(Attack):
+    text = "10 subscribers that read nothing of what one publisher sends as fast as it can"
+    pause = 0.0
+
+    def prepare(self) -> None:
+        self.held = [self.client() for _ in range(10)]
+        for reader in self.held:
+            reader.subscribe("slow")
+        self.publisher = self.client()
+
+    def strike(self) -> None:
+        self.publisher.ask_all([publish("slow", bytes(1000))] * 500)
+
+
+class Greedy(Attack):
+    text = "a publisher that sends as fast as it can and waits for nothing, to nobody"
+    pause = 0.0
+    burst: ClassVar[bytes] = publish("greedy", bytes(100)) * 2000
+
+    def prepare(self) -> None:
+        self.publisher = self.client()
+
+    def strike(self) -> None:
+        self.publisher.sock.sendall(self.burst)
+
+
+class Subscriptions(Attack):
+    text = "a client with 100,000 subscriptions that goes, and comes again with as many"
+    config = "[session]\nmax_subscriptions = 0\n"
+
+    def strike(self) -> None:
+        client = self.client()
+        for first in range(0, 100_000, 2000):
+            client.subscribe(*[f"plant/{n}/+/{n % 7}" for n in range(first, first + 2000)])
+        client.close()
+
+
+class Levels(Attack):
+    text = "topics of 1,000 levels, where 1,000 levels are allowed, and filters like them"
+    config = "[mqtt]\nmax_topic_levels = 1000\n"
+
+    def prepare(self) -> None:
+        self.subscriber, self.publisher = self.client(), self.client()
+        self.subscriber.subscribe(*["a/" * n + "+/" * (999 - n) + "b" for n in range(0, 1000, 10)])
+
+    def strike(self) -> None:
+        self.publisher.ask_all(publish("a/" * 999 + str(next(self.numbers))) for _ in range(20))
+
+
+class Huge(Attack):
+    text = "packets of 256 MB, which are above the limit, from 8 connections"
+
+    def strike(self) -> None:
+        clients = [self.client() for _ in range(8)]
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.sock.sendall(bytes.fromhex("30 ff ff ff 7f 0001 74 00") + bytes(1_000_000))
+        for client in clients:
+            client.close()
+
+
+class Largest(Attack):
+    text = "packets of 10 MB, which are just allowed, to a subscriber that reads them"
+
+    def prepare(self) -> None:
+        self.publisher = self.client()
+        self.publisher.subscribe("largest")
+        self.packet = publish("largest", bytes(10_000_000))
+
+    def strike(self) -> None:
+        self.publisher.ask(self.packet, 0x30)
+
+
+class Unacknowledged(Attack):
+    text = "65,535 QoS 2 messages that are never released, and the end of their session"
+
+    def strike(self) -> None:
+        client = self.client()
+        for first in range(1, 65_536, 1000):
+            client.ask_all(publish("open", b"x", 2, n) for n in range(first, min(first + 1000, 65_536)))
+        client.close()
+
+
+class SameId(Attack):
+    text = "connections with one client id, 500 at a time, as fast as they are taken"
+    config = "[flapping]\nmax_takeovers = 0\n"
+    pause = 0.0
+
+    def strike(self) -> None:
+        socks = [socket.create_connection(self.address, timeout=PATIENCE) for _ in range(500)]
+        for sock in socks:
+            sock.sendall(connect("same", expiry=1000))
+        for sock in socks:
+            with sock, contextlib.suppress(OSError):
+                sock.recv(64)
+
+
+class Reconnects(Attack):
+    text = "2,000 sessions with 10 subscriptions each whose clients come back all at once"
+
+    #: Clients; each is a file here and at the broker.
+    number: ClassVar[int] = 2000
+
+    def prepare(self) -> None:
+        self.socks: list[socket.socket] = []
+        self.strike()
+
+    def strike(self) -> None:
+        for sock in self.socks:
+            sock.close()
+        self.socks = [socket.create_connection(self.address, timeout=PATIENCE) for _ in range(self.number)]
+        for number, sock in enumerate(self.socks):
+            filters = [f"device/{number}/{n}" for n in range(10)]
+            sock.sendall(connect(f"device-{number}", expiry=1000) + wire.subscribe_all(filters, 1, V5))
+        for sock in self.socks:
+            while wire.read_packet(sock)[0] != SUBACK:
+                pass
+
+
 class Stopped(Attack):
     text = "the process stands still for 4 s, 50 clients with a keep alive of 2 s ping on"
     judged = False
@@ -333,4 +452,13 @@ ATTACKS: Final[dict[str, type[Attack]]] = {
     "poison": Poison,
     "logins": Logins,
     "floods": Floods,
+    "slow-consumer": SlowConsumer,
+    "greedy": Greedy,
+    "subscriptions": Subscriptions,
+    "levels": Levels,
+    "huge": Huge,
+    "largest": Largest,
+    "unacknowledged": Unacknowledged,
+    "same-id": SameId,
+    "reconnects": Reconnects,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -96,12 +96,9 @@ class AwaitingRel:
 
     def expire(self, before: float, limit: int) -> list[Publication]:
         """Forget up to `limit` ids that came before the given time. Returns the messages that were held."""
-        gone: list[Publication] = []
-        for _ in range(limit):
-            if not self._open or self.oldest > before:
-                break
-            gone += [held for held in self.release([next(iter(self._open))]) if held is not None]
-        return gone
+        # the ids first: to look for the first of a dict again and again passes all that were taken from it before
+        ids = [packet_id for packet_id, (held, _) in islice(self._open.items(), limit) if held.came_at <= before]
+        return [held for held in self.release(ids) if held is not None] if ids else []
 
     def export(self) -> list[Exported]:
         """The ids in order, with the weight of what they hold and itself, for another node."""

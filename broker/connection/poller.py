@@ -10,6 +10,8 @@ from __future__ import annotations
 import select
 import selectors
 import sys
+from itertools import islice
+from math import inf
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -25,15 +27,19 @@ if TYPE_CHECKING:
 if sys.platform == "linux":
     READ: Final = select.EPOLLIN
     WRITE: Final = select.EPOLLOUT
+    #: The other side sends nothing more.
+    HANGUP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
     Epoll = select.epoll
 else:
     READ: Final = selectors.EVENT_READ
     WRITE: Final = selectors.EVENT_WRITE
+    HANGUP: Final = 0
 
     class Epoll(selectors.DefaultSelector):
         """Only on Linux, in addition to the others."""
 
-        def poll(self, timeout: float) -> list[tuple[int, int]]:
+        def poll(self, timeout: float, maxevents: int = -1) -> list[tuple[int, int]]:
+            del maxevents
             return [(key.fd, mask) for key, mask in self.select(timeout)]
 
 
@@ -48,6 +54,10 @@ BUSY_POLL: Final = 0.000_05
 #: connections waiting for longer.
 MAX_READ: Final = 262_144
 MIN_READ: Final = 2_048
+#: Seconds for which a connection counts as a new one.
+NEWCOMER: Final = 1.0
+#: What a socket counts for, besides its bytes: an end, or a connection to accept, has none.
+SOCKET_SIZE: Final = 64
 #: Target processor seconds for handling them: if it takes longer, less is read at a time.
 READ_TIME: Final = 0.005
 
@@ -76,7 +86,7 @@ class Reader(Polled, Protocol):
 
 
 class Poller:
-    __slots__ = ("_busy_poll", "_epoll", "_polled", "metrics", "read_size", "scheduler")
+    __slots__ = ("_busy_poll", "_epoll", "_polled", "_since", "metrics", "read_size", "scheduler")
 
     def __init__(self, scheduler: Scheduler, metrics: Metrics, *, busy_poll: float = 0.0) -> None:
         """For `busy_poll` seconds after a turn it asks for the next bytes without a pause, before it goes back to trio:
@@ -89,14 +99,17 @@ class Poller:
         self._epoll = Epoll()
         #: By descriptor.
         self._polled: dict[int, Polled] = {}
+        #: When each was registered.
+        self._since: dict[int, float] = {}
 
     def register(self, sock: socket, events: int, polled: Polled) -> None:
         """
         Raises:
             OSError: the system watches no more sockets.
         """
-        self._epoll.register(sock, events)
+        self._epoll.register(sock, events | HANGUP if events & READ else events)
         self._polled[sock.fileno()] = polled
+        self._since[sock.fileno()] = perf_counter()
 
     def modify(self, sock: socket, events: int, polled: Polled) -> None:
         """`events` 0 keeps the socket out of the epoll until the next `modify`.
@@ -107,7 +120,7 @@ class Poller:
         if not events:
             self.forget(sock)
         elif sock.fileno() in self._polled:
-            self._epoll.modify(sock, events)
+            self._epoll.modify(sock, events | HANGUP if events & READ else events)
         else:
             self.register(sock, events, polled)
 
@@ -115,6 +128,7 @@ class Poller:
         """To be called before the socket is closed."""
         if self._polled.pop(sock.fileno(), None) is not None:
             self._epoll.unregister(sock)
+            del self._since[sock.fileno()]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         descriptor = self._epoll.fileno()
@@ -122,21 +136,42 @@ class Poller:
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             turn_ends = perf_counter() + MAX_TURN
-            began = thread_time()
             while perf_counter() < turn_ends and (events := self._poll()):
-                while events:
-                    # Everything is read before any of it is handled, and all is written at the end of the turn: the
-                    # kernel and the interpreter are faster when they don't alternate, by a quarter with one packet a
-                    # read.
-                    with self.scheduler.turn:
-                        size = self._read(events)
-                    # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
-                    # these lie in mailboxes would let a client that sends fast enough fill the memory.
-                    if self.scheduler.ready:
-                        await self.scheduler.drained()
-                    ended = thread_time()
-                    self._keep_pace(size, ended - began)
-                    began = ended
+                began = thread_time()
+                # Everything is read before any of it is handled, and all is written at the end of the turn: the kernel
+                # and the interpreter are faster when they don't alternate, by a quarter with one packet a read.
+                with self.scheduler.turn:
+                    size = self._read(events)
+                # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
+                # these lie in mailboxes would let a client that sends fast enough fill the memory.
+                if self.scheduler.ready:
+                    await self.scheduler.drained()
+                self._keep_pace(size, thread_time() - began)
+                if events:
+                    await self._read_crowd(events)
+
+    async def _read_crowd(self, waiting: list[tuple[int, int]]) -> None:
+        """Until nobody waits any more. When thousands of clients come or go at once, those that stay are not kept
+        waiting: every second slice is theirs."""
+        staying: list[tuple[int, int]] = []
+        passing: list[tuple[int, int]] = []
+        while True:
+            newcomers = perf_counter() - NEWCOMER
+            for event in waiting:
+                is_passing = event[1] & HANGUP or self._since.get(event[0], inf) > newcomers
+                (passing if is_passing else staying).append(event)
+            if not staying and not passing:
+                return
+            for events in filter(None, (staying, passing)):
+                began, before = thread_time(), len(events)
+                with self.scheduler.turn:
+                    size = self._read(events)
+                if self.scheduler.ready:
+                    await self.scheduler.drained()
+                self._keep_pace(size + (before - len(events)) * SOCKET_SIZE, thread_time() - began)
+            await trio.lowlevel.checkpoint()
+            known = {descriptor for descriptor, _ in (*staying, *passing)}
+            waiting = [event for event in self._epoll.poll(0, len(self._polled) or 1) if event[0] not in known]
 
     def _poll(self) -> list[tuple[int, int]]:
         """The descriptors that are ready, with their events."""
@@ -154,7 +189,7 @@ class Poller:
         size, limit = 0, self.read_size
         read: list[tuple[Reader, bytes]] = []
         waiting = iter(events)
-        for descriptor, mask in waiting:
+        for descriptor, mask in islice(waiting, limit // SOCKET_SIZE):
             polled = find(descriptor)
             if polled is None:
                 continue  # it was closed by another one's turn

@@ -39,7 +39,7 @@ def test_each_attack_says_what_it_does() -> None:
 
 def test_a_small_run(tmp_path: Path) -> None:
     kept = tmp_path / "results.json"
-    names = ["churn", "poison", "pressure", "logins"]
+    names = ["churn", "poison", "pressure", "logins", "huge", "greedy", "same-id", "unacknowledged"]
     asked = [word for name in names for word in ("--attack", name)]
     command = [
         sys.executable,

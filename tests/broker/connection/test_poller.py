@@ -12,7 +12,7 @@ import trio.testing
 
 from tests.actors.probes import Probe
 from trunkline.actors import Actor, Ref, Scheduler, system
-from trunkline.broker.connection.poller import MAX_TURN, MIN_READ, READ, READ_TIME, WRITE, Poller
+from trunkline.broker.connection.poller import MAX_TURN, MIN_READ, READ, READ_TIME, SOCKET_SIZE, WRITE, Poller
 from trunkline.broker.metrics import Metrics
 
 
@@ -324,3 +324,35 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
     for pair in pairs:
         for sock in pair:
             sock.close()
+
+
+async def test_a_client_that_stays_does_not_wait_for_all_that_come_or_go() -> None:
+    """It is ready last, and comes before most of them."""
+    poller = Poller(Scheduler(), Metrics())
+    pairs = [socket.socketpair() for _ in range(200)]
+    order = list[int]()
+    for index, (ours, theirs) in enumerate(pairs):
+
+        def ready(_mask: int, _limit: int, index: int = index, ours: socket.socket = ours) -> bytes:
+            order.append(index)
+            poller.forget(ours)
+            return b""
+
+        poller.register(ours, READ, Polled(ready))
+        if index == 199:
+            poller._since[ours.fileno()] = 0.0  # pyright: ignore[reportPrivateUsage]
+            theirs.send(b"x")
+        elif index % 2:
+            theirs.close()
+        else:
+            theirs.send(b"x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    assert sorted(order) == list(range(200))
+    assert order.index(199) == MIN_READ // SOCKET_SIZE
+    poller.close()
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
