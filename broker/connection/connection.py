@@ -50,10 +50,9 @@ class CheckKeepAlive:
 
 CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
-Mail: TypeAlias = (
-    "Ended | Failed | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive"
-    " | mail.LogPackets"
-)
+#: What a transport reports, other than bytes.
+Report: TypeAlias = "Ended | Failed | OutputBlocked | OutputDrained"
+Mail: TypeAlias = "Report | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
 
 _logger = logging.getLogger("trunkline.connection")
 
