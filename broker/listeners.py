@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Connections accepted in one turn, so that a burst of them leaves time for existing connections.
 ACCEPTED_AT_ONCE: Final = 64
+#: Clients disconnected before other work gets its turn.
+DISCONNECTED_AT_ONCE: Final = 100
 #: Seconds without a new connection after the system has run out of descriptors or memory.
 PAUSE: Final = 0.5
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
@@ -121,6 +123,18 @@ class Listener:
         for bound in self._sockets:
             bound.close()
         self._sockets.clear()
+
+    async def disconnect_clients(self, rate: int) -> None:
+        """Disconnect so many a second, 0 for all at once, as long as the listener is closed."""
+        for number, connection in enumerate(list(self.acceptor.connections), 1):
+            if self.state is not State.CLOSED:
+                return
+            if connection in self.acceptor.connections:
+                connection.disconnect()
+                if rate:
+                    await trio.sleep(1 / rate)
+            if not number % DISCONNECTED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
 
     def accept(self, sock: socket.socket, peer: Peer, serve: Callable[[], None]) -> None:
         """Serve an accepted connection, or close it. An error costs this connection alone.

@@ -470,6 +470,18 @@ class Node:
         reach = ", from this machine only" if settings.loopback else ""
         _logger.info("listening on %s: %s%s", _place(listener.address), who, reach)
 
+    def remove_listener(self, listener: Listener) -> None:
+        """Close it, and disconnect its clients."""
+
+        async def end() -> None:
+            await listener.disconnect_clients(0)
+            await listener.acceptor.wait_empty()
+            self._acceptors.remove(listener.acceptor)
+
+        self.listeners.remove(listener)
+        listener.close()
+        self._start_task(end)
+
     def _count_connections(self) -> int:
         return sum(len(acceptor.connections) for acceptor in self._acceptors)
 

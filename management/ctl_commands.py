@@ -23,6 +23,7 @@ _GROUPS: Final = {
     "clients": "Clients that are connected.",
     "config": "The configuration.",
     "hooks": "Callbacks at hook points.",
+    "listeners": "Listeners: addresses on which the broker accepts connections.",
     "log": "The log.",
     "plugins": "Plugins.",
     "retained": "Retained messages.",

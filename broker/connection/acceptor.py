@@ -43,6 +43,10 @@ class ProtocolActor(Actor[M]):
         """Bytes that wait because the client does not read them yet."""
         raise NotImplementedError
 
+    def disconnect(self) -> None:
+        """An operator ends the connection."""
+        raise NotImplementedError
+
 
 #: Puts a layer on top of a transport, or nothing.
 LayerFactory: TypeAlias = "Callable[[Transport], Transport]"

@@ -248,6 +248,13 @@ class Connection(ProtocolActor["Mail"]):
             self._max_silence = inf
             self._timer.cancel()
 
+    def disconnect(self) -> None:
+        channel = self._channel
+        if channel is not None:
+            channel.session(mail.Kick(Reason.ADMINISTRATIVE_ACTION, "its listener is closed", channel))
+        elif self.in_handshake:
+            self.ref.stop()
+
     def close(self, farewell: bytes) -> None:
         """Send the last bytes, then let the peer close first, so that it can read them."""
         if self.state is ConnectionState.CLOSING:
