@@ -15,6 +15,7 @@ from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.listening_sockets import open_sockets
 from trunkline.broker.log_throttle import LogThrottle
+from trunkline.config.addresses import shown_address
 
 if TYPE_CHECKING:
     import socket
@@ -245,12 +246,4 @@ class _ListeningSocket:
 
 def _peer(name: Any) -> Peer:
     """Clients of a Unix socket have no address."""
-    return name[:2] if isinstance(name, tuple) else None
-
-
-def shown_address(address: tuple[str, int]) -> str:
-    """Host and port, or the path of a Unix socket."""
-    host, port = address
-    if not port:
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return None if isinstance(name, str | bytes) else name[:2]

@@ -82,6 +82,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def shown_address(address: tuple[str, int]) -> str:
+    """Host and port, or the path of a Unix socket."""
+    host, port = address
+    if not port:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class TakenAddresses(Generic[T]):
     """The addresses that listeners use. Two sockets cannot listen on the same one, nor on `0.0.0.0` and another address
     with the same port."""

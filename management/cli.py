@@ -55,7 +55,12 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-@click.option("--listen", multiple=True, metavar="tcp://HOST:PORT", help="Listen here instead. May be repeated.")
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="URL",
+    help="Listen here instead: tcp://HOST:PORT, unix:///PATH. May be repeated.",
+)
 @click.option("--store", metavar="FILE", help="Keep sessions and messages in this file. [default: see store.path]")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="text or json.")

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trunkline.config.addresses import shown_address
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import load
 from trunkline.config.settings import NodeSettings
@@ -70,7 +71,7 @@ def _described(path: Path) -> str | None:
     """A description of the broker for people; None if none runs there."""
     try:
         with ControlClient(path) as broker:
-            addresses = [f"{each['host']}:{each['port']}" for each in broker.call("status")["listeners"]]
+            addresses = [shown_address((each["host"], each["port"])) for each in broker.call("status")["listeners"]]
             return f"process {broker.pid} on {', '.join(addresses) or 'no address'}"
     except ControlError as error:
         return str(error)  # for example, it has too many connections

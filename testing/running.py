@@ -54,7 +54,9 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        """`mqtt://HOST:PORT`, or `ws://HOST:PORT/PATH`"""
+        """`mqtt://HOST:PORT`, `ws://HOST:PORT/PATH` or `unix:///PATH`"""
+        if self.scheme == "unix":
+            return f"unix://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{_SCHEMES.get(self.scheme, self.scheme)}://{host}:{self.port}{self.path}"
 

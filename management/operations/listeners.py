@@ -6,8 +6,9 @@ from typing import Annotated
 from annotated_types import Interval
 from pydantic import ValidationError
 
-from trunkline.broker.listeners import Listener, State, shown_address
+from trunkline.broker.listeners import Listener, State
 from trunkline.broker.node import ListenError
+from trunkline.config.addresses import shown_address
 from trunkline.config.config import Config
 from trunkline.config.key_path import nearest
 from trunkline.config.listener_settings import ListenerSettings

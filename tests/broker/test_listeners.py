@@ -132,6 +132,7 @@ async def test_a_listener_on_a_unix_socket(tmp_path: Path) -> None:
     async with testing.broker(listeners=[{"url": f"unix://{path}", "socket_mode": "600"}]) as b:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert b.node.listeners[0].address == (str(path), 0)
+        assert b.url == f"unix://{path}"
         async with Wire(await trio.open_unix_socket(path)) as wire:
             await wire.connect("local")
             await wire.ping()

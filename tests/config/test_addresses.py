@@ -1,7 +1,7 @@
 import pytest
 
 from trunkline.config import listener_settings
-from trunkline.config.addresses import ListenerAddress, TakenAddresses, is_loopback, split_listener_url
+from trunkline.config.addresses import ListenerAddress, TakenAddresses, is_loopback, shown_address, split_listener_url
 from trunkline.config.reader import from_mapping
 
 
@@ -67,3 +67,10 @@ def test_many_listeners_are_not_compared_in_pairs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(listener_settings, "split_listener_url", counted)
     from_mapping({"listeners": [f"tcp://127.0.0.1:{port}" for port in range(1, 301)]})
     assert 300 <= len(read) <= 2 * 300
+
+
+@pytest.mark.parametrize(
+    ("address", "text"), [(("h", 1), "h:1"), (("::1", 1), "[::1]:1"), (("/run/mqtt.sock", 0), "/run/mqtt.sock")]
+)
+def test_shown_address(address: tuple[str, int], text: str) -> None:
+    assert shown_address(address) == text
