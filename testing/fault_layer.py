@@ -15,6 +15,7 @@ from trunkline.broker.connection.transport import (
     BLOCKED,
     DRAINED,
     Ended,
+    Failed,
     Layer,
     SocketTransport,
 )
@@ -257,7 +258,7 @@ class FaultLayer(Layer):
         elif isinstance(event, Ended):
             self.incoming.put(event)
             self.incoming.release()
-        elif not self._blocked:
+        elif isinstance(event, Failed) or not self._blocked:
             self.above(event)
 
     # From the queues

@@ -10,6 +10,8 @@ from tests.conformance import raw
 from tests.frames import Frames
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.connection.stream_transport import STREAM_BUFFER
+from trunkline.testing.packets import TO
 
 PROXIED: dict[str, Any] = {"trusted": ["127.0.0.1"]}
 
@@ -128,3 +130,19 @@ async def test_a_health_check_of_the_load_balancer_is_no_failure(caplog: pytest.
             await stream.aclose()
         assert b.node.metrics.connections_broken == 0
     assert warnings(caplog) == []
+
+
+async def test_a_failure_passes_a_fault_that_holds_everything_back() -> None:
+    async with testing.broker(listeners=["ws://127.0.0.1:0"]) as b:
+        frames = await Frames.open(b.host, b.port)
+        wire = Wire(frames)
+        await wire.connect("web")
+        await wire.send(raw.subscribe(1, ("a", 0)))
+        await wire.receive()
+        b.faults.drip(client="web", seconds=1000, direction=TO)
+        (connection,) = b.node.connections
+        b.publish("a", bytes(2 * STREAM_BUFFER))
+        await b.wait_until(lambda: connection.pending > STREAM_BUFFER)
+        await frames.stream.send_all(b"\x81\x80\0\0\0\0")
+        await b.wait_until(lambda: b.node.metrics.connections_broken)
+        await frames.aclose()
