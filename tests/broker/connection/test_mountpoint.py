@@ -129,3 +129,48 @@ async def test_a_client_whose_id_is_no_level_is_refused() -> None:
         await wire.send(raw.connect("+"))
         assert (await wire.expect_type(raw.CONNACK)).reason == 0x85
         await wire.expect_close()
+
+
+async def test_a_burst_for_a_mounted_client() -> None:
+    async with testing.broker(history=0, **mounted("dev/%c/")) as b:
+        inside, outside = (listener.address for listener in b.node.listeners)
+        async with await Wire.open(*inside) as a, await Wire.open(*outside) as far:
+            await a.connect("a")
+            await far.connect("far")
+            await a.subscribe(("$share/g/+", 1), ("t/#", 0))
+            await far.send(*(raw.publish("dev/a/t/x", b"%d" % number) for number in range(300)))
+            for number in range(300):
+                await a.expect_publish("t/x", b"%d" % number)
+            await far.send(*(raw.publish("dev/a/s", b"x", qos=1, packet_id=number) for number in range(1, 51)))
+            for _ in range(50):
+                await a.take_publish("s", b"x", qos=1)
+
+
+async def test_topic_aliases_of_a_mounted_client() -> None:
+    async with testing.broker(**mounted("dev/%c/")) as b:
+        inside, outside = (listener.address for listener in b.node.listeners)
+        async with await Wire.open(*inside) as a, await Wire.open(*outside) as far:
+            await a.connect("a", properties=raw.topic_alias_maximum(5))  # and takes five aliases
+            await far.connect("far")
+            await far.subscribe(("dev/#", 0))
+            await a.subscribe(("back", 0))
+            await a.publish("t", b"1", properties=raw.topic_alias(1))
+            await a.publish("", b"2", properties=raw.topic_alias(1))
+            await far.take_publish("dev/a/t", b"1")
+            await far.take_publish("dev/a/t", b"2")
+            for payload in (b"1", b"2"):
+                await far.publish("dev/a/back", payload)
+            first = await a.expect_type(raw.PUBLISH)
+            second = await a.expect_type(raw.PUBLISH)
+            assert (first.topic, second.topic) == ("back", "")
+
+
+async def test_packets_behind_the_connect_have_the_mountpoint() -> None:
+    async with testing.broker(**mounted("dev/%c/")) as b:
+        inside, outside = (listener.address for listener in b.node.listeners)
+        async with await Wire.open(*inside) as a, await Wire.open(*outside) as far:
+            await far.connect("far")
+            await far.subscribe(("dev/#", 0))
+            await a.send(raw.connect("a") + raw.publish("t", b"1") + raw.publish("t", b"2"))
+            for payload in (b"1", b"2"):
+                await far.take_publish("dev/a/t", payload)
