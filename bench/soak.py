@@ -65,10 +65,13 @@ class Client:
     stays = False
 
     async def connected(self, stream: trio.SocketStream) -> None:
-        while not self.soak.over:
-            with trio.move_on_after(KEEP_ALIVE):
+        due = trio.current_time() + random.uniform(0, KEEP_ALIVE)
+        while True:
+            with trio.move_on_at(due):
                 await self.packet()
+                continue
             await stream.send_all(wire.PINGREQ)
+            due += KEEP_ALIVE
 
     async def packet(self) -> tuple[int, bytes]:
         """

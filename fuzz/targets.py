@@ -5,8 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import trio
+
+from tests.broker.connection.below import Below
 from tests.mqtt.exchange import all_same, is_first, same
+from trunkline.broker.connection.proxy_header import HeaderError, read_header
+from trunkline.broker.connection.websocket import WebSocketLayer
 from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.layer_settings import WebSocketSettings
 from trunkline.config.reader import load
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
@@ -16,6 +22,12 @@ from trunkline.mqtt.versions import Version
 
 #: Where files of the targets are written: in memory if the system has a folder there.
 _MEMORY: Final = Path("/dev/shm")
+#: A request that opens a WebSocket.
+UPGRADE: Final = (
+    b"GET /mqtt HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
 
 
 def decoder(data: bytes) -> None:
@@ -105,4 +117,49 @@ def configuration(data: bytes) -> None:
             assert len(str(problem)) < 10_000, f"{len(str(problem))} characters"
 
 
-TARGETS: Final[dict[str, Callable[[bytes], None]]] = {"decoder": decoder, "configuration": configuration}
+def proxy(data: bytes) -> None:
+    """A PROXY header is read, refused or not complete; and what was said of a beginning stays true of the whole."""
+    said: object = None
+    for end in range(len(data) + 1):
+        try:
+            found: object = read_header(data[:end])
+        except HeaderError:
+            found = "refused"
+        assert said is None or found == said, f"{said} at {end - 1} bytes, {found} at {end}"
+        said = found
+
+
+def websocket(data: bytes) -> None:
+    """Bytes become payload, and an end of the connection where they break the protocol; split anywhere, the same. Of a
+    frame that is not valid, no more than its beginning is passed on.
+
+    The first byte chooses compression and whether a request that is accepted comes before, the second how the rest is
+    split.
+    """
+    if len(data) < 3:
+        return
+    stream = (UPGRADE if data[0] & 2 else b"") + data[2:]
+    whole = trio.run(_through_websocket, [stream], bool(data[0] & 1))
+    pieces = trio.run(_through_websocket, _split(stream, data[1]), bool(data[0] & 1))
+    assert whole[1] == pieces[1], f"{whole} as a whole, {pieces} in pieces"
+    shorter, longer = sorted((whole[0], pieces[0]), key=len)
+    assert longer.startswith(shorter) if whole[1] else longer == shorter, f"{whole} as a whole, {pieces} in pieces"
+
+
+async def _through_websocket(pieces: list[bytes], compressed: bool) -> tuple[bytes, str | None]:
+    below = Below()
+    below.put(WebSocketLayer(below, "/mqtt", WebSocketSettings(compression=compressed)))
+    for piece in pieces:
+        below.receive(piece)
+    for _ in range(100):
+        below.turn()
+    assert len(below.sent) <= 1000 + sum(map(len, pieces))
+    return below.data, below.failed and below.failed.problem
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "decoder": decoder,
+    "configuration": configuration,
+    "proxy": proxy,
+    "websocket": websocket,
+}
