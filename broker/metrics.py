@@ -96,6 +96,8 @@ class Metrics:
     connections_broken: int = counted(
         "Network connections closed for an error below MQTT: in the PROXY protocol, TLS or WebSocket."
     )
+    tls_handshakes: int = counted("TLS handshakes completed.")
+    tls_handshakes_failed: int = counted("TLS handshakes that failed, or took too long.", "tls.handshakes.failed")
     loop_blocked: int = counted("Times that something blocked the broker for longer than `node.watchdog`.")
     callbacks_crashed: int = counted("Errors in work that belongs to no single client, such as accepting connections.")
     packets_malformed: int = counted("Packets that could not be decoded. Each ends its connection.")

@@ -85,6 +85,8 @@ class PasswordCheck:
         )
 
     def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
+        if client.certified:
+            return False
         authenticator = self._by_listener.get(client.listener, self._default)
         return authenticator is not None and authenticator.concerns(client, password)
 

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.settings import CredentialFiles, Section, key
+from trunkline.config.tls_settings import TLS_PARAMETERS, TlsSettings
 from trunkline.config.units import (
     AccessRule,
     FileMode,
@@ -22,12 +23,11 @@ from trunkline.config.units import (
     Text,
     Whole,
     from_text,
+    without_none,
 )
 
-#: Schemes that are known and not served yet.
-NOT_SERVED: Final = frozenset({"tls", "wss"})
 #: Short names of parameters in a URL's query. Others are called like the key: `name`, or `tls.key` for one of a table.
-PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {}
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {**TLS_PARAMETERS}
 
 
 class ListenerSettings(Section):
@@ -99,6 +99,7 @@ class ListenerSettings(Section):
     socket_mode: FileMode = key("660", "Permissions of a Unix socket: who may write to it may connect.")
     proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
     websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
+    tls: TlsSettings | None = key(None, "TLS, for `tls://` and `wss://`.")
 
     @model_validator(mode="before")
     @classmethod
@@ -129,14 +130,17 @@ class ListenerSettings(Section):
         return settings
 
     @model_validator(mode="after")
-    def _is_served(self) -> Self:
-        if self.address.scheme in NOT_SERVED:
-            raise ValueError(f"{self.url}: this version of Trunkline does not serve {self.address.scheme}:// yet")
+    def _fits_its_scheme(self) -> Self:
         if self.address.scheme == "unix" and (self.access_rules or self.max_connections_per_address):
             raise ValueError(
                 f"{self.url}: access_rules and max_connections_per_address are about addresses, which clients of a "
                 "Unix socket do not have: set socket_mode"
             )
+        encrypted = self.address.scheme in ("tls", "wss")
+        if encrypted and self.tls is None:
+            raise ValueError(f"{self.url} needs a certificate: tls.certificate, or ?cert=FILE&key=FILE in the URL")
+        if not encrypted and self.tls is not None:
+            raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
         return self
 
     @cached_property
@@ -173,7 +177,7 @@ class ListenerSettings(Section):
 def _field(model: type[Section], path: tuple[str, ...]) -> FieldInfo | None:
     """The key of a section, or of a table in it."""
     for part in path[:-1]:
-        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        inner = without_none(model.model_fields[part].annotation) if part in model.model_fields else None
         if not isinstance(inner, type) or not issubclass(inner, Section):
             return None
         model = inner

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
+from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.versions import Version
@@ -39,8 +40,21 @@ class ClientInfo:
     #: Whether what it gets acknowledged, and its session if that outlives the connection, is stored as the broker's
     #: `store.durability` says. False: as with "memory".
     durable: bool = True
+    #: What the layers below MQTT have learned: the TLS connection and its certificate. None without such a layer, and
+    #: when the connection is gone and the broker has restarted.
+    identity: Identity | None = None
     #: For authenticators and plugins: data about the client, for callbacks that run later.
     attributes: dict[str, object] = field(default_factory=lambda: {})
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The verified certificate; None without one."""
+        return None if self.identity is None else self.identity.certificate
+
+    @property
+    def certified(self) -> bool:
+        """Its user name comes from its certificate or its pre-shared key, and it needs no password."""
+        return self.identity is not None and bool(self.identity.username)
 
     @property
     def address(self) -> str:
@@ -62,8 +76,9 @@ class ClientInfo:
 
 
 def client_to_plain(client: ClientInfo) -> dict[str, Any]:
-    """As values that msgpack knows, without attributes that are none."""
-    about = asdict(replace(client, attributes={}))
+    """As values that msgpack knows, without attributes that are none and without its identity."""
+    about = asdict(replace(client, attributes={}, identity=None))
+    del about["identity"]
     return {**about, "version": int(client.version), "attributes": plain_attributes(client)}
 
 

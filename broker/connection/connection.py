@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.channel import Channel
+    from trunkline.hooks.identity import Identity
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.publication import Decoded
 
@@ -127,6 +128,11 @@ class Connection(ProtocolActor["Mail"]):
     def peer(self) -> tuple[str, int] | None:
         """Address and port of the client. A layer may know them only when the first bytes have come."""
         return self._transport.peer
+
+    @property
+    def identity(self) -> Identity | None:
+        """What layers know of the client; they do before its CONNECT."""
+        return self._transport.identity
 
     def init(self) -> None:
         self._last_read = trio.current_time()  # a start may be outside of the scheduler's turns

@@ -118,6 +118,11 @@ class Handshake:
         listener, services = self._listener, self._listener.services
         now = self._connection.scheduler.now
         self._connection.follow(ConnectionEvent.CONNECT)
+        identity = self._connection.identity
+        if identity is not None:
+            # they are verified, and the CONNECT is not
+            connect.client_id = identity.client_id or connect.client_id
+            connect.username = identity.username or connect.username
         self._connect = connect
         services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
@@ -132,6 +137,7 @@ class Handshake:
             services.config.node.name,
             connect.bridge,
             durable=listener.durable,
+            identity=identity,
         )
         services.hooks.notify(CLIENT_CONNECT, client, connect)
         try:
@@ -157,6 +163,9 @@ class Handshake:
         if isinstance(decision, Deny):
             self._deny(decision)
         elif decision is not None:
+            metrics.authentication_success += 1
+            self._open_session()
+        elif self._client.certified:
             metrics.authentication_success += 1
             self._open_session()
         elif self._listener.allow_anonymous:

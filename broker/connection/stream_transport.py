@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Actor, Scheduler
     from trunkline.broker.connection.transport import Receiver
     from trunkline.broker.metrics import Metrics
+    from trunkline.hooks.identity import Identity
 
 #: Bytes that may wait for a stream before it counts as blocked. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
@@ -24,6 +25,7 @@ STREAM_BUFFER: Final = 65_536
 class StreamTransport:
     """Connects a trio stream to a connection, by a task that reads and one that writes."""
 
+    identity: Identity | None = None
     __slots__ = (
         "_blocked",
         "_finishing",
@@ -112,6 +114,9 @@ class StreamTransport:
         if self._blocked or len(self._pending) > STREAM_BUFFER:
             self._blocked = True
             self._receiver(BLOCKED)
+
+    def send_now(self, data: bytes) -> None:
+        self.send(data)
 
     @property
     def pending(self) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Actor, Ref
     from trunkline.broker.connection.poller import Poller
+    from trunkline.hooks.identity import Identity
 
 #: Bytes of one read outside of the poller.
 READ_SIZE: Final = 65_536
@@ -84,6 +85,11 @@ class Transport(Protocol):
         """Address and port of the other side; None if it has none."""
         ...
 
+    @property
+    def identity(self) -> Identity | None:
+        """What layers know of the client, once their handshakes are over; None without such a layer."""
+        ...
+
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         """Begin to read, on behalf of an actor: an error outside of its own calls crashes that actor.
 
@@ -94,6 +100,10 @@ class Transport(Protocol):
 
     def send(self, data: bytes) -> None:
         """All of it will be sent, by the end of this turn or, after `OutputBlocked`, when the other side reads more."""
+        ...
+
+    def send_now(self, data: bytes) -> None:
+        """As `send`, without waiting for the end of the turn: for a layer that gathers the output of a turn itself."""
         ...
 
     @property
@@ -146,9 +156,16 @@ class Layer:
     def send(self, data: bytes) -> None:
         self.below.send(data)
 
+    def send_now(self, data: bytes) -> None:
+        self.below.send_now(data)
+
     @property
     def peer(self) -> tuple[str, int] | None:
         return self.below.peer
+
+    @property
+    def identity(self) -> Identity | None:
+        return self.below.identity
 
     @property
     def pending(self) -> int:
@@ -175,6 +192,7 @@ class Layer:
 
 
 class SocketTransport:
+    identity: Identity | None = None
     __slots__ = (
         "_finishing",
         "_metrics",
@@ -256,6 +274,10 @@ class SocketTransport:
             self._scheduler.at_end(self)
         else:
             self.end_turn()
+
+    def send_now(self, data: bytes) -> None:
+        self._outgoing += data
+        self.end_turn()
 
     def end_turn(self) -> None:
         """Write the output of this turn."""

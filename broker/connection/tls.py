@@ -1,0 +1,376 @@
+"""TLS as a layer: an `SSLObject` between two memory buffers.
+
+All output of a turn is encrypted at its end, in as few records as possible, and leaves in one write. The expensive part
+is the handshake, of up to some milliseconds: a listener's clients take turns, and wait for theirs while the messages of
+other connections pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections import deque
+from contextlib import suppress
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.broker.connection.other_protocols import guess
+from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Layer
+from trunkline.broker.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from trunkline.actors import Actor, Ref, Scheduler, Timer
+    from trunkline.broker.connection.transport import Event, Receiver, Transport
+    from trunkline.broker.log_throttle import Occurrences
+    from trunkline.broker.metrics import Metrics
+    from trunkline.broker.tls_context import TlsContext
+    from trunkline.hooks.identity import Identity
+
+#: Seconds of a turn after which no further handshake gets its step.
+MAX_STEPPING: Final = 0.001
+#: Bytes of a client that may wait for the step of its handshake before nothing more is read from it.
+MAX_UNSTEPPED: Final = 65_536
+CUT_OFF: Final = "closed without a TLS close_notify"
+
+_logger = logging.getLogger("trunkline.tls")
+
+#: The words for frequent errors; OpenSSL's own names stand for all others.
+_WORDS: Final = {
+    "NO_SHARED_CIPHER": "the client offers no cipher suite that this listener accepts",
+    "UNSUPPORTED_PROTOCOL": "the client offers no TLS version that this listener accepts",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS",
+    "HTTP_REQUEST": "this looks like HTTP without TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the broker's certificate (unknown authority)",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client finds the broker's certificate expired",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the client does not speak this TLS version",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the client ended the handshake",
+}
+
+
+def words(error: ssl.SSLError) -> str:
+    """The reason of an error for the log."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    reason = error.reason or ""
+    return _WORDS.get(reason, reason.replace("_", " ").lower() or str(error))
+
+
+class TlsServer:
+    """The TLS connections of one listener."""
+
+    def __init__(self, label: str, context: TlsContext, scheduler: Scheduler, metrics: Metrics) -> None:
+        self.label = label
+        #: What new connections use. A reload replaces it.
+        self.context = context
+        self.scheduler = scheduler
+        self.metrics = metrics
+        #: Connections in their handshake that wait for their client, in the order in which they began to wait.
+        self.waiting: dict[TlsLayer, None] = {}
+        #: Connections in their handshake whose client has sent something.
+        self._ready: deque[TlsLayer] = deque()
+        self._stepping = scheduler.call_at(inf, self._step)
+        self._failed = LogThrottle(scheduler.call_at, self._say_failed)
+
+    def layer(self, below: Transport) -> TlsLayer:
+        """The `LayerFactory` of the listener."""
+        return TlsLayer(below, self)
+
+    def wait(self, layer: TlsLayer) -> None:
+        """Its client is to send something."""
+        self.waiting[layer] = None
+        if len(self.waiting) > self.context.settings.max_handshakes:
+            next(iter(self.waiting)).fail("too many handshakes wait for their clients")
+
+    def queue(self, layer: TlsLayer) -> None:
+        """Its client has sent something."""
+        del self.waiting[layer]
+        self._ready.append(layer)
+        if not self._stepping.armed:
+            self._stepping.restart_at(self.scheduler.now)
+
+    def forget(self, layer: TlsLayer) -> None:
+        """Its handshake is over."""
+        self.waiting.pop(layer, None)
+
+    def _step(self) -> None:
+        over = perf_counter() + MAX_STEPPING
+        while self._ready:
+            layer = self._ready.popleft()
+            try:
+                layer.step()
+            except Exception as error:  # noqa: BLE001 - the connection's end is the handling
+                self.scheduler.blame(layer.owner, layer.step, error)
+            if perf_counter() >= over:
+                break
+        if self._ready:
+            self._stepping.restart_at(self.scheduler.now)
+
+    def note_failure(self, peer: tuple[str, int] | None, why: str) -> None:
+        self.metrics.tls_handshakes_failed += 1
+        self._failed.note(why, peer[0] if peer is not None else "this machine", "")
+
+    def close(self) -> None:
+        """The listener is closed. Handshakes go on."""
+        self._failed.flush()
+
+    def _say_failed(self, why: str, times: Occurrences) -> None:
+        _logger.warning(
+            "%s: %s from %s: %s (%s%s)",
+            self.label,
+            times.counted("TLS handshake", "failed"),
+            times.apart("host"),
+            why,
+            times.example,
+            times.last[0],
+            extra={"listener": self.label, "peer": times.last[0], "count": times.count},
+        )
+
+
+class TlsLayer(Layer):
+    """The server's side of one TLS connection."""
+
+    __slots__ = (
+        "_can_send",
+        "_context",
+        "_established",
+        "_held",
+        "_identity",
+        "_incoming",
+        "_outgoing",
+        "_paused",
+        "_plain",
+        "_server",
+        "_timer",
+        "_tls",
+        "_unstepped",
+        "owner",
+    )
+
+    def __init__(self, below: Transport, server: TlsServer) -> None:
+        super().__init__(below)
+        self._server = server
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        #: Made with the client's first bytes: a port scan costs nothing.
+        self._tls: ssl.SSLObject | None = None
+        self._established = False
+        #: False when nothing can be sent any more.
+        self._can_send = True
+        self._paused = False
+        #: Reading stopped until the handshake gets its step.
+        self._held = False
+        #: The handshake is to get its step.
+        self._unstepped = False
+        #: Output that is not encrypted yet.
+        self._plain: list[bytes] = []
+        self._identity: Identity | None = None
+        self.owner: Ref[Any] | None = None
+
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self.owner = owner.ref
+        limit = trio.current_time() + self._server.context.settings.handshake_timeout
+        self._timer: Timer = owner.call_at(limit, self.fail, "it was not completed in time")
+        super().start(receiver, owner)
+        self._server.wait(self)
+
+    @property
+    def identity(self) -> Identity | None:
+        return self._identity
+
+    # Handshake
+
+    def _feed_handshake(self, data: bytes) -> None:
+        if self._tls is None and not self._incoming.pending and data[0] != 0x16:  # a TLS handshake record
+            looks_like_mqtt = data[0] == 0x10 and b"MQ" in data[:8]
+            self.fail("this looks like MQTT without TLS" if looks_like_mqtt else guess(data) or "this is not TLS")
+            return
+        self._incoming.write(data)
+        if not self._unstepped:
+            self._unstepped = True
+            self._server.queue(self)
+        if self._incoming.pending > MAX_UNSTEPPED and not self._held:
+            self._held = True
+            self.below.pause()
+
+    def step(self) -> None:
+        """Go on with the handshake."""
+        if not self._unstepped:
+            return  # it has failed meanwhile
+        self._unstepped = False
+        server = self._server
+        if self._tls is None:
+            self._context = server.context
+            self._tls = self._context.wrap(self._incoming, self._outgoing)
+        context = self._context
+        try:
+            psk = context.handshake(self._tls)
+        except ssl.SSLWantReadError:
+            self._flush()
+            server.wait(self)
+        except ssl.SSLError as error:
+            self._flush()  # the alert
+            self.fail(words(error))
+        else:
+            self._established = True
+            self._timer.discard()
+            server.metrics.tls_handshakes += 1
+            self._identity = context.identity(self._tls, psk)
+            self._flush()
+            if self._plain:
+                self.end_turn()
+            self._read()
+        if self._held:
+            self._held = False
+            if not self._paused:
+                self.below.resume()
+
+    def fail(self, why: str) -> None:
+        """The handshake is over."""
+        peer = self.peer
+        self._stop()
+        self._server.note_failure(peer, why)
+        self.above(Ended(f"TLS handshake failed: {why}"))
+
+    def _stop(self) -> None:
+        """Neither read nor send any more."""
+        if not self._established:
+            self._server.forget(self)
+            self._timer.discard()
+        self._unstepped = self._can_send = False
+        self._plain.clear()
+        self.below.pause()
+
+    # From the client
+
+    def receive(self, event: Event) -> None:
+        if isinstance(event, bytes):
+            if self._established:
+                self._incoming.write(event)
+                self._read()
+            elif self._can_send:
+                self._feed_handshake(event)
+        elif not isinstance(event, Ended):
+            self.above(event)
+        elif self._established:
+            self._can_send = False
+            self.above(event if event.error else Ended(CUT_OFF))
+        elif self._can_send:
+            if self._unstepped:
+                self.step()  # its last bytes came before the end
+                self.receive(event)
+            elif self._tls is None:
+                self._stop()
+                self.above(event)  # a port scan, or a health check
+            else:
+                self.fail(event.error or "the client closed the connection")
+
+    def _read(self) -> None:
+        """Pass on all complete records, in one piece."""
+        incoming, tls = self._incoming, self._tls
+        assert tls is not None
+        data, ended = b"", None
+        more: list[bytes] | None = None
+        try:
+            while size := incoming.pending or tls.pending():
+                part = tls.read(size)
+                if not part:
+                    ended = Ended("")  # close_notify
+                    break
+                if not data:
+                    data = part
+                elif more is None:
+                    more = [data, part]
+                else:
+                    more.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = Ended("")
+        except ssl.SSLError as error:
+            ended = Ended(f"TLS error: {words(error)}")
+        if data:
+            self.above(data if more is None else b"".join(more))
+        if self._outgoing.pending and self._can_send:
+            self._flush()  # an alert, or the answer to a new key
+        if ended is not None:
+            self.below.pause()
+            self.above(ended)
+
+    # To the client
+
+    def send(self, data: bytes) -> None:
+        if not self._can_send:
+            return
+        plain = self._plain
+        plain.append(data)
+        if len(plain) > 1:
+            return
+        if len(data) < WRITTEN_AT_ONCE:
+            self._server.scheduler.at_end(self)
+        else:
+            self.end_turn()
+
+    def send_now(self, data: bytes) -> None:
+        self.send(data)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Encrypt the output of this turn, and send it."""
+        plain = self._plain
+        if not plain or not self._established:
+            return
+        assert self._tls is not None
+        self._tls.write(plain[0] if len(plain) == 1 else b"".join(plain))
+        plain.clear()
+        self.below.send_now(self._outgoing.read())
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self.below.send_now(self._outgoing.read())
+
+    @property
+    def pending(self) -> int:
+        return sum(map(len, self._plain)) + self.below.pending
+
+    def pause(self) -> None:
+        self._paused = True
+        self.below.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if not self._held:
+            self.below.resume()
+
+    def finish(self) -> None:
+        self._close_output()
+        self.below.finish()
+
+    def _close_output(self) -> None:
+        """Send the rest, and close_notify."""
+        if self._can_send and self._established:
+            assert self._tls is not None
+            self.end_turn()
+            self._can_send = False
+            with suppress(ssl.SSLError):  # it waits for the client's own, or the client has broken the protocol
+                self._tls.unwrap()
+            self._flush()
+
+    def reset(self) -> None:
+        self.end_turn()
+        self._can_send = False
+        self.below.reset()
+
+    def close(self) -> None:
+        self._close_output()
+        if not self._established:
+            self._stop()
+        self._server.forget(self)
+        self._tls = None
+        self._established = False
+        super().close()
