@@ -39,6 +39,7 @@ from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
+from trunkline.broker.tls_listeners import TlsListeners
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
@@ -275,12 +276,15 @@ class Node:
         return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
     def reload(self) -> None:
-        """Read password and access rule files again. Decisions made under the old rules are forgotten.
+        """Read the files of passwords, access rules and TLS again. Decisions made under the old rules are forgotten;
+        connections stay.
 
         Raises:
             SecurityError: a file cannot be used; the old ones stay in force.
         """
+        use = self._tls_listeners.read()
         self._security.load()
+        use()
         self.host.forget_decisions(None)
 
     # Its life
@@ -429,11 +433,17 @@ class Node:
         for settings in self.config.listeners:
             await self.open_listener(settings)
 
+    @cached_property
+    def _tls_listeners(self) -> TlsListeners:
+        return TlsListeners(self.scheduler, self.metrics, self.alarms, self._wall)
+
     async def open_listener(self, settings: ListenerSettings) -> Listener:
         """
         Raises:
             ListenError: its address cannot be listened on.
+            SecurityError: its certificates or keys cannot be used.
         """
+        tls = None if settings.tls is None else self._tls_listeners.open(settings.label, settings.tls)
         anonymous = self.config.allows_anonymous(settings)
         versions = frozenset(version for version in Version if str(version) in settings.versions)
         admission = Admission(settings, self.config.limits.max_connections, self._count_connections)
@@ -441,7 +451,7 @@ class Node:
             settings.label,
             anonymous,
             versions,
-            layers_of(settings, self.services, admission),
+            layers_of(settings, admission, tls),
             admission,
             durable=settings.durability != "memory",
             mountpoint=settings.mountpoint,
@@ -451,6 +461,8 @@ class Node:
             await self.listen(listener)
         except ListenError:
             self._acceptors.remove(acceptor)
+            if tls is not None:
+                self._tls_listeners.close(tls)
             raise
         self.listeners.append(listener)
         return listener

@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trunkline.config.errors import Unusable
+from trunkline.broker.security import SecurityError
 from trunkline.config.files import read_text
 from trunkline.hooks.identity import Certificate, Identity
 
@@ -32,10 +32,6 @@ _SHORT: Final = {
 }
 
 
-class TlsError(Unusable[str]):
-    """The files of a TLS listener cannot be used."""
-
-
 class Expiry(NamedTuple):
     """When a certificate of the broker ends."""
 
@@ -49,7 +45,7 @@ class TlsContext:
     def __init__(self, settings: TlsSettings) -> None:
         """
         Raises:
-            TlsError: with all problems.
+            SecurityError: with all problems.
         """
         self.settings = settings
         #: When the broker's certificates end, in seconds since the epoch.
@@ -66,7 +62,7 @@ class TlsContext:
                 self._problems.append("tls.psk_file needs Python 3.13 or later, with an OpenSSL that has PSK")
         contexts = [self._context(each, keys) for each in settings.server_certificates or (None,)]
         if self._problems:
-            raise TlsError(self._problems)
+            raise SecurityError(self._problems)
         self._default = contexts[0]
         self._default.sni_callback = self._choose
 

@@ -67,6 +67,8 @@ class Config(Section):
 
     def authenticates(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients can authenticate there."""
+        if listener is not None and listener.tls is not None and listener.tls.authenticates:
+            return True
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 
     def durability(self, *, standalone: bool) -> Durability:

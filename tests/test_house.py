@@ -18,6 +18,10 @@ ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
     "mqtt/packing.py": "mqtt/test_message_row.py",
+    "broker/tls_context.py": "broker/connection/test_tls.py",
+    "broker/tls_listeners.py": "broker/connection/test_tls.py",
+    "config/tls_settings.py": "broker/connection/test_tls.py",
+    "hooks/identity.py": "broker/connection/test_tls.py",
     "store/errors.py": "store/test_lock.py",
     "mqtt/stored.py": "mqtt/test_stored_codec.py",
     "mqtt/packets.py": "mqtt/test_round_trip.py",

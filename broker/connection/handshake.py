@@ -162,10 +162,7 @@ class Handshake:
         metrics = self._listener.services.metrics
         if isinstance(decision, Deny):
             self._deny(decision)
-        elif decision is not None:
-            metrics.authentication_success += 1
-            self._open_session()
-        elif self._client.certified:
+        elif decision is not None or self._client.certified:
             metrics.authentication_success += 1
             self._open_session()
         elif self._listener.allow_anonymous:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.config.errors import ConfigError
-from trunkline.config.listener_settings import NOT_SERVED, ListenerSettings
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import from_mapping, load
 
 
@@ -60,12 +60,6 @@ def test_files_in_a_query_are_in_the_folder_of_the_configuration(tmp_path: Path)
     file = tmp_path / "broker.toml"
     file.write_text('listeners = ["tcp://127.0.0.1:1?password_file=users"]')
     assert load(file, {}).config.listeners[0].password_file == tmp_path / "users"
-
-
-@pytest.mark.parametrize("scheme", sorted(NOT_SERVED))
-def test_schemes_without_their_layer_are_refused(scheme: str) -> None:
-    url = f"{scheme}://127.0.0.1"
-    assert refusal(url) == f"listeners[0]: {url}: this version of Trunkline does not serve {scheme}:// yet"
 
 
 def test_rules_about_addresses_are_not_for_unix_sockets() -> None:

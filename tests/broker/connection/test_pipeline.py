@@ -1,23 +1,20 @@
 import subprocess
 import sys
 
-from trunkline import testing
 from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.config.listener_settings import ListenerSettings
 
 
-async def test_plain_tcp_has_no_layers() -> None:
-    async with testing.broker() as b:
-        settings = ListenerSettings()
-        assert layers_of(settings, b.node.services, Admission(settings, 0, lambda: 0)) == []
+def test_plain_tcp_has_no_layers() -> None:
+    settings = ListenerSettings()
+    assert layers_of(settings, Admission(settings, 0, lambda: 0)) == []
 
 
-async def test_layers_from_the_bottom() -> None:
+def test_layers_from_the_bottom() -> None:
     url = "ws://127.0.0.1:0/a?proxy_protocol.trusted=10.0.0.0/8&websocket.compression=yes"
-    async with testing.broker() as b:
-        settings = ListenerSettings.model_validate(url)
-        layers = layers_of(settings, b.node.services, Admission(settings, 0, lambda: 0))
+    settings = ListenerSettings.model_validate(url)
+    layers = layers_of(settings, Admission(settings, 0, lambda: 0))
     assert [layer.func.__name__ for layer in layers] == ["ProxyProtocolLayer", "WebSocketLayer"]  # type: ignore[attr-defined]
     assert settings.websocket.compression
 

@@ -1,0 +1,309 @@
+"""TLS in memory, split at every byte, and through real sockets with OpenSSL's and paho's clients."""
+
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from trunkline import testing
+from trunkline.actors import Scheduler
+from trunkline.broker.connection.tls import CUT_OFF, TlsLayer, TlsServer
+from trunkline.broker.connection.transport import BLOCKED, Ended, Event
+from trunkline.broker.metrics import Metrics
+from trunkline.broker.security import SecurityError
+from trunkline.broker.tls_context import TlsContext, certificate_of, parse_keys
+from trunkline.config.tls_settings import TlsSettings
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Connect
+from trunkline.mqtt.versions import Version
+
+trustme = pytest.importorskip("trustme")
+AUTHORITY = trustme.CA()
+SERVER = AUTHORITY.issue_cert("localhost", "127.0.0.1", common_name="broker")
+CLIENT = AUTHORITY.issue_cert("device.example", common_name="device-1", organization_name="Plant, 3")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    SERVER.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    CLIENT.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
+    return tmp_path
+
+
+def settings(files: Path, **more: Any) -> TlsSettings:
+    return TlsSettings(certificate=files / "server.pem", **more)
+
+
+def mutual(files: Path, **more: Any) -> TlsSettings:
+    return settings(files, client_certificates="required", client_ca=files / "ca.pem", **more)
+
+
+def client_context(*, certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    if certificate:
+        CLIENT.configure_cert(context)
+    return context
+
+
+class Below:
+    """In place of a socket: it records."""
+
+    peer = ("192.0.2.1", 5)
+    identity = None
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.calls: list[str] = []
+        self.pending = 0
+        self.receive: Callable[[Event], None]
+
+    def start(self, receiver: Callable[[Event], None], _owner: object) -> None:
+        self.receive = receiver
+
+    def send_now(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def taken(self) -> bytes:
+        data = b"".join(self.writes)
+        self.writes.clear()
+        return data
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        return lambda: self.calls.append(name)
+
+
+class Pair:
+    """A layer, and a client without a socket."""
+
+    def __init__(self, settings: TlsSettings, context: ssl.SSLContext | None = None, split: int = 0) -> None:
+        self.scheduler = Scheduler()
+        self.metrics = Metrics()
+        self.server = TlsServer("here", TlsContext(settings), self.scheduler, self.metrics)
+        self.below = Below()
+        self.layer = TlsLayer(cast("Any", self.below), self.server)
+        self.got: list[Event] = []
+        owner = SimpleNamespace(ref=None, call_at=self.scheduler.call_at)
+        self.layer.start(self.got.append, cast("Any", owner))
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = context or client_context()
+        self.client = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self._split = split
+
+    def exchange(self) -> None:
+        """Each side gets what the other has sent."""
+        data = self.outgoing.read()
+        size = self._split or max(len(data), 1)
+        for start in range(0, len(data), size):
+            with self.scheduler.turn:
+                self.below.receive(data[start : start + size])
+        self.incoming.write(self.below.taken())
+
+    def handshake(self, first: bytes = b"") -> None:
+        for _ in range(4):
+            try:
+                self.client.do_handshake()
+            except ssl.SSLWantReadError:
+                self.exchange()
+            else:
+                if first:
+                    self.client.write(first)
+                self.exchange()
+                return
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(each for each in self.got if isinstance(each, bytes))
+
+    @property
+    def ended(self) -> str | None:
+        return next((each.error for each in self.got if isinstance(each, Ended)), None)
+
+
+@pytest.mark.parametrize("split", [0, 1, 7])
+async def test_bytes_pass_in_both_directions_however_the_records_are_split(files: Path, split: int) -> None:
+    pair = Pair(settings(files), split=split)
+    pair.handshake(b"CONNECT with the Finished")
+    assert pair.data == b"CONNECT with the Finished"
+    with pair.scheduler.turn:
+        pair.layer.send(b"ab")
+        pair.layer.send(b"cd")
+        assert pair.layer.pending == 4
+    assert len(pair.below.writes) == 1, "all output of a turn leaves in one write"
+    pair.exchange()
+    assert pair.client.read(100) == b"abcd"
+    much = bytes(range(256)) * 1000
+    pair.layer.send(much)
+    pair.exchange()
+    assert b"".join(iter(lambda: pair.client.read(len(much)) if pair.incoming.pending else b"", b"")) == much
+    pair.client.write(much)
+    pair.exchange()
+    assert pair.data.endswith(much)
+    if not split:
+        assert pair.got[-1] == much, "the records of a read are passed on in one piece"
+
+
+async def test_close_notify_from_either_side_and_truncation(files: Path) -> None:
+    pair = Pair(settings(files))
+    pair.handshake()
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.unwrap()
+    pair.exchange()
+    assert pair.ended == ""
+    pair = Pair(settings(files))
+    pair.handshake()
+    pair.layer.send(b"farewell")
+    pair.layer.finish()
+    assert pair.below.calls[-1] == "finish"
+    pair.client.write(b"still read")
+    pair.exchange()
+    assert pair.data == b"still read"
+    assert pair.client.read(100) == b"farewell"
+    assert pair.client.read(100) == b"", "close_notify"
+    pair = Pair(settings(files))
+    pair.handshake()
+    pair.below.receive(BLOCKED)
+    assert pair.got == [BLOCKED]
+    pair.below.receive(Ended(""))
+    assert pair.ended == CUT_OFF
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (encode(Connect("c"), Version.V5), "this looks like MQTT without TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "this looks like HTTP"),
+        (b"\x00\x01", "this is not TLS"),
+        (b"\x16\x03\x01\x00\x05hello", "TLS handshake failed: "),
+    ],
+)
+async def test_failed_handshakes_are_named_and_counted(files: Path, data: bytes, why: str) -> None:
+    pair = Pair(settings(files))
+    with pair.scheduler.turn:
+        pair.below.receive(data)
+    assert pair.ended is not None
+    assert why in pair.ended
+    assert pair.metrics.tls_handshakes_failed == 1
+    pair.layer.close()
+    assert pair.scheduler.timers <= 1, "the throttle of the log alone"
+
+
+async def test_old_versions_and_weak_ciphers_are_refused(files: Path) -> None:
+    context = client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-SHA:AES256-SHA256")
+    pair = Pair(settings(files), context)
+    with pytest.raises(ssl.SSLError):
+        pair.handshake()
+    assert "no cipher suite" in (pair.ended or "")
+    pair = Pair(settings(files, min_version="1.3"), context)
+    with pytest.raises(ssl.SSLError):
+        pair.handshake()
+    assert "no TLS version" in (pair.ended or "")
+
+
+async def test_a_client_certificate_names_the_client(files: Path) -> None:
+    pair = Pair(mutual(files, username_from="cn", client_id_from="dn"), client_context(certificate=True))
+    pair.handshake(b"x")
+    identity = pair.layer.identity
+    assert identity is not None
+    assert identity.certificate is not None
+    assert (identity.username, identity.client_id) == ("device-1", identity.certificate.subject)
+    assert "O=Plant\\, 3" in identity.client_id
+    assert identity.certificate.names == (("DNS", "device.example"),)
+    assert identity.server_name == "localhost"
+    pair = Pair(mutual(files))
+    pair.handshake()
+    assert pair.ended == "TLS handshake failed: the client has no certificate"
+
+
+async def test_the_client_that_waited_longest_is_given_up(files: Path) -> None:
+    pair = Pair(settings(files, max_handshakes=1))
+    other = TlsLayer(cast("Any", Below()), pair.server)
+    other.start(lambda _: None, cast("Any", SimpleNamespace(ref=None, call_at=pair.scheduler.call_at)))
+    assert pair.ended == "TLS handshake failed: too many handshakes wait for their clients"
+
+
+def test_problems_with_files_are_named(files: Path) -> None:
+    (files / "bad.pem").write_text("nothing")
+    with pytest.raises(SecurityError) as caught:
+        TlsContext(TlsSettings(certificate=files / "bad.pem", client_certificates="optional", client_ca=files / "no"))
+    assert len(caught.value.problems) == 2
+    with pytest.raises(ValueError, match="line 1"):
+        parse_keys("device:12")
+    assert parse_keys("a:b:" + "ab" * 16) == {"a:b": b"\xab" * 16}
+    assert certificate_of({"notAfter": "Jan  1 00:00:00 2030 GMT"}, b"").common_name == ""
+
+
+async def test_a_broker_over_tls_with_reload_and_alarm(files: Path) -> None:
+    table = mutual(files, username_from="cn", expiry_warning=10**11).model_dump(mode="json", exclude_defaults=True)
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": table}]) as b:
+        assert [alarm.name for alarm in b.alarms] == ["certificate_expires"]
+
+        async def connect(name: str) -> trio.SSLStream[trio.SocketStream]:
+            raw = await trio.open_tcp_stream(b.host, b.port)
+            stream = trio.SSLStream(raw, client_context(certificate=True), server_hostname="localhost")
+            await stream.send_all(encode(Connect(name), Version.V5))
+            assert (await stream.receive_some())[0] == 0x20
+            return stream
+
+        stream = await connect("a")
+        b.node.reload()
+        again = await connect("b")
+        assert [(each.client_id, each.username) for each in b.clients] == [("a", "device-1"), ("b", "device-1")]
+        (files / "server.pem").write_text("broken")
+        with pytest.raises(SecurityError):
+            b.node.reload()
+        third = await connect("c")
+        for each in (stream, again, third):
+            await each.send_all(b"\xc0\0")
+            assert await each.receive_some() == b"\xd0\0"
+            await trio.aclose_forcefully(each)
+
+
+def test_s_client_gets_no_old_version(files: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    table = {"certificate": str(files / "server.pem")}
+    with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": table}]) as b:
+        where = ["-connect", f"{b.host}:{b.port}", "-CAfile", str(files / "ca.pem"), "-alpn", "mqtt"]
+
+        def run(*more: str) -> str:
+            done = subprocess.run(
+                [openssl, "s_client", *where, *more], input=b"", capture_output=True, timeout=60, check=False
+            )
+            return done.stdout.decode(errors="replace")
+
+        for old in ("-tls1", "-tls1_1"):
+            assert "Cipher is (NONE)" in run(old, "-cipher", "DEFAULT@SECLEVEL=0")
+        assert "Cipher is (NONE)" in run("-tls1_2", "-cipher", "AES128-SHA:DHE-RSA-AES256-SHA@SECLEVEL=0")
+        good = run("-tls1_3")
+        assert "ALPN protocol: mqtt" in good
+        assert "Verify return code: 0 (ok)" in good
+        assert "Cipher is ECDHE-" in run("-tls1_2")
+
+
+def test_paho_over_tls(files: Path) -> None:
+    paho = pytest.importorskip("paho.mqtt.client")
+    table = mutual(files, username_from="cn").model_dump(mode="json", exclude_defaults=True)
+    with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": table}]) as b:
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, "p")
+        client.tls_set_context(client_context(certificate=True))
+        came = threading.Event()
+        client.on_connect = lambda *_: client.subscribe("t", 1)
+        client.on_subscribe = lambda *_: client.publish("t", bytes(300_000), 1)
+        client.on_message = lambda *_: came.set()
+        client.connect(b.host, b.port)
+        client.loop_start()
+        assert came.wait(60)
+        client.disconnect()
+        client.loop_stop()
