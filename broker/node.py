@@ -39,7 +39,6 @@ from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
-from trunkline.broker.tls_listeners import TlsListeners
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.stream_keeper import StreamKeeper
+    from trunkline.broker.tls_listeners import TlsListeners
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.client import ClientInfo
     from trunkline.store import Engine
@@ -282,9 +282,10 @@ class Node:
         Raises:
             SecurityError: a file cannot be used; the old ones stay in force.
         """
-        use = self._tls_listeners.read()
+        use_tls = self._tls_listeners.read() if "_tls_listeners" in vars(self) else None
         self._security.load()
-        use()
+        if use_tls is not None:
+            use_tls()
         self.host.forget_decisions(None)
 
     # Its life
@@ -435,6 +436,9 @@ class Node:
 
     @cached_property
     def _tls_listeners(self) -> TlsListeners:
+        """Made for the first TLS listener."""
+        from trunkline.broker.tls_listeners import TlsListeners
+
         return TlsListeners(self.scheduler, self.metrics, self.alarms, self._wall)
 
     async def open_listener(self, settings: ListenerSettings) -> Listener:
@@ -443,7 +447,7 @@ class Node:
             ListenError: its address cannot be listened on.
             SecurityError: its certificates or keys cannot be used.
         """
-        tls = None if settings.tls is None else self._tls_listeners.open(settings.label, settings.tls)
+        tls = None if settings.tls is None else self._tls_listeners.open(settings.tls)
         anonymous = self.config.allows_anonymous(settings)
         versions = frozenset(version for version in Version if str(version) in settings.versions)
         admission = Admission(settings, self.config.limits.max_connections, self._count_connections)

@@ -56,7 +56,7 @@ class TlsContext:
         self._psk = ""
         keys: Mapping[str, bytes] = {}
         if settings.psk_file is not None:
-            if hasattr(ssl, "HAS_PSK") and ssl.HAS_PSK:
+            if getattr(ssl, "HAS_PSK", False):
                 keys = self._read(settings.psk_file, parse_keys) or {}
             else:
                 self._problems.append("tls.psk_file needs Python 3.13 or later, with an OpenSSL that has PSK")

@@ -35,12 +35,12 @@ class TlsListeners:
         self._servers: list[TlsServer] = []
         self._timer = scheduler.call_at(inf, self.check_expiry)
 
-    def open(self, label: str, settings: TlsSettings) -> TlsServer:
+    def open(self, settings: TlsSettings) -> TlsServer:
         """
         Raises:
             SecurityError: its files cannot be used.
         """
-        server = TlsServer(label, TlsContext(settings), self._scheduler, self._metrics)
+        server = TlsServer(TlsContext(settings), self._scheduler, self._metrics)
         self._servers.append(server)
         self.check_expiry()
         return server
@@ -48,7 +48,6 @@ class TlsListeners:
     def close(self, server: TlsServer) -> None:
         """Its listener is closed for good."""
         self._servers.remove(server)
-        server.close()
         self.check_expiry()
 
     def read(self) -> Callable[[], None]:

@@ -7,7 +7,6 @@ other connections pass.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections import deque
 from contextlib import suppress
@@ -18,13 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.connection.other_protocols import guess
-from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Layer
-from trunkline.broker.log_throttle import LogThrottle
+from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
 
 if TYPE_CHECKING:
     from trunkline.actors import Actor, Ref, Scheduler, Timer
     from trunkline.broker.connection.transport import Event, Receiver, Transport
-    from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.tls_context import TlsContext
     from trunkline.hooks.identity import Identity
@@ -34,8 +31,6 @@ MAX_STEPPING: Final = 0.001
 #: Bytes of a client that may wait for the step of its handshake before nothing more is read from it.
 MAX_UNSTEPPED: Final = 65_536
 CUT_OFF: Final = "closed without a TLS close_notify"
-
-_logger = logging.getLogger("trunkline.tls")
 
 #: The words for frequent errors; OpenSSL's own names stand for all others.
 _WORDS: Final = {
@@ -56,7 +51,7 @@ _WORDS: Final = {
 def words(error: ssl.SSLError) -> str:
     """The reason of an error for the log."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is not accepted: {error.verify_message}"
+        return "the client's certificate is not accepted"
     reason = error.reason or ""
     return _WORDS.get(reason, reason.replace("_", " ").lower() or str(error))
 
@@ -64,8 +59,7 @@ def words(error: ssl.SSLError) -> str:
 class TlsServer:
     """The TLS connections of one listener."""
 
-    def __init__(self, label: str, context: TlsContext, scheduler: Scheduler, metrics: Metrics) -> None:
-        self.label = label
+    def __init__(self, context: TlsContext, scheduler: Scheduler, metrics: Metrics) -> None:
         #: What new connections use. A reload replaces it.
         self.context = context
         self.scheduler = scheduler
@@ -75,7 +69,6 @@ class TlsServer:
         #: Connections in their handshake whose client has sent something.
         self._ready: deque[TlsLayer] = deque()
         self._stepping = scheduler.call_at(inf, self._step)
-        self._failed = LogThrottle(scheduler.call_at, self._say_failed)
 
     def layer(self, below: Transport) -> TlsLayer:
         """The `LayerFactory` of the listener."""
@@ -111,26 +104,6 @@ class TlsServer:
         if self._ready:
             self._stepping.restart_at(self.scheduler.now)
 
-    def note_failure(self, peer: tuple[str, int] | None, why: str) -> None:
-        self.metrics.tls_handshakes_failed += 1
-        self._failed.note(why, peer[0] if peer is not None else "this machine", "")
-
-    def close(self) -> None:
-        """The listener is closed. Handshakes go on."""
-        self._failed.flush()
-
-    def _say_failed(self, why: str, times: Occurrences) -> None:
-        _logger.warning(
-            "%s: %s from %s: %s (%s%s)",
-            self.label,
-            times.counted("TLS handshake", "failed"),
-            times.apart("host"),
-            why,
-            times.example,
-            times.last[0],
-            extra={"listener": self.label, "peer": times.last[0], "count": times.count},
-        )
-
 
 class TlsLayer(Layer):
     """The server's side of one TLS connection."""
@@ -143,6 +116,7 @@ class TlsLayer(Layer):
         "_identity",
         "_incoming",
         "_outgoing",
+        "_over",
         "_paused",
         "_plain",
         "_server",
@@ -162,6 +136,8 @@ class TlsLayer(Layer):
         self._established = False
         #: False when nothing can be sent any more.
         self._can_send = True
+        #: Nothing more is passed on.
+        self._over = False
         self._paused = False
         #: Reading stopped until the handshake gets its step.
         self._held = False
@@ -215,7 +191,7 @@ class TlsLayer(Layer):
             server.wait(self)
         except ssl.SSLError as error:
             self._flush()  # the alert
-            self.fail(words(error))
+            self.fail(words(error), error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "")
         else:
             self._established = True
             self._timer.discard()
@@ -230,51 +206,53 @@ class TlsLayer(Layer):
             if not self._paused:
                 self.below.resume()
 
-    def fail(self, why: str) -> None:
-        """The handshake is over."""
-        peer = self.peer
+    def fail(self, why: str, detail: str = "") -> None:
+        """The handshake has failed."""
         self._stop()
-        self._server.note_failure(peer, why)
-        self.above(Ended(f"TLS handshake failed: {why}"))
+        self._server.metrics.tls_handshakes_failed += 1
+        self.above(Failed(f"TLS handshake: {why}", detail))
 
     def _stop(self) -> None:
-        """Neither read nor send any more."""
+        """Pass on nothing more."""
         if not self._established:
             self._server.forget(self)
             self._timer.discard()
+        self._over = True
         self._unstepped = self._can_send = False
         self._plain.clear()
-        self.below.pause()
 
     # From the client
 
     def receive(self, event: Event) -> None:
-        if isinstance(event, bytes):
+        if self._over:
+            if isinstance(event, Ended):
+                self.above(event)
+        elif isinstance(event, bytes):
             if self._established:
                 self._incoming.write(event)
                 self._read()
-            elif self._can_send:
+            else:
                 self._feed_handshake(event)
         elif not isinstance(event, Ended):
             self.above(event)
         elif self._established:
             self._can_send = False
             self.above(event if event.error else Ended(CUT_OFF))
-        elif self._can_send:
-            if self._unstepped:
-                self.step()  # its last bytes came before the end
-                self.receive(event)
-            elif self._tls is None:
-                self._stop()
-                self.above(event)  # a port scan, or a health check
-            else:
-                self.fail(event.error or "the client closed the connection")
+        elif self._unstepped:
+            self.step()  # its last bytes came before the end
+            self.receive(event)
+        else:
+            if self._tls is not None:
+                self.fail("the client ended the connection", event.error)
+            self._stop()  # without bytes it was a port scan, or a health check
+            self.above(event)
 
     def _read(self) -> None:
         """Pass on all complete records, in one piece."""
         incoming, tls = self._incoming, self._tls
         assert tls is not None
-        data, ended = b"", None
+        data = b""
+        ended: Ended | Failed | None = None
         more: list[bytes] | None = None
         try:
             while size := incoming.pending or tls.pending():
@@ -293,13 +271,15 @@ class TlsLayer(Layer):
         except ssl.SSLZeroReturnError:
             ended = Ended("")
         except ssl.SSLError as error:
-            ended = Ended(f"TLS error: {words(error)}")
+            ended = Failed(f"TLS: {words(error)}")
         if data:
             self.above(data if more is None else b"".join(more))
         if self._outgoing.pending and self._can_send:
             self._flush()  # an alert, or the answer to a new key
         if ended is not None:
-            self.below.pause()
+            self._over = True
+            if isinstance(ended, Failed):
+                self._can_send = False
             self.above(ended)
 
     # To the client
@@ -373,4 +353,5 @@ class TlsLayer(Layer):
         self._server.forget(self)
         self._tls = None
         self._established = False
+        self._over = True
         super().close()
