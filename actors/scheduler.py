@@ -65,20 +65,6 @@ class Turn:
         self._scheduler.step()
 
 
-class _EarlyEnds:
-    """Stands at the front of what is done at the end of a turn."""
-
-    __slots__ = ("_scheduler",)
-
-    owner = None
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def end_turn(self) -> None:
-        self._scheduler.run_early_ends()
-
-
 class Scheduler:
     """Runs the handlers of ready actors, first come, first served.
 
@@ -94,7 +80,6 @@ class Scheduler:
         "_call",
         "_clock",
         "_deadlines",
-        "_early_ends",
         "_ends",
         "_later",
         "_open",
@@ -119,7 +104,6 @@ class Scheduler:
         #: Messages that actors have postponed to a later step.
         self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
-        self._early_ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -173,15 +157,6 @@ class Scheduler:
         """Do this once, when the current turn ends: for work that is done together for everything in the turn. It must
         be short. If it raises, its owner crashes."""
         self._ends.append(task)
-        if not self._open:
-            self._wake()
-
-    def before_end(self, task: EndOfTurn) -> None:
-        """As `at_end`, but ahead of those tasks, which it may still give something to do; it may also call `before_end`
-        for another task."""
-        if not self._early_ends:
-            self._ends.insert(0, _EarlyEnds(self))  # in this way, turns without any do not look for them
-        self._early_ends.append(task)
         if not self._open:
             self._wake()
 
@@ -260,20 +235,6 @@ class Scheduler:
                 else:
                     self.enqueue = self._enqueue_and_wake
         return bool(ready or self._later)
-
-    def run_early_ends(self) -> None:
-        """Run what `before_end` has been given, and then what that has added to the end of the turn."""
-        early, self._early_ends = self._early_ends, []
-        self._run_ends(early)
-        ends, self._ends = self._ends, []
-        self._run_ends(ends)
-
-    def _run_ends(self, tasks: list[EndOfTurn]) -> None:
-        for task in tasks:
-            try:
-                task.end_turn()
-            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
-                self.blame(task.owner, task.end_turn, error)
 
     def _take_up(self, left: int) -> int:
         """Cast one of `left` messages that were left for later. Returns how many are left of these."""

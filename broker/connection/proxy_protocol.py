@@ -13,6 +13,7 @@ import trio
 from trunkline.broker.connection.proxy_header import HeaderError, ProxyHeader, read_header
 from trunkline.broker.connection.transport import Failed, Layer
 from trunkline.hooks.client import read_address
+from trunkline.hooks.identity import Certificate, Identity
 
 if TYPE_CHECKING:
     from trunkline.actors import Actor, Timer
@@ -42,6 +43,15 @@ class ProxyProtocolLayer(Layer):
         """The client, as soon as it is known. A header without an address leaves it at the load balancer."""
         peer = None if self.header is None else self.header.peer
         return peer or self.below.peer
+
+    @property
+    def identity(self) -> Identity | None:
+        """What the load balancer knows of the client's TLS connection, which ends there."""
+        header = self.header
+        if header is None or not (header.server_name or header.alpn or header.common_name):
+            return self.below.identity
+        certificate = Certificate(common_name=header.common_name) if header.common_name else None
+        return Identity(certificate, server_name=header.server_name, protocol=header.alpn)
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._timer = owner.call_at(trio.current_time() + self._settings.timeout, self._too_late)

@@ -291,21 +291,20 @@ class WebSocketLayer(Layer):
         elif self._state is _State.OPEN:
             self._outgoing = data
             if len(data) < WRITTEN_AT_ONCE:
-                self._scheduler.before_end(self)
+                self._scheduler.at_end(self)
             else:
                 self.end_turn()
 
     def end_turn(self) -> None:
         """Send the output of this turn."""
         data, self._outgoing = self._outgoing, b""
-        if self._extensions and data:
-            self.below.send(self._started().send(BytesMessage(data)))
+        if not data:
             return
-        for at in range(0, len(data), MAX_SENT):
-            payload = data[at : at + MAX_SENT]
-            size = len(payload)
-            header = _HEADERS[size] if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")
-            self.below.send(header + payload)
+        if self._extensions:
+            frames = [self._started().send(BytesMessage(data))]
+        else:
+            frames = [_frame(data[at : at + MAX_SENT]) for at in range(0, len(data), MAX_SENT)]
+        self.below.send_now(b"".join(frames))
 
     def _send_close(self, code: int, reason: str = "") -> None:
         self.end_turn()
@@ -346,6 +345,11 @@ class WebSocketLayer(Layer):
         self._held = b""
         self._timer.discard()
         super().close()
+
+
+def _frame(payload: bytes) -> bytes:
+    size = len(payload)
+    return (_HEADERS[size] if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")) + payload
 
 
 def _unmask(masked: list[bytes], masks: list[bytes], payloads: list[bytes]) -> None:

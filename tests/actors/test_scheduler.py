@@ -379,29 +379,6 @@ async def test_an_error_at_the_end_of_a_turn_ends_the_actor_on_whose_behalf_it_w
         assert list(actors.scheduler.crashes.values()) == [1]
 
 
-async def test_work_before_the_end_of_a_turn_may_cause_more_of_both_kinds() -> None:
-    done: list[str] = []
-
-    class Early(Ending):
-        def end_turn(self) -> None:
-            super().end_turn()
-            actors.scheduler.at_end(Ending(None, done, f"end after {self._what}"))
-            if self._what == "first":
-                actors.scheduler.before_end(Early(None, done, "second"))
-
-    async with system() as actors:
-        with actors.scheduler.turn:
-            actors.scheduler.at_end(Ending(None, done, "end"))
-            actors.scheduler.before_end(Ending(None, done, "crash"))
-            actors.scheduler.before_end(Early(None, done, "first"))
-        assert done == ["crash", "first", "second", "end after second", "end after first", "end"]
-        assert list(actors.scheduler.crashes.values()) == [1]
-        done.clear()
-        actors.scheduler.before_end(Early(None, done, "outside of a turn"))
-        await settle_some(actors.scheduler)
-        assert done == ["outside of a turn", "end after outside of a turn"]
-
-
 async def test_who_waits_for_the_queue_to_drain_waits_no_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.actors.scheduler.MAX_DRAIN", 0.01)
 

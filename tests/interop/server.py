@@ -39,12 +39,12 @@ class Broker(NamedTuple):
     port: int
     name: str
     log: Path
-    #: As clients call it; `ws` has the path that paho and MQTT.js take by default.
+    #: As clients call it; `ws` and `wss` have the path that paho and MQTT.js take by default.
     scheme: str = "mqtt"
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://{self.host}:{self.port}{'/mqtt' if self.scheme == 'ws' else ''}"
+        return f"{self.scheme}://{self.host}:{self.port}{'/mqtt' if self.scheme.startswith('ws') else ''}"
 
 
 def differs(broker: Broker, how: str) -> None:

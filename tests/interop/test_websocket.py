@@ -115,6 +115,50 @@ def test_aiomqtt(broker: Broker, name: str) -> None:
     outside_loop.run(asyncio.wait_for(talk(), PATIENCE), within=2 * PATIENCE)
 
 
+# Over TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a server's certificate, its key, and the authority's certificate."""
+    trustme = pytest.importorskip("trustme")
+    folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
+    issued = authority.issue_cert("127.0.0.1", "localhost")
+    issued.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    return folder
+
+
+def test_mqttjs_over_tls(certificates: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_node("mqtt")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(certificates / "ca.pem"))
+    with testing.broker(listeners=[wss(certificates)]) as b:
+        over_tls = Broker(b.host, b.port, "trunkline", certificates, "wss")
+        assert play(over_tls, "large", name, 5) == {"size": 960_000, "same": True}
+        assert len(play(over_tls, "delivery", name, 4)) == 9
+
+
+def test_paho_over_tls(certificates: Path, name: str) -> None:
+    with testing.broker(listeners=[wss(certificates)]) as b:
+        assert b.url == f"wss://127.0.0.1:{b.port}/mqtt"
+        client = Client(CallbackAPIVersion.VERSION2, client_id=name, transport="websockets")
+        client.tls_set(str(certificates / "ca.pem"))
+        client.connect(b.host, b.port)
+        client.loop_start()
+        try:
+            b.wait_for_client(name, timeout=PATIENCE)
+            client.publish("a", b"x" * 300_000, 1)
+            assert len(b.wait_for("a", timeout=PATIENCE).payload) == 300_000
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
+
+def wss(certificates: Path) -> dict[str, Any]:
+    file = str(certificates / "server.pem")
+    return {"url": "wss://127.0.0.1:0", "tls": {"certificate": file, "key": file}}
+
+
 # A browser
 
 

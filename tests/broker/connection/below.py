@@ -17,6 +17,7 @@ class Below:
         self.writes: list[bytes] = []
         self.calls: list[str] = []
         self.pending = 0
+        self.identity = None
         #: What the layer passed on.
         self.got: list[Event] = []
 
@@ -59,6 +60,9 @@ class Below:
         self.receiver = receiver
 
     def send(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def send_now(self, data: bytes) -> None:
         self.writes.append(data)
 
     def pause(self) -> None:

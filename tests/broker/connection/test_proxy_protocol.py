@@ -134,3 +134,16 @@ async def test_the_time_limit_ends_with_the_header(mock_clock: trio.testing.Mock
     assert below.sent == b"out"
     assert below.calls == ["close"]
     assert below.scheduler.timers == 0
+
+
+async def test_the_identity_is_the_load_balancers_knowledge() -> None:
+    below = Below()
+    made = layer(below)
+    assert made.identity is None
+    values = proxied.value(1, b"mqtt") + proxied.value(2, b"broker.example") + proxied.ssl("Sensor 7")
+    below.receive(proxied.v2(CLIENT, values))
+    identity = made.identity
+    assert identity is not None
+    assert identity.certificate is not None
+    assert identity.certificate.common_name == "Sensor 7"
+    assert (identity.server_name, identity.protocol) == ("broker.example", "mqtt")
