@@ -38,6 +38,7 @@ class _Trunkline(LazyGroup):
         ),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
         "streams": ("trunkline.management.stream_commands", "Streams of a running broker, and their consumers."),
+        "tls": ("trunkline.management.tls_commands", "Certificates for development."),
         "store": ("trunkline.management.store_commands", "Look at the store, copy it and repair it."),
     }
 

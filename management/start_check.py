@@ -24,6 +24,13 @@ def _files(config: Config) -> Iterator[str]:
         Security(config, Hooks()).load()
     except SecurityError as error:
         yield from error.problems
+    for tls in [listener.tls for listener in config.listeners if listener.tls is not None]:
+        from trunkline.broker.tls_context import TlsContext  # few configurations have TLS
+
+        try:
+            TlsContext(tls)
+        except SecurityError as error:
+            yield from error.problems
     log = config.log.file
     if log is not None and (log.is_dir() or not os.access(log if log.exists() else log.absolute().parent, os.W_OK)):
         yield f"log.file: {log} cannot be written"
