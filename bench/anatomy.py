@@ -62,6 +62,7 @@ class Line:
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 1)
+        self.identity = None
         self.sent: list[bytes] = []
         self.feed: Callable[[bytes], object] = lambda _data: None
 
