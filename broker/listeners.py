@@ -19,7 +19,7 @@ from trunkline.config.addresses import shown_address
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from trunkline.actors import Scheduler
     from trunkline.broker.connection.acceptor import Acceptor
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.listening_sockets import BoundSocket
     from trunkline.broker.log_throttle import Occurrences
+    from trunkline.broker.rate_limits import RateLimit
     from trunkline.broker.session.services import Services
     from trunkline.config.listener_settings import ListenerSettings
 
@@ -62,7 +63,9 @@ class Listener:
         services: Services,
         poller: Poller | None,
         scheduler: Scheduler,
+        rates: Sequence[RateLimit] = (),
     ):
+        """`rates` limit how many connections are accepted in a second."""
         self.settings = settings
         self.acceptor = acceptor
         self.state = State.CLOSED
@@ -75,6 +78,7 @@ class Listener:
         self._listening: list[_ListeningSocket] = []
         #: Set while accepting, where tasks accept.
         self._resumed = trio.Event()
+        self._rates = rates
         self._refused = LogThrottle(scheduler.call_at, self._say_refused)
         #: Where it listens: host and port, or the path of a Unix socket and 0. Once it is open, with the port that the
         #: system chose when the configured one is 0.
@@ -143,6 +147,8 @@ class Listener:
         Raises:
             OSError: the system is out of descriptors or memory.
         """
+        for limit in self._rates:
+            limit.take(1, trio.current_time())
         try:
             if self._allows(peer):
                 serve()
@@ -158,6 +164,14 @@ class Listener:
             else:
                 _logger.info("%s: a connection was lost while it was accepted: %s", self.settings.label, error.strerror)
 
+    def exceeded_rate(self, now: float) -> RateLimit | None:
+        """The limit that the next connection has to wait for. It waits in the system's backlog."""
+        latest = max(self._rates, key=lambda limit: limit.ready_at, default=None)
+        return latest if latest is not None and latest.ready_at > now else None
+
+    def waits_for(self, limit: RateLimit) -> None:
+        self._services.limit_report.acted(limit.kind, self.settings.label, limit.text)
+
     def out_of_resources(self, error: OSError) -> None:
         text = f"{self.settings.label} cannot accept new connections: {error.strerror}"
         self._services.alarms.activate(OUT_OF_DESCRIPTORS, text)
@@ -168,6 +182,11 @@ class Listener:
     async def _accept_in_task(self, bound: socket.socket) -> None:
         listening = trio.socket.from_stdlib_socket(bound)
         while True:
+            exceeded = self.exceeded_rate(trio.current_time())
+            if exceeded is not None:
+                self.waits_for(exceeded)
+                await trio.sleep_until(exceeded.ready_at)
+                continue
             try:
                 await self._resumed.wait()
                 sock, name = await listening.accept()
@@ -217,7 +236,14 @@ class _ListeningSocket:
 
     def ready(self, events: int, limit: int) -> None:
         del events, limit
-        for _ in range(ACCEPTED_AT_ONCE):
+        for accepted in range(ACCEPTED_AT_ONCE):
+            exceeded = self._listener.exceeded_rate(trio.current_time())
+            if exceeded is not None:
+                if not accepted:  # there is a connection that waits
+                    self._listener.waits_for(exceeded)
+                    self._poller.forget(self._sock)
+                    self._reopening.restart_at(exceeded.ready_at)
+                return
             try:
                 sock, name = self._sock.accept()
                 self._listener.has_resources()

@@ -29,6 +29,11 @@ class DropReason(Enum):
     PAYLOAD_TOO_LARGE = "messages.dropped.payload_too_large", "Messages with a payload above `mqtt.max_payload_size`."
     STREAM_FULL = "messages.dropped.stream_full", "Messages that a stream refused: full, sealed, or too large for it."
 
+    RATE_EXCEEDED = (
+        "messages.dropped.rate_exceeded",
+        'Messages beyond a rate limit with `over = "refuse"`.',
+    )
+
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized", "Deliveries that the access rules denied."
     TOO_LARGE = "delivery.dropped.too_large", "Deliveries above their client's maximum packet size."
     UNWRITABLE = "delivery.dropped.unwritable", "Deliveries that could not be encoded for their client."
@@ -62,6 +67,41 @@ class DropReason(Enum):
         self.word = counter.rpartition(".")[2]
 
 
+class LimitKind(Enum):
+    """Which limit acted. Every counter is how often."""
+
+    NODE_CONNECTIONS = "rate.node.connections", "Times that new connections had to wait for `rate.connections`."
+    NODE_MESSAGES = "rate.node.messages", "Times that `rate.messages` paused a connection or refused messages."
+    NODE_BYTES = "rate.node.bytes", "Times that `rate.bytes` paused a connection or refused messages."
+    LISTENER_CONNECTIONS = (
+        "rate.listener.connections",
+        "Times that new connections had to wait for a listener's `rate.connections`.",
+    )
+    LISTENER_MESSAGES = (
+        "rate.listener.messages",
+        "Times that a listener's `rate.messages` paused a connection or refused messages.",
+    )
+    LISTENER_BYTES = (
+        "rate.listener.bytes",
+        "Times that a listener's `rate.bytes` paused a connection or refused messages.",
+    )
+    CLIENT_CONNECTIONS = "rate.client.connections", "Clients refused by `client_connections`."
+    CLIENT_MESSAGES = "rate.client.messages", "Times that `client_messages` paused a connection or refused messages."
+    CLIENT_BYTES = "rate.client.bytes", "Times that `client_bytes` paused a connection or refused messages."
+    CONNECTION_MESSAGES = (
+        "rate.connection.messages",
+        "Times that `connection_messages` paused a connection or refused messages.",
+    )
+    CONNECTION_BYTES = (
+        "rate.connection.bytes",
+        "Times that `connection_bytes` paused a connection or refused messages.",
+    )
+
+    def __init__(self, counter: str, text: str) -> None:
+        self.counter = counter
+        self.text = text
+
+
 #: Drops that are counted together, and what their sum is.
 _TOTALS: Final = {
     "messages.dropped": "Messages dropped before they were routed to any session, for any reason.",
@@ -85,6 +125,7 @@ class Metrics:
     messages_in: list[int] = field(default_factory=lambda: [0] * 3)
     messages_out: list[int] = field(default_factory=lambda: [0] * 3)
     dropped: dict[DropReason, int] = field(default_factory=lambda: dict.fromkeys(DropReason, 0))
+    limited: dict[LimitKind, int] = field(default_factory=lambda: dict.fromkeys(LimitKind, 0))
 
     bytes_received: int = counted("Bytes received on all connections.")
     bytes_sent: int = counted("Bytes sent on all connections.")
@@ -156,7 +197,7 @@ class Metrics:
         figures |= {name: getattr(self, attribute) for attribute, (name, _) in _COUNTERS.items()}
         drops = {reason.counter: count for reason, count in self.dropped.items()}
         totals = {total: sum(drops[name] for name in drops if name.startswith(f"{total}.")) for total in _TOTALS}
-        return figures | totals | drops
+        return figures | totals | drops | {kind.counter: count for kind, count in self.limited.items()}
 
 
 @dataclass(slots=True, eq=False, repr=False)  # with so many fields they take long to generate
@@ -195,7 +236,9 @@ def described(kind: type[Metrics] | type[Gauges]) -> dict[str, str]:
     """Every name of a kind, with its description."""
     if kind is Gauges:
         return dict(_GAUGES.values())
-    return _LISTED | dict(_COUNTERS.values()) | _TOTALS | {reason.counter: reason.text for reason in DropReason}
+    return (
+        _LISTED | dict(_COUNTERS.values()) | _TOTALS | {each.counter: each.text for each in (*DropReason, *LimitKind)}
+    )
 
 
 def _fields(kind: type[Metrics] | type[Gauges]) -> dict[str, tuple[str, str]]:

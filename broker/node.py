@@ -26,12 +26,14 @@ from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
+from trunkline.broker.limit_report import LimitReport
 from trunkline.broker.listeners import Listener
 from trunkline.broker.log_throttle import LogThrottle
 from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub
+from trunkline.broker.rate_limits import NodeLimits, RateLimits
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.access import Access
@@ -149,6 +151,7 @@ class Node:
             drops=LogThrottle(self.scheduler.call_at, say_dropped),
             refusals=LogThrottle(self.scheduler.call_at, say_refused),
             failures=LogThrottle(self.scheduler.call_at, say_failed),
+            limit_report=LimitReport(self.metrics, self.scheduler.call_at),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=PubSub(
@@ -174,7 +177,10 @@ class Node:
         )
         self.sessions = Directory(self.services, self._sessions)
         self._acceptors: list[Acceptor] = []
-        self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version), durable=True)
+        self._limits = NodeLimits(config.rate)
+        self._inside = self._acceptor(
+            IN_PROCESS, config.allows_anonymous(), frozenset(Version), RateLimits(self._limits), durable=True
+        )
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
         self._control_opener = open_control
@@ -220,13 +226,14 @@ class Node:
         name: str,
         allow_anonymous: bool,
         versions: frozenset[Version],
+        limits: RateLimits,
         layers: Sequence[LayerFactory] = (),
         admission: Admission | None = None,
         *,
         durable: bool,
         mountpoint: str = "",
     ) -> Acceptor:
-        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions, mountpoint)
+        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions, limits, mountpoint)
         acceptor = Acceptor(
             partial(Connection, mqtt),
             [*layers, *self._layers],
@@ -451,16 +458,20 @@ class Node:
         anonymous = self.config.allows_anonymous(settings)
         versions = frozenset(version for version in Version if str(version) in settings.versions)
         admission = Admission(settings, self.config.limits.max_connections, self._count_connections)
+        limits = RateLimits(self._limits, settings.rate)
         acceptor = self._acceptor(
             settings.label,
             anonymous,
             versions,
+            limits,
             layers_of(settings, admission, tls),
             admission,
             durable=settings.durability != "memory",
             mountpoint=settings.mountpoint,
         )
-        listener = Listener(settings, acceptor, admission, self.services, self._poller, self.scheduler)
+        listener = Listener(
+            settings, acceptor, admission, self.services, self._poller, self.scheduler, limits.connections
+        )
         try:
             await self.listen(listener)
         except ListenError:
@@ -529,6 +540,7 @@ class Node:
         self.services.drops.flush()
         self.services.refusals.flush()
         self.services.failures.flush()
+        self.services.limit_report.flush()
 
     async def quiet(self) -> None:
         """Wait until the actors have handled their messages; with a time limit, because a plugin may keep them busy for

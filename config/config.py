@@ -46,6 +46,7 @@ class Config(Section):
     log: settings.LogSettings = settings.LogSettings()
     trace: settings.TraceSettings = settings.TraceSettings()
     limits: settings.LimitSettings = settings.LimitSettings()
+    rate: settings.RateSettings = settings.RateSettings()
     control: settings.ControlSettings = settings.ControlSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
@@ -73,6 +74,11 @@ class Config(Section):
 
     def durability(self, *, standalone: bool) -> Durability:
         return self.store.durability or ("fsync" if standalone else "memory")
+
+    @cached_property
+    def refuses_over_rates(self) -> bool:
+        """Whether messages over a rate may be refused, at any listener."""
+        return "refuse" in (self.rate.over, *[listener.rate.over for listener in self.listeners])
 
     @cached_property
     def queue_bytes(self) -> int:

@@ -19,7 +19,10 @@ from trunkline.config.units import (
     MountpointText,
     OptionalDurability,
     OptionalFlag,
+    OptionalOver,
     OptionalPath,
+    OptionalRateText,
+    RateText,
     Text,
     Whole,
     from_text,
@@ -28,6 +31,20 @@ from trunkline.config.units import (
 
 #: Short names of parameters in a URL's query. Others are called like the key: `name`, or `tls.key` for one of a table.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {**TLS_PARAMETERS}
+
+
+class ListenerRateSettings(Section):
+    """Rates of one listener, as in `[rate]`, where the rates of the whole node are: those hold as well."""
+
+    connections: RateText = key("0", "New connections at this listener. More are accepted later.")
+    messages: RateText = key("0", "Messages from all clients of this listener together.")
+    bytes: RateText = key("0", "Bytes from all clients of this listener together.")
+    client_connections: OptionalRateText = key(None, "In place of `rate.client_connections`.")
+    client_messages: OptionalRateText = key(None, "In place of `rate.client_messages`.")
+    client_bytes: OptionalRateText = key(None, "In place of `rate.client_bytes`.")
+    connection_messages: OptionalRateText = key(None, "In place of `rate.connection_messages`.")
+    connection_bytes: OptionalRateText = key(None, "In place of `rate.connection_bytes`.")
+    over: OptionalOver = key(None, "In place of `rate.over`, for all limits that concern clients of this listener.")
 
 
 class ListenerSettings(Section):
@@ -100,6 +117,7 @@ class ListenerSettings(Section):
     proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
     websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
     tls: TlsSettings | None = key(None, "TLS, for `tls://` and `wss://`.")
+    rate: ListenerRateSettings = key(ListenerRateSettings(), "Rates; see the table below.")
 
     @model_validator(mode="before")
     @classmethod

@@ -19,6 +19,8 @@ from trunkline.config.units import (
     OptionalFlag,
     OptionalPath,
     OptionalSize,
+    Over,
+    RateText,
     Size,
     Text,
     TopicFilter,
@@ -510,6 +512,29 @@ class TraceSettings(Section):
     @property
     def on(self) -> bool:
         return bool(self.clients or self.topics)
+
+
+class RateSettings(Section):
+    """Rates, as token buckets: so many per second on average, and a burst at once. 0 means no limit.
+
+    Nothing is lost by default: over a limit, connections are not read from, and new ones are accepted later. The rates
+    of each client and of each connection hold at every listener that has none of its own.
+    """
+
+    connections: RateText = key("0", "New connections, of all clients together. More are accepted later.")
+    messages: RateText = key("0", "Messages from all clients together.")
+    bytes: RateText = key("0", "Bytes from all clients together.")
+    client_connections: RateText = key("0", "Connections of each client id; further ones are refused (0x9F).")
+    client_messages: RateText = key("0", "Messages from each client id, over all its connections.")
+    client_bytes: RateText = key("0", "Bytes from each client id, over all its connections.")
+    connection_messages: RateText = key("0", "Messages on each connection.")
+    connection_bytes: RateText = key("0", "Bytes on each connection.")
+    over: Over = key(
+        "pause",
+        "Over a limit of messages or bytes, `pause` stops reading until it is kept again, and nothing is lost. "
+        "`refuse` drops the messages; 5.0 clients that wait for an acknowledgement get 0x97. Then the payloads alone "
+        "count as bytes.",
+    )
 
 
 class LimitSettings(Section):

@@ -24,8 +24,10 @@ NEVER = 0xFFFF_FFFF
 
 _DURATIONS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_PERIODS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_RATE = re.compile(r"([^/]+?)\s*(?:/\s*([a-z]*)\s*)?(?:burst\s+(.+))?", re.IGNORECASE)
 
 
 class Accepts(NamedTuple):
@@ -73,6 +75,38 @@ def parse_size(value: object) -> int:
         if factor is not None and (size := float(found[1]) * factor) == int(size):
             return int(size)
     raise ValueError("not a size")
+
+
+class Rate(NamedTuple):
+    """Events per second, and how many may come at once."""
+
+    per_second: float
+    burst: float
+
+
+def parse_rate(value: object) -> Rate | None:
+    """A number per second, or text such as "100/s", "5MB/s" or "1000/m burst 200"; None for 0, which is no limit.
+    Without a burst, as many may come at once as come in a second."""
+    if isinstance(value, str) and not value.strip():
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str) and (found := _RATE.fullmatch(value.strip())):
+        period = _PERIODS.get((found[2] or "").lower())
+        if period is not None:
+            with suppress(ValueError):
+                rate = parse_size(found[1]) / period
+                burst = max(1.0, rate) if found[3] is None else float(parse_size(found[3]))
+                if rate == 0:
+                    return None
+                if burst >= 1:
+                    return Rate(rate, burst)
+    raise ValueError("not a rate")
+
+
+def check_rate(value: object) -> str:
+    parse_rate(value)
+    return str(value)
 
 
 def parse_path(value: object) -> Path | None:
@@ -185,6 +219,12 @@ WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or t
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
+_RATE_WORDS: Final = 'a number per second, or text such as "100/s", "5MB/s", "1000/m burst 200"'
+Over: TypeAlias = Literal["pause", "refuse"]
+OptionalOver = Annotated[Over | None, Accepts('"pause" or "refuse"')]
+#: Kept as text; `parse_rate` reads it.
+RateText = Annotated[str, *_parsed(check_rate, _RATE_WORDS)]
+OptionalRateText = Annotated[str | None, *_parsed_if_set(check_rate, _RATE_WORDS)]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]

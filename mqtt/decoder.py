@@ -140,6 +140,11 @@ class Decoder:
             self._chunks.clear()
         return packets
 
+    @property
+    def missing(self) -> int:
+        """Bytes that a held packet lacks; 0 if there is none, or while its length is not known."""
+        return self._size - self.buffered if self.buffered and self._size else 0
+
     def _decode(self, data: bytes, position: int, packets: list[Decoded]) -> None:
         """Decode from `position` on and hold the rest."""
         if self._first_bytes is CONNECT_ONLY:

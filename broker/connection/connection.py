@@ -18,6 +18,7 @@ from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.mountpoint import MountedDecoder, MountedOutput
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
+from trunkline.broker.connection.rate_limiter import CountingDecoder, RateLimiter
 from trunkline.broker.connection.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.mountpoint import Mountpoint
     from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.log_throttle import Occurrences
+    from trunkline.broker.rate_limits import ClientLimits
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.identity import Identity
     from trunkline.mqtt.errors import ProtocolError
@@ -82,6 +84,7 @@ class Connection(ProtocolActor["Mail"]):
         "_handshake",
         "_holders",
         "_last_read",
+        "_limiter",
         "_listener",
         "_max_silence",
         "_on_closed",
@@ -98,7 +101,9 @@ class Connection(ProtocolActor["Mail"]):
         self._on_closed = on_closed
         self.state = ConnectionState.AWAITING_CONNECT
         mqtt = listener.services.config.mqtt
-        self._decoder: Decoder | LoggedDecoder | MountedDecoder = Decoder(
+        limits = listener.limits
+        kind = CountingDecoder if limits.pauses and not limits.is_unlimited else Decoder
+        self._decoder: Decoder | LoggedDecoder | MountedDecoder = kind(
             max_packet_size=mqtt.max_packet_size,
             max_connect_size=MAX_CONNECT_SIZE,
             max_levels=mqtt.max_topic_levels,
@@ -111,6 +116,8 @@ class Connection(ProtocolActor["Mail"]):
         self._channel: Channel | None = None
         #: The holders of a pause; None while reading.
         self._holders: set[object] | None = None
+        #: None where nothing limits what may be read.
+        self._limiter: RateLimiter | None = None
         #: When the last bytes came, in node time, and the longest silence allowed.
         self._last_read = 0.0
         self._max_silence = mqtt.connect_timeout
@@ -136,7 +143,11 @@ class Connection(ProtocolActor["Mail"]):
 
     def init(self) -> None:
         self._last_read = trio.current_time()  # a start may be outside of the scheduler's turns
-        self._transport.start(self.receive, self)
+        decoder = self._decoder.inner if isinstance(self._decoder, LoggedDecoder) else self._decoder
+        if isinstance(decoder, CountingDecoder):
+            limits, report = self._listener.limits, self._listener.services.limit_report
+            self._limiter = RateLimiter(self, decoder, limits.of_connection(), report)
+        self._transport.start(self.receive if self._limiter is None else self._limiter.receive, self)
         self._timer: Timer = self.call_at(self._last_read + self._max_silence, self._on_deadline)
 
     def handle(self, message: Mail) -> None:
@@ -236,6 +247,10 @@ class Connection(ProtocolActor["Mail"]):
     # Its life
 
     @property
+    def is_closing(self) -> bool:
+        return self.state is ConnectionState.CLOSING
+
+    @property
     def in_handshake(self) -> bool:
         return self.state in HANDSHAKE
 
@@ -261,6 +276,13 @@ class Connection(ProtocolActor["Mail"]):
         elif self.in_handshake:
             self.ref.stop()
 
+    def limit_client(self, client_id: str, limits: ClientLimits | None) -> None:
+        """The client id is known, and with it perhaps further limits."""
+        if self._limiter is not None:
+            self._limiter.whom = client_id
+            if limits is not None:
+                self._limiter.buckets.add(limits.messages, limits.bytes)
+
     def close(self, farewell: bytes) -> None:
         """Send the last bytes, then let the peer close first, so that it can read them."""
         if self.state is ConnectionState.CLOSING:
@@ -270,6 +292,8 @@ class Connection(ProtocolActor["Mail"]):
         self.follow(ConnectionEvent.CLOSE)
         self._handshake = None
         self._leave_session()
+        if self._limiter is not None:
+            self._limiter.stop()
         if self._holders is not None:
             self._holders = None
             self._transport.resume()
@@ -334,6 +358,9 @@ class Connection(ProtocolActor["Mail"]):
     def terminate(self, reason: BaseException | None) -> None:
         self.follow(ConnectionEvent.END)
         self._timer.discard()  # they refer to each other
+        if self._limiter is not None:
+            self._limiter.discard()
+            self._limiter = None
         self._handshake = None
         channel = self._leave_session()
         if channel is not None:

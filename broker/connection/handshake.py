@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.rate_limits import Buckets, ClientLimits, RateLimits
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.hooks.points import Decide
@@ -59,6 +60,7 @@ class MqttListener:
     durable: bool
     services: Services
     directory: Directory
+    limits: RateLimits
     #: The template of its clients' topic prefix; empty if they have none.
     mountpoint: str = ""
 
@@ -288,6 +290,11 @@ class Handshake:
         if not directory.has_room(self._client.client_id):
             self._reject(Reason.QUOTA_EXCEEDED, "the server has reached its limit of sessions")
             return
+        client_limits = self._listener.limits.of_client(self._client.client_id, self._connection.scheduler.now)
+        if client_limits is not None and self._comes_too_often(client_limits):
+            self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id connects too often")
+            return
+        self._connection.limit_client(self._client.client_id, client_limits)
         will = connect.will
         if self._listener.mountpoint:
             try:
@@ -329,8 +336,29 @@ class Handshake:
             aliases_in=ReceivedAliases(services.config.mqtt.max_topic_alias),
             aliases_out=SentAliases(aliases),
             plain=not aliases and not largest,
+            quota=self._quota(client_limits),
         )
         if self._client.client_id in services.logged_clients:
             self._connection.log_packets(self._client, logging.INFO)
         directory.open(channel)
         self._connection.open(channel, self._terms.keep_alive, self._early, self._error)
+
+    def _comes_too_often(self, limits: ClientLimits) -> bool:
+        limit, now = limits.connections, self._connection.scheduler.now
+        if limit is None:
+            return False
+        if limit.has(1, now):
+            limit.take(1, now)
+            return False
+        self._listener.services.limit_report.acted(limit.kind, self._client.client_id, limit.text)
+        return True
+
+    def _quota(self, client_limits: ClientLimits | None) -> Buckets | None:
+        """The limits beyond which the client's messages are refused."""
+        limits = self._listener.limits
+        if limits.pauses or limits.is_unlimited:
+            return None
+        quota = limits.of_connection()
+        if client_limits is not None:
+            quota.add(client_limits.messages, client_limits.bytes)
+        return quota

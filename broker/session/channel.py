@@ -12,6 +12,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.rate_limits import Buckets
     from trunkline.broker.session.mail import ToConnection, ToSession
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
@@ -58,6 +59,8 @@ class Channel:
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
     may_read: dict[str, bool] = field(default_factory=lambda: {})
+    #: The limits beyond which the client's messages are refused; None where there are none.
+    quota: Buckets | None = None
     #: Messages on their way that the client may no longer receive.
     revoked: Revoked | None = None
     #: The decision about exactly this packet, which waited for it.

@@ -44,6 +44,7 @@ class Inbound:
         "_context",
         "_is_limited",
         "_max_payload_size",
+        "_may_refuse",
         "_mqtt",
         "_outbound",
         "_received",
@@ -62,6 +63,8 @@ class Inbound:
         self._max_payload_size = services.config.mqtt.max_payload_size
         #: May a QoS or RETAIN be refused?
         self._is_limited = self._mqtt.max_qos < 2 or not self._mqtt.retain_available
+        #: May a publication be too large, or too much?
+        self._may_refuse = bool(self._max_payload_size) or services.config.refuses_over_rates
         self._await_rel_timeout = services.config.session.await_rel_timeout
         self._stop_waiting: Callable[[], None] | None = None
         #: Counts messages by QoS, and packets that acknowledge them.
@@ -113,9 +116,7 @@ class Inbound:
         if not allowed:
             self._refuse(publication, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
             return
-        if self._max_payload_size and max(publication.sizes) > self._max_payload_size:
-            text = f"the payload is larger than {self._max_payload_size} bytes"
-            self._refuse(publication, channel, DropReason.PAYLOAD_TOO_LARGE, Reason.QUOTA_EXCEEDED, text)
+        if self._may_refuse and self._exceeds_quota(publication, channel):
             return
         routed: Publication = publication
         if services.hooks.message_publish:
@@ -155,6 +156,21 @@ class Inbound:
             outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
         else:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
+
+    def _exceeds_quota(self, publication: ReceivedPublication, channel: Channel) -> bool:
+        """Whether it was refused because it is too large, or comes too soon."""
+        size = max(publication.sizes)
+        if 0 < self._max_payload_size < size:
+            text = f"the payload is larger than {self._max_payload_size} bytes"
+            self._refuse(publication, channel, DropReason.PAYLOAD_TOO_LARGE, Reason.QUOTA_EXCEEDED, text)
+            return True
+        limit = None if channel.quota is None else channel.quota.take_or_refuse(size, self._outbound.now)
+        if limit is None:
+            return False
+        self._services.limit_report.acted(limit.kind, channel.client.client_id, limit.text)
+        text = f"too many {limit.kind.counter.rpartition('.')[2]} a second"
+        self._refuse(publication, channel, DropReason.RATE_EXCEEDED, Reason.QUOTA_EXCEEDED, text)
+        return True
 
     def _publish_singly(
         self,
@@ -220,7 +236,7 @@ class Inbound:
             MESSAGE_PUBLISH in hooks.single
             or publication.properties
             or not all(map(channel.may_publish[qos << 1 | publication.retain].get, publication.topics))
-            or (self._max_payload_size and max(publication.sizes) > self._max_payload_size)
+            or (self._may_refuse and (channel.quota or 0 < self._max_payload_size < max(publication.sizes)))
         ):
             yield publication.messages, None
             return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.backlogs import Backlogs
     from trunkline.broker.committer import Committer
     from trunkline.broker.guid import Guids
+    from trunkline.broker.limit_report import LimitReport
     from trunkline.broker.log_throttle import LogThrottle
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.pubsub import PubSub
@@ -42,6 +43,7 @@ class Services:
     drops: LogThrottle[DropReason]
     refusals: LogThrottle[int]
     failures: LogThrottle[tuple[str, str]]
+    limit_report: LimitReport
     alarms: Alarms
     access: Access
     pubsub: PubSub

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.wire import Wire
@@ -288,3 +289,43 @@ async def test_a_task_that_accepts_goes_on_after_an_error(monkeypatch: pytest.Mo
             await wire.connect("a")
         assert b.node.alarms.active == []
         assert b.node.metrics.connections_failed == 2
+
+
+@pytest.mark.parametrize("in_tasks", [False, True])
+async def test_connections_over_the_rate_are_accepted_later(
+    in_tasks: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_tasks:
+        monkeypatch.setattr(polling, "available", lambda: False)
+    async with testing.broker(**listeners(name="door", rate={"connections": "1/m burst 2"})) as b:
+        began = trio.current_time()
+        for number in range(4):
+            async with await Wire.open(b.host, b.port) as wire:
+                await wire.connect(f"c{number}")
+        assert trio.current_time() - began == pytest.approx(120, abs=1)
+        figures = await b.node.figures()
+        assert figures["connections.accepted"] == 4
+        assert figures["rate.listener.connections"] >= 2
+
+
+async def test_listeners_share_the_connections_of_the_node(autojump_clock: MockClock) -> None:
+    two = [{"url": "tcp://127.0.0.1:0", "name": "a"}, {"url": "tcp://127.0.0.1:0", "name": "b"}]
+    async with testing.broker(listeners=two, rate={"connections": "1/m"}) as b:
+        began = trio.current_time()
+        for listener in b.node.listeners:
+            async with await Wire.open(*listener.address) as wire:
+                await wire.connect(listener.settings.name)
+        assert trio.current_time() - began == pytest.approx(60, abs=1)
+        assert (await b.node.figures())["rate.node.connections"] == 1
+
+
+async def test_rates_of_one_listener_leave_others_alone(autojump_clock: MockClock) -> None:
+    slow = {"url": "tcp://127.0.0.1:0", "name": "slow", "rate": {"messages": "1/s"}}
+    async with testing.broker(listeners=[slow, {"url": "tcp://127.0.0.1:0", "name": "free"}]) as b:
+        for listener, seconds in zip(b.node.listeners, (9, 0), strict=True):
+            async with await Wire.open(*listener.address) as wire:
+                await wire.connect("p")
+                began = trio.current_time()
+                for n in range(10):
+                    await wire.publish("t", b"", qos=1, packet_id=n + 1)
+                assert trio.current_time() - began == pytest.approx(seconds, abs=1)

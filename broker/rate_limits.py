@@ -1,0 +1,183 @@
+"""The configured rates as buckets: of the node, of a listener, of a client id, of a connection.
+
+A connection draws from all buckets that concern it. A bucket may fall into debt by what one read has brought, and the
+connection waits until the debt that it sees is paid off; one that draws later from a shared bucket waits for longer. So
+connections take turns in the order in which they came, without a queue, and the average is exact.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.metrics import LimitKind
+from trunkline.broker.token_bucket import TokenBucket
+from trunkline.config.units import parse_rate
+
+if TYPE_CHECKING:
+    from trunkline.config.listener_settings import ListenerRateSettings
+    from trunkline.config.settings import RateSettings
+
+#: Client ids up to which buckets are kept without a sweep.
+MIN_SWEPT: Final = 1024
+
+
+class RateLimit(TokenBucket):
+    """A bucket that knows what it limits."""
+
+    __slots__ = ("kind", "text")
+
+    def __init__(self, kind: LimitKind, rate: float, burst: float, text: str) -> None:
+        super().__init__(rate, burst)
+        self.kind = kind
+        #: The key and its value.
+        self.text = text
+
+
+def limit_of(kind: LimitKind, rates: RateSettings | ListenerRateSettings) -> RateLimit | None:
+    """The configured limit of a kind; None where there is none."""
+    _, holder, what = kind.counter.split(".")
+    key = what if holder in ("node", "listener") else f"{holder}_{what}"
+    text = getattr(rates, key)
+    rate = None if text is None else parse_rate(text)
+    return None if rate is None else RateLimit(kind, rate.per_second, rate.burst, f"{key} = {text}")
+
+
+class Buckets:
+    """The limits of messages and bytes that concern one connection."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: list[RateLimit] = []
+        self.bytes: list[RateLimit] = []
+
+    def add(self, messages: RateLimit | None, size: RateLimit | None) -> None:
+        if messages is not None:
+            self.messages.append(messages)
+        if size is not None:
+            self.bytes.append(size)
+
+    def room(self, now: float) -> float:
+        """Messages that no limit keeps from coming now."""
+        return min((limit.available(now) for limit in self.messages), default=inf)
+
+    def take(self, messages: int, size: int, now: float) -> None:
+        for limit in self.messages:
+            limit.take(messages, now)
+        for limit in self.bytes:
+            limit.take(size, now)
+
+    def exceeded(self, now: float) -> RateLimit | None:
+        """The limit that has to be waited for the longest, if any has."""
+        longest = max((*self.messages, *self.bytes), key=lambda limit: limit.ready_at, default=None)
+        return longest if longest is not None and longest.ready_at > now else None
+
+    def take_or_refuse(self, size: int, now: float) -> RateLimit | None:
+        """Take one message with so many bytes; or nothing, and return the limit that has no room for it."""
+        for limits, amount in ((self.messages, 1), (self.bytes, size)):
+            for limit in limits:
+                if not limit.has(amount, now):
+                    return limit
+        self.take(1, size, now)
+        return None
+
+
+class ClientLimits:
+    """The limits of one client id."""
+
+    __slots__ = ("bytes", "connections", "messages")
+
+    def __init__(self, rates: RateSettings) -> None:
+        self.connections = limit_of(LimitKind.CLIENT_CONNECTIONS, rates)
+        self.messages = limit_of(LimitKind.CLIENT_MESSAGES, rates)
+        self.bytes = limit_of(LimitKind.CLIENT_BYTES, rates)
+
+    def are_full(self, now: float) -> bool:
+        limits = (self.connections, self.messages, self.bytes)
+        return all(limit is None or limit.is_full(now) for limit in limits)
+
+
+class ClientRegistry:
+    """The limits of client ids. They outlive a connection, so that the next one brings no new burst, and are forgotten
+    when nothing has been drawn from them for so long that they are full."""
+
+    __slots__ = ("_clients", "_rates", "_sweep_at", "is_limited")
+
+    def __init__(self, rates: RateSettings) -> None:
+        self._rates = rates
+        self._clients: dict[str, ClientLimits] = {}
+        self._sweep_at = MIN_SWEPT
+        self.is_limited = any(map(parse_rate, (rates.client_connections, rates.client_messages, rates.client_bytes)))
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def get(self, client_id: str, now: float) -> ClientLimits:
+        found = self._clients.get(client_id)
+        if found is None:
+            if len(self._clients) >= self._sweep_at:
+                self._clients = {key: limits for key, limits in self._clients.items() if not limits.are_full(now)}
+                self._sweep_at = max(MIN_SWEPT, 2 * len(self._clients))
+            found = self._clients[client_id] = ClientLimits(self._rates)
+        return found
+
+
+class NodeLimits:
+    """The limits of all listeners together."""
+
+    __slots__ = ("clients", "connections", "rates", "shared")
+
+    def __init__(self, rates: RateSettings) -> None:
+        self.rates = rates
+        self.connections = limit_of(LimitKind.NODE_CONNECTIONS, rates)
+        self.shared = limit_of(LimitKind.NODE_MESSAGES, rates), limit_of(LimitKind.NODE_BYTES, rates)
+        #: For listeners without rates of their own.
+        self.clients = ClientRegistry(rates)
+
+
+class RateLimits:
+    """The limits of one listener's clients."""
+
+    __slots__ = ("_clients", "_node", "_rates", "_shared", "connections", "is_unlimited", "pauses")
+
+    def __init__(self, node: NodeLimits, own: ListenerRateSettings | None = None) -> None:
+        """`own` is None for connections inside the process."""
+        self._node = node
+        #: What holds for each client id and each connection.
+        self._rates = rates = _merged(node.rates, own)
+        self._clients = node.clients if rates == node.rates else ClientRegistry(rates)
+        #: Of new connections.
+        self.connections = [] if node.connections is None else [node.connections]
+        self._shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
+        if own is not None:
+            connections = limit_of(LimitKind.LISTENER_CONNECTIONS, own)
+            self.connections += [] if connections is None else [connections]
+            self._shared = limit_of(LimitKind.LISTENER_MESSAGES, own), limit_of(LimitKind.LISTENER_BYTES, own)
+        #: Whether connections over a limit are not read from. Otherwise their messages are refused.
+        self.pauses = rates.over == "pause"
+        per_connection = (rates.connection_messages, rates.connection_bytes, rates.client_messages, rates.client_bytes)
+        #: Whether nothing limits messages and bytes.
+        self.is_unlimited = not any((*node.shared, *self._shared, *map(parse_rate, per_connection)))
+
+    def of_connection(self) -> Buckets:
+        """Those of its client are added when its client id is known."""
+        buckets = Buckets()
+        buckets.add(*self._node.shared)
+        buckets.add(*self._shared)
+        buckets.add(
+            limit_of(LimitKind.CONNECTION_MESSAGES, self._rates), limit_of(LimitKind.CONNECTION_BYTES, self._rates)
+        )
+        return buckets
+
+    def of_client(self, client_id: str, now: float) -> ClientLimits | None:
+        """None if client ids have no limits."""
+        return self._clients.get(client_id, now) if self._clients.is_limited else None
+
+
+def _merged(rates: RateSettings, own: ListenerRateSettings | None) -> RateSettings:
+    """A listener's rates of each client and connection, where they are set."""
+    if own is None:
+        return rates
+    keys = [key for key in type(rates).model_fields if key == "over" or key.startswith(("client_", "connection_"))]
+    return rates.model_copy(update={key: getattr(own, key) for key in keys if getattr(own, key) is not None})
