@@ -104,7 +104,8 @@ class Client:
             self.stalled = trio.current_time() + STALL
         elif stream is not None:
             if kind == "killed":
-                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                with contextlib.suppress(OSError):  # it has just ended
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await trio.aclose_forcefully(stream)
 
 
