@@ -187,6 +187,7 @@ class Subscriber(Client):
     def _note(self, number: int) -> None:
         if number <= self.got or number in self.beyond:
             self.twice += 1
+            return
         self.beyond.add(number)
         while self.got + 1 in self.beyond:
             self.got += 1
