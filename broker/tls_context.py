@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -69,24 +70,29 @@ class TlsContext:
     def wrap(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
         return self._default.wrap_bio(incoming, outgoing, server_side=True)
 
-    def handshake(self, tls: ssl.SSLObject) -> str:
-        """Go on with a handshake. Returns the identity of the client's pre-shared key when it is complete.
+    def handshake(self, tls: ssl.SSLObject) -> tuple[bool, str]:
+        """Go on with a handshake. Returns whether it is complete, and the identity whose pre-shared key it asked for.
 
         Raises:
-            ssl.SSLWantReadError: the client has to send more.
             ssl.SSLError: it has failed.
         """
         self._psk = ""
-        tls.do_handshake()
-        return self._psk
+        complete = False
+        with suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            complete = True
+        return complete, self._psk
 
     def identity(self, tls: ssl.SSLObject, psk: str) -> Identity:
-        """What a handshake has shown."""
+        """What a handshake has shown. `psk` is the identity that the client offered, which it may not have proven: TLS
+        1.3 falls back to certificates."""
+        cipher = tls.cipher()
+        if not (tls.session_reused if tls.version() == "TLSv1.3" else cipher and "PSK" in cipher[0]):
+            psk = ""
         settings = self.settings
         certificate: Certificate | None = None
         if settings.client_certificates != "none" and (decoded := tls.getpeercert()):
             certificate = certificate_of(decoded, tls.getpeercert(binary_form=True) or b"")
-        cipher = tls.cipher()
         known = Identity(certificate, psk)
         return Identity(
             certificate,

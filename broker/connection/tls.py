@@ -119,6 +119,7 @@ class TlsLayer(Layer):
         "_over",
         "_paused",
         "_plain",
+        "_psk",
         "_server",
         "_timer",
         "_tls",
@@ -145,6 +146,7 @@ class TlsLayer(Layer):
         self._unstepped = False
         #: Output that is not encrypted yet.
         self._plain: list[bytes] = []
+        self._psk = ""
         self._identity: Identity | None = None
         self.owner: Ref[Any] | None = None
 
@@ -185,18 +187,20 @@ class TlsLayer(Layer):
             self._tls = self._context.wrap(self._incoming, self._outgoing)
         context = self._context
         try:
-            psk = context.handshake(self._tls)
-        except ssl.SSLWantReadError:
-            self._flush()
-            server.wait(self)
+            complete, psk = context.handshake(self._tls)
+            self._psk = psk or self._psk
         except ssl.SSLError as error:
             self._flush()  # the alert
             self.fail(words(error), error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "")
+            return
+        if not complete:
+            self._flush()
+            server.wait(self)
         else:
             self._established = True
             self._timer.discard()
             server.metrics.tls_handshakes += 1
-            self._identity = context.identity(self._tls, psk)
+            self._identity = context.identity(self._tls, self._psk)
             self._flush()
             if self._plain:
                 self.end_turn()
@@ -220,6 +224,9 @@ class TlsLayer(Layer):
         self._over = True
         self._unstepped = self._can_send = False
         self._plain.clear()
+        if self._held:
+            self._held = False
+            self.below.resume()  # for the end
 
     # From the client
 

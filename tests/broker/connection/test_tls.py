@@ -315,3 +315,20 @@ def test_paho_over_tls(files: Path) -> None:
         assert came.wait(60)
         client.disconnect()
         client.loop_stop()
+
+
+@pytest.mark.skipif(not getattr(ssl, "HAS_PSK", False), reason="pre-shared keys need Python 3.13")
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_pre_shared_key_names_the_client(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    (tmp_path / "keys").write_text("device:" + "ab" * 16)
+    context: Any = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("PSK")
+    context.set_psk_client_callback(lambda _: ("device", b"\xab" * 16))
+    pair = Pair(TlsSettings(psk_file=tmp_path / "keys", username_from="psk"), context)
+    pair.handshake(b"x")
+    assert pair.data == b"x"
+    assert pair.layer.identity is not None
+    assert pair.layer.identity.username == "device"
