@@ -59,7 +59,6 @@ class Line:
     """A connection without a socket: what it is fed is there at once, and what is sent is kept."""
 
     pending = 0
-    identity = None
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 1)
