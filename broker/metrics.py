@@ -96,6 +96,10 @@ class LimitKind(Enum):
         "rate.connection.bytes",
         "Times that `connection_bytes` paused a connection or refused messages.",
     )
+    SLOW_PACKETS = (
+        "rate.connection.slow",
+        "Clients disconnected because a packet took longer than `mqtt.packet_timeout`.",
+    )
 
     def __init__(self, counter: str, text: str) -> None:
         self.counter = counter

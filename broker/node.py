@@ -23,6 +23,7 @@ from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.connection import Connection, say_failed
 from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
+from trunkline.broker.connection.slow_senders import SlowSenders
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
@@ -363,6 +364,10 @@ class Node:
                             self._prepare(self)
                         await self._open_control()
                         await self._open_listeners()
+                        mqtt = self.config.mqtt
+                        if mqtt.packet_timeout:
+                            slow = SlowSenders(lambda: self.connections, mqtt.packet_timeout, mqtt.min_packet_rate)
+                            await self.start_background("slow senders", slow.run)
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
                             await self.start_background("sys", lambda: self._statistics.publish(publish))

@@ -142,6 +142,15 @@ class MqttSettings(Section):
         "seconds",
         gt=0,
     )
+    packet_timeout: Duration = key(
+        30.0,
+        "A client is disconnected (0x97) when one of its packets takes longer than this, and a second more for each "
+        "`min_packet_rate` bytes of it that have come. Checked every 10 seconds. 0 turns this off.",
+        "seconds",
+    )
+    min_packet_rate: Whole = key(
+        100, "Bytes that a client sends of a large packet each second, at least; see `packet_timeout`.", "bytes/s", ge=1
+    )
     allow_empty_client_id: Flag = key(True, "Whether the broker assigns a client id to clients without one.")
     assigned_client_id_prefix: WireText = key(
         "auto-", "Prefix of client ids that the broker assigns; 20 random characters follow.", max_length=1000

@@ -72,6 +72,7 @@ class Decoder:
         "max_filters",
         "max_levels",
         "max_packet_size",
+        "resumed",
         "server",
         "strict_utf8",
         "version",
@@ -108,6 +109,8 @@ class Decoder:
         self.error: ProtocolError | None = None
         #: Bytes held of a packet that is not complete.
         self.buffered = 0
+        #: Packets that were held and then completed. While it stays the same, it is the same packet that is held.
+        self.resumed = 0
         self._chunks: list[bytes | bytearray] = []
         self._size = 0  # of that packet with its header, or 0 while its length is not known
         self._first_bytes = CONNECT_ONLY if version is None else FIRST_BYTES[version, server]
@@ -381,5 +384,7 @@ class Decoder:
         self._chunks.clear()
         self.buffered = 0
         self._decode(whole, 0, packets)
+        if packets:
+            self.resumed += 1
         if missing < len(data):
             self._decode(data, missing, packets)

@@ -43,6 +43,21 @@ class ProtocolActor(Actor[M]):
         """Bytes that wait because the client does not read them yet."""
         raise NotImplementedError
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the broker reads nothing from the client."""
+        raise NotImplementedError
+
+    @property
+    def held_packet(self) -> tuple[int, int] | None:
+        """The packet of which only a part has come from an accepted client: a number that no later one has, and the
+        bytes that have come."""
+        raise NotImplementedError
+
+    def end_slow_packet(self) -> None:
+        """End the connection, because that packet takes too long."""
+        raise NotImplementedError
+
     def disconnect(self) -> None:
         """An operator ends the connection."""
         raise NotImplementedError

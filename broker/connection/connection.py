@@ -20,6 +20,7 @@ from trunkline.broker.connection.mountpoint import MountedDecoder, MountedOutput
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
 from trunkline.broker.connection.rate_limiter import CountingDecoder, RateLimiter
 from trunkline.broker.connection.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
+from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
@@ -268,6 +269,24 @@ class Connection(ProtocolActor["Mail"]):
         else:
             self._max_silence = inf
             self._timer.cancel()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._holders is not None
+
+    @property
+    def held_packet(self) -> tuple[int, int] | None:
+        decoder = self._decoder
+        return (decoder.resumed, decoder.buffered) if self._channel is not None and decoder.buffered else None
+
+    def end_slow_packet(self) -> None:
+        channel = self._channel
+        if channel is not None:
+            services = self._listener.services
+            mqtt = services.config.mqtt
+            limit = f"packet_timeout = {mqtt.packet_timeout:g}s, min_packet_rate = {mqtt.min_packet_rate}"
+            services.limit_report.acted(LimitKind.SLOW_PACKETS, channel.client.client_id, limit)
+            channel.session(mail.Kick(Reason.QUOTA_EXCEEDED, "a packet came too slowly", channel))
 
     def disconnect(self) -> None:
         channel = self._channel

@@ -171,6 +171,18 @@ def test_a_large_packet_in_pieces(chunk: int) -> None:
     assert all_same(packets, [publish("a", payload, 1, packet_id=3), Puback(4)])
 
 
+def test_held_packets_can_be_told_apart() -> None:
+    decoder = decoder_for(V5)
+    packet = encode(publish("a", bytes(300)), V5)
+    for byte in packet[:-1]:
+        decoder.feed(bytes([byte]))
+        assert (decoder.resumed, bool(decoder.buffered)) == (0, True)
+    decoder.feed(packet[-1:] + packet[:100])
+    assert (decoder.resumed, decoder.buffered) == (1, 100)
+    decoder.feed(packet[100:] + packet + packet[:2])
+    assert (decoder.resumed, decoder.buffered) == (2, 2)
+
+
 def test_small_pieces_are_gathered() -> None:
     """A peer that sends two bytes at a time must not make us keep 30 for each."""
     decoder = decoder_for(V5)
