@@ -20,6 +20,7 @@ from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import IndexEntry, StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
 from trunkline.store import Space, StoreError, WriteBatch
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -329,10 +330,6 @@ class Committer:
         self._timer.discard()
         self._late.discard()
         self.heartbeat.stop()
-
-
-def key_of(number: int) -> bytes:
-    return number.to_bytes(8, "big")
 
 
 def _tell(stored: StoredPublication) -> None:

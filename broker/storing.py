@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from trunkline.store.engine import rows
 from trunkline.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from trunkline.actors import Scheduler
     from trunkline.broker.metrics import Metrics
@@ -73,92 +74,60 @@ class Storing:
         Raises:
             StoreError: the store cannot be opened or read.
         """
-        engine = await trio.to_thread.run_sync(open_engine)
-        try:
-            return await cls._begin(engine, services, scheduler, sessions, plugin_stores, streams, wall)
-        except (LookupError, TypeError, ValueError) as error:
-            found = await trio.to_thread.run_sync(_first_malformed, open_engine)
-            where = store_path(services.config.store, services.config.node)
-            text = f"the store {where} holds what no broker writes: {found or repr(error)}; put a backup in its place"
-            raise StoreCorrupt(text) from error
-
-    @classmethod
-    async def _begin(
-        cls,
-        engine: Engine,
-        services: Services,
-        scheduler: Scheduler,
-        sessions: Directory,
-        plugin_stores: PluginStores,
-        streams: StreamKeeper,
-        wall: Callable[[], float],
-    ) -> Storing:
         began, pubsub = perf_counter(), services.pubsub
-        looking = ThreadPoolExecutor(1, "trunkline store check")
-        verified = looking.submit(engine.verify)  # beside all that follows: it takes as long
-        looking.shutdown(wait=False)
-        refused: list[str] = []
-        try:
-            found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
-            await trio.to_thread.run_sync(streams.restore, engine)
-            clock = StoreClock(services.epoch, wall)
-            if found.alive:
-                clock = StoreClock.going_on(found.alive, found.wall, trio.current_time(), wall)
-            for first in range(0, len(retained), RESTORED_AT_ONCE):
-                refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
-                await trio.lowlevel.checkpoint()
-        except BaseException:
-            engine.close()
-            raise
-        writer = Writer(engine, services.config.store.heartbeat, partial(_count, services.metrics))
-        try:
-            await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
-            committer = Committer(
-                writer, scheduler, services.alarms, clock, services.config.store.heartbeat, found.last_number
-            )
-            if refused:
-                _logger.warning(
-                    "%d retained messages are above retained.max_messages, retained.max_bytes or "
-                    "retained.max_message_size and are deleted: %s",
-                    len(refused),
-                    ", ".join([*map(quoted, refused[:MAX_NAMED]), *["…"][: len(refused) > MAX_NAMED]]),
+        engine = await trio.to_thread.run_sync(open_engine)
+        async with _naming_malformed(open_engine, services.config):
+            looking = ThreadPoolExecutor(1, "trunkline store check")
+            verified = looking.submit(engine.verify)  # beside all that follows: it takes as long
+            looking.shutdown(wait=False)
+            refused: list[str] = []
+            try:
+                found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
+                await trio.to_thread.run_sync(streams.restore, engine)
+                clock = StoreClock(services.epoch, wall)
+                if found.alive:
+                    clock = StoreClock.going_on(found.alive, found.wall, trio.current_time(), wall)
+                for first in range(0, len(retained), RESTORED_AT_ONCE):
+                    refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
+                    await trio.lowlevel.checkpoint()
+            except BaseException:
+                engine.close()
+                raise
+            writer = Writer(engine, services.config.store.heartbeat, partial(_count, services.metrics))
+            try:
+                await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
+                committer = Committer(
+                    writer, scheduler, services.alarms, clock, services.config.store.heartbeat, found.last_number
                 )
-            StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
-            settings = services.config.session
-            services.committer = pubsub.committer = committer
-            services.backlogs = backlogs = Backlogs(
-                pubsub.router,
-                committer,
-                settings.max_queue_length,
-                services.config.queue_bytes,
-                upgrade_qos=settings.upgrade_qos,
-                is_used=not settings.priorities and settings.overflow == "drop_oldest",
-            )
-            async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
-                pass
-            plugin_stores.restore(of_plugins)
-            plugin_stores.committer = committer
-            streams.begin(committer)
-            recovery = Recovery(found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs)
-            async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
-                pass
-            await trio.to_thread.run_sync(verified.result)
-            took = perf_counter() - began
-            back = [
-                f"{count:,} {noun}{'s' * (count > 1)}"
-                for noun, count in (
-                    ("session", len(sessions)),
-                    ("retained message", len(pubsub.retained)),
-                    ("stream", len(streams.registry)),
+                if refused:
+                    _log_refused(refused)
+                StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
+                settings = services.config.session
+                services.committer = pubsub.committer = committer
+                services.backlogs = backlogs = Backlogs(
+                    pubsub.router,
+                    committer,
+                    settings.max_queue_length,
+                    services.config.queue_bytes,
+                    upgrade_qos=settings.upgrade_qos,
+                    is_used=not settings.priorities and settings.overflow == "drop_oldest",
                 )
-                if count
-            ]
-            if back:
-                _logger.info("restored in %.1f s: %s", took, ", ".join(back))
-        except BaseException:
-            await writer.close()
-            raise
-        return cls(writer, committer, backlogs, recovery, scheduler)
+                async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
+                    pass
+                plugin_stores.restore(of_plugins)
+                plugin_stores.committer = committer
+                streams.begin(committer)
+                recovery = Recovery(
+                    found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs
+                )
+                async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
+                    pass
+                await trio.to_thread.run_sync(verified.result)
+                _log_restored(perf_counter() - began, len(sessions), len(pubsub.retained), len(streams.registry))
+            except BaseException:
+                await writer.close()
+                raise
+            return cls(writer, committer, backlogs, recovery, scheduler)
 
     def go_on(self) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
@@ -182,6 +151,22 @@ class Storing:
         await self._writer.close()
 
 
+def _log_refused(topics: list[str]) -> None:
+    _logger.warning(
+        "%d retained messages are above retained.max_messages, retained.max_bytes or retained.max_message_size and "
+        "are deleted: %s",
+        len(topics),
+        ", ".join([*map(quoted, topics[:MAX_NAMED]), *["…"][: len(topics) > MAX_NAMED]]),
+    )
+
+
+def _log_restored(seconds: float, sessions: int, retained: int, streams: int) -> None:
+    counts = (("session", sessions), ("retained message", retained), ("stream", streams))
+    parts = [f"{count:,} {noun}{'s' * (count > 1)}" for noun, count in counts if count]
+    if parts:
+        _logger.info("restored in %.1f s: %s", seconds, ", ".join(parts))
+
+
 def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> None:
     if done:
         metrics.store_commits += 1
@@ -194,6 +179,22 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 def _read(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
+
+
+@asynccontextmanager
+async def _naming_malformed(open_engine: Callable[[], Engine], config: Config) -> AsyncGenerator[None]:
+    """An error in the block is that of a row that no broker has written.
+
+    Raises:
+        StoreCorrupt: it names the row.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        found = await trio.to_thread.run_sync(_first_malformed, open_engine)
+        where = store_path(config.store, config.node)
+        text = f"the store {where} holds what no broker writes: {found or repr(error)}; put a backup in its place"
+        raise StoreCorrupt(text) from error
 
 
 def _first_malformed(open_engine: Callable[[], Engine]) -> str:

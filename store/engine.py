@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from trunkline.store.batch import Space, WriteBatch
+
+#: Bytes of a number in a key.
+NUMBER_SIZE: Final = 8
 
 #: A key and its value.
 Row = tuple[bytes, bytes]
@@ -14,6 +17,16 @@ Progress = Callable[[int, int], object]
 
 def no_progress(done: int, total: int) -> None:
     del done, total
+
+
+def key_of(number: int) -> bytes:
+    """A key: the order of keys is that of the numbers."""
+    return number.to_bytes(NUMBER_SIZE, "big")
+
+
+def number_of(key: bytes) -> int:
+    """The number that a key begins with."""
+    return int.from_bytes(key[:NUMBER_SIZE], "big")
 
 
 class Defect(NamedTuple):

@@ -17,7 +17,7 @@ from trunkline.broker.backlogs.rows import (
     entry_to_row,
     filter_to_row,
 )
-from trunkline.broker.committer import key_of
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,9 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key, place_of
-from trunkline.broker.committer import MESSAGES, key_of
+from trunkline.broker.committer import MESSAGES
 from trunkline.store import StoreError
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space
+from trunkline.store.engine import NUMBER_SIZE, key_of, number_of
 
 if TYPE_CHECKING:
     from trunkline.mqtt.stored import IndexEntry
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 FILTERS: Final = Space("filters")
 #: Keyed by the number of the backlog and the sequence.
 ENTRIES: Final = Space("entries")
-
-_NUMBER: Final = 8
 
 
 class Entry(NamedTuple):
@@ -45,12 +44,12 @@ class StoredBacklog(NamedTuple):
 
 
 def entry_key(backlog: int, sequence: int) -> bytes:
-    return backlog.to_bytes(_NUMBER, "big") + sequence.to_bytes(_NUMBER, "big")
+    return key_of(backlog) + key_of(sequence)
 
 
 def place_of(key: bytes) -> tuple[int, int]:
     """The backlog and the sequence of an entry."""
-    return int.from_bytes(key[:_NUMBER], "big"), int.from_bytes(key[_NUMBER:], "big")
+    return number_of(key), number_of(key[NUMBER_SIZE:])
 
 
 def entry_to_row(entry: Entry) -> bytes:
@@ -70,4 +69,4 @@ def filter_to_row(found: StoredBacklog) -> bytes:
 
 
 def filter_from_row(key: bytes, row: bytes) -> StoredBacklog:
-    return StoredBacklog(int.from_bytes(key, "big"), *unpack(row))
+    return StoredBacklog(number_of(key), *unpack(row))

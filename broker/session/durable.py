@@ -22,6 +22,7 @@ from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, S
 from trunkline.hooks.client import plain_attributes
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -316,7 +317,3 @@ def _in_rows(entries: Iterable[Queued[T]]) -> Iterator[tuple[Run, Queued[T]]]:
         first, last, guid = entry, number, message.guid
     if first is not None:
         yield Run(first[3], last, stored_of(first[0])), first
-
-
-def key_of(number: int) -> bytes:
-    return number.to_bytes(8, "big")

@@ -12,7 +12,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.behind import is_kept
 from trunkline.broker.session.dormant import Dormant, Dormants
-from trunkline.broker.session.durable import QUEUES, Durable, Run, delete_session, key_of
+from trunkline.broker.session.durable import QUEUES, Durable, Run, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
 from trunkline.hooks.client import client_from_plain
@@ -20,6 +20,7 @@ from trunkline.mqtt.packing import unpack
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.router import Options
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

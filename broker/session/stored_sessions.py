@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
-from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS, key_of
+from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
 from trunkline.mqtt.packing import pack, unpack
-from trunkline.store.engine import rows
+from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
 
 if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import StoredBacklog
     from trunkline.mqtt.stored import IndexEntry, Place
     from trunkline.store import Engine, Space
 
-_NUMBER: Final = 8
 #: What `ALIVE` would say of a store that was never written.
 NEVER: Final = pack((0.0, 0, 0.0))
 
@@ -66,28 +65,28 @@ class Found:
 def find(engine: Engine) -> Found:
     """Read all rows of sessions and messages. It takes long: call it in a thread."""
     alive, last_number, wall = unpack(engine.get(NODE, ALIVE) or NEVER)
-    sessions = {_number(key): _session(value) for key, value in rows(engine, SESSIONS)}
+    sessions = {number_of(key): _session(value) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
     referred: dict[int, tuple[IndexEntry, ...]] = {}
     for space in (SUBSCRIPTIONS, WINDOWS, QUEUES, POSITIONS):
         for key, value in rows(engine, space):
-            stored = sessions.get(_number(key))
+            stored = sessions.get(number_of(key))
             place = _place(space, key, value)
             if place is not None:
                 referred[place[0]] = place[3]
             if stored is None:
-                remains.add(_number(key))
+                remains.add(number_of(key))
                 continue
             if space == SUBSCRIPTIONS:
-                stored.subscriptions.append((key[_NUMBER:].decode(), value))
+                stored.subscriptions.append((key[NUMBER_SIZE:].decode(), value))
             elif space == QUEUES:
-                stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+                stored.queue.append((number_of(key[NUMBER_SIZE:]), value))
             elif space == POSITIONS:
                 stored.position = value
-            elif len(key) == _NUMBER:
+            elif len(key) == NUMBER_SIZE:
                 stored.window_head = value
             else:
-                row_key = RowKey.of(key[_NUMBER:])
+                row_key = RowKey.of(key[NUMBER_SIZE:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
     records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
     backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
@@ -105,11 +104,7 @@ def _place(space: Space, key: bytes, value: bytes) -> Place | None:
     """The place of the messages that a row refers to."""
     if space == QUEUES:
         return cast("Place", unpack(value)[0])
-    if space == WINDOWS and len(key) > _NUMBER:
+    if space == WINDOWS and len(key) > NUMBER_SIZE:
         plain = unpack(value)
-        return cast("Place | None", plain[1] if RowKey.of(key[_NUMBER:]).lane == SENT else plain[2])
+        return cast("Place | None", plain[1] if RowKey.of(key[NUMBER_SIZE:]).lane == SENT else plain[2])
     return None
-
-
-def _number(key: bytes) -> int:
-    return int.from_bytes(key[:_NUMBER], "big")

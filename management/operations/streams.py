@@ -99,8 +99,10 @@ def _explaining() -> Generator[None]:
         raise Refused(str(error)) from error
 
 
-def _given(**settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The settings among the `locals()` with which an operation begins."""
+    del arguments["broker"]
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _stream(info: StreamInfo) -> dict[str, object]:
@@ -186,27 +188,9 @@ async def create_stream(
     first_sequence: Annotated[int | None, "The sequence of the first message.", Interval(ge=1)] = None,
 ) -> dict[str, object]:
     """Create a stream of the messages whose topics match the filters."""
+    given = _given(locals())
     if max_age and duplicate_window is None:
-        duplicate_window = min(max_age, StreamConfig(name=name, filters=()).duplicate_window)
-    given = _given(
-        name=name,
-        filters=filters,
-        description=description,
-        retention=retention,
-        discard=discard,
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        max_messages_per_topic=max_messages_per_topic,
-        max_message_size=max_message_size,
-        max_consumers=max_consumers,
-        discard_new_per_topic=discard_new_per_topic,
-        duplicate_window=duplicate_window,
-        no_ack=no_ack,
-        deny_delete=deny_delete,
-        deny_purge=deny_purge,
-        first_sequence=first_sequence,
-    )
+        given["duplicate_window"] = min(max_age, StreamConfig(name=name, filters=()).duplicate_window)
     with _explaining():
         return _stream(await broker.streams.create(StreamConfig.from_plain(given)))
 
@@ -231,22 +215,7 @@ async def edit_stream(
     deny_purge: DenyPurge = None,
 ) -> dict[str, object]:
     """Change some settings of a stream. What is not named stays as it is."""
-    given = _given(
-        filters=filters,
-        description=description,
-        discard=discard,
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        max_messages_per_topic=max_messages_per_topic,
-        max_message_size=max_message_size,
-        discard_new_per_topic=discard_new_per_topic,
-        duplicate_window=duplicate_window,
-        no_ack=no_ack,
-        sealed=sealed,
-        deny_delete=deny_delete,
-        deny_purge=deny_purge,
-    )
+    given = _given(locals())
     with _explaining():
         config = broker.streams.info(name).config
         return _stream(await broker.streams.update(StreamConfig.from_plain({**config.to_plain(), **given})))
@@ -377,21 +346,8 @@ async def create_consumer(
     deliver_group: Annotated[str | None, "The group that its receivers name."] = None,
 ) -> dict[str, object]:
     """Create a durable consumer of a stream."""
-    given = _given(
-        name=consumer,
-        durable=True,
-        filters=filters,
-        description=description,
-        deliver_policy=deliver_policy,
-        start_sequence=start_sequence,
-        start_time=start_time,
-        ack_policy=ack_policy,
-        ack_wait=ack_wait,
-        max_deliver=max_deliver,
-        max_ack_pending=max_ack_pending,
-        replay_policy=replay_policy,
-        deliver_group=deliver_group,
-    )
+    given = {**_given(locals()), "name": consumer, "durable": True}
+    del given["stream"], given["consumer"]
     with _explaining():
         return _consumer(await broker.streams.create_consumer(stream, ConsumerConfig.from_plain(given)))
 

@@ -349,8 +349,9 @@ def test_clients_read_their_goodbye_after_the_block() -> None:
 
 
 INTERRUPTED = """
-import threading
+import signal, threading
 from trunkline import testing
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job does not have
 try:
     with testing.broker() as b:
         print(b.port, flush=True)

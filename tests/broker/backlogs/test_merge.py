@@ -3,8 +3,9 @@ from hypothesis import strategies as st
 
 from trunkline.broker.backlogs.merge import BACKLOGS_AT_ONCE, MAX_BUFFERED, Merge
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
-from trunkline.broker.committer import MESSAGES, key_of
+from trunkline.broker.committer import MESSAGES
 from trunkline.store import WriteBatch
+from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine
 
 #: Which backlogs have each entry, by its sequence.

@@ -7,7 +7,7 @@ from trunkline.broker.backlogs.rows import (
     filter_from_row,
     filter_to_row,
 )
-from trunkline.broker.committer import key_of
+from trunkline.store.engine import key_of
 
 
 def test_what_is_written_is_read() -> None:
