@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,9 @@ class Process:
         return self.process.returncode
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
+@contextmanager
+def processes() -> Generator[Callable[..., Process]]:
+    """Starts brokers, which are killed at the end."""
     started: list[Process] = []
 
     def start(*arguments: str, **environ: str) -> Process:
@@ -61,6 +63,12 @@ def start() -> Iterator[Callable[..., Process]]:
         if each.process.poll() is None:
             each.process.kill()
         each.process.communicate()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    with processes() as start:
+        yield start
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

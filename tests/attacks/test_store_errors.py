@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from tests.conformance import raw
-from tests.test_main import ADDRESS, Process
+from tests.test_main import ADDRESS, Process, processes
 from tests.wire import Wire
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
@@ -25,17 +25,10 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    started: list[Process] = []
-
-    def start(store: Path, **environ: str) -> Process:
-        started.append(Process("--store", str(store), "--listen", "tcp://127.0.0.1:0", "--no-config", **environ))
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-        each.process.communicate()
+    with processes() as begin:
+        yield lambda store, **environ: begin(
+            "--store", str(store), "--listen", "tcp://127.0.0.1:0", "--no-config", **environ
+        )
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Streams in a broker: what clients publish, acknowledgements that wait, and what a power cut leaves."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -165,24 +166,18 @@ async def test_qos_2_in_a_burst_that_fills_the_stream_between_publish_and_pubrel
 # What waits, and what is left
 
 
-async def publish_all(life: Life, payloads: list[tuple[int, bytes]]) -> list[bytes]:
-    """Those that were acknowledged before the power failed."""
-    answered: list[bytes] = []
-    wire = await life.wire()
-    await wire.connect("publisher", clean=False, properties=raw.session_expiry(100))
-    with trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
+@asynccontextmanager
+async def until_cut_off(life: Life) -> AsyncGenerator[None]:
+    """The rest of the block is left when the power fails."""
+    async with trio.open_nursery() as nursery:
 
-            async def stop() -> None:
-                await life.cut_off.wait()
-                scope.cancel()
-
-            nursery.start_soon(stop)
-            for qos, payload in payloads:
-                await wire.publish("orders/1", payload, qos=qos)
-                answered.append(payload)
+        async def stop() -> None:
+            await life.cut_off.wait()
             nursery.cancel_scope.cancel()
-    return answered
+
+        nursery.start_soon(stop)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -190,18 +185,13 @@ async def publish_all(life: Life, payloads: list[tuple[int, bytes]]) -> list[byt
 async def test_what_was_acknowledged_is_in_the_stream(disk: Disk, cut_at: int, applied: bool) -> None:
     sent = [(1 + number % 2, b"%d" % number) for number in range(6)]
     answered: list[bytes] = []
-    async with disk.broker(cut_at, applied=applied) as life:
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-
-                async def stop() -> None:
-                    await life.cut_off.wait()
-                    scope.cancel()
-
-                nursery.start_soon(stop)
-                await life.node.streams.create(ORDERS)
-                answered = await publish_all(life, sent)
-                nursery.cancel_scope.cancel()
+    async with disk.broker(cut_at, applied=applied) as life, until_cut_off(life):
+        await life.node.streams.create(ORDERS)
+        wire = await life.wire()
+        await wire.connect("publisher", clean=False, properties=raw.session_expiry(100))
+        for qos, payload in sent:
+            await wire.publish("orders/1", payload, qos=qos)
+            answered.append(payload)
     async with disk.broker() as life:
         names = [info.config.name for info in life.node.streams.list()]
         kept = await payloads(life.node.streams) if names else []
