@@ -10,7 +10,7 @@ ENVIRON = {
     "TRUNKLINE_MQTT__MAX_QOS": "1",
     "TRUNKLINE_NODE__NAME": 'a "node" \\ \x7f\U0001f600\n',
     "TRUNKLINE_SESSION__PRIORITIES": '{"a/b" = 3, c = 4}',
-    "TRUNKLINE_LISTENERS": '["tcp://127.0.0.1:1", {url = "tcp://[::1]:2", allow = ["10.0.0.0/8"]}]',
+    "TRUNKLINE_LISTENERS": '["tcp://127.0.0.1:1", {url = "tcp://[::1]:2", access_rules = ["allow 10.0.0.0/8"]}]',
 }
 
 
@@ -33,7 +33,7 @@ def test_json() -> None:
     view = json.loads(as_json(loaded))
     assert view["sources"]["mqtt.max_qos"] == "variable TRUNKLINE_MQTT__MAX_QOS"
     assert view["config"]["mqtt"]["max_qos"] == 1
-    assert view["config"]["listeners"][1]["allow"] == ["10.0.0.0/8"]
+    assert view["config"]["listeners"][1]["access_rules"] == ["allow 10.0.0.0/8"]
     assert Config.model_validate(view["config"]) == loaded.config
 
 

@@ -33,6 +33,7 @@ class Timers:
         self.log: list[str] = []
         self.session = Session(ClientInfo("a"), Inflight(1), MessageQueue(), AwaitingRel())
         self.services = SimpleNamespace(metrics=Metrics())
+        self.subscriber = None
         self.now = 0.0
         rest = cast("Any", self)
         self._life = Watched(rest, rest, rest, rest, rest, lambda _: None)

@@ -89,7 +89,7 @@ def test_sequences_have_messages_that_come_together(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(PublishBatch, "__init__", count)
     outcome(0, Decoder)
-    assert len(sizes) > 10
+    assert len([size for size in sizes if size > 1]) > 5
 
 
 def packets_of(topics: str, qos: int = 0, payload: bytes = b"x") -> bytes:
