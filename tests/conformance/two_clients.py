@@ -424,13 +424,10 @@ class Model:
         else:
             behind = [pid for pid in connection.again if not session.inflight[pid].optional]
             assert not behind or not packet.qos, "a new message before those that are sent again"
-            fits = [each.is_sent_as(packet, topic, connection.version) for each in session.queue]
-            assert any(fits), f"{connection.client_id} got {packet}, and waits for {session.queue}"
-            number = fits.index(True)
+            number = self._place(connection, packet, topic)
             sent = session.queue[number]
-            for other in session.queue[:number]:
-                apart = other.message.topic != topic or other.qos != packet.qos
-                assert apart or self._gone(connection, other), f"{packet} overtook {other}"
+            overtaken = self._overtaken(connection, number)
+            assert not overtaken, f"{packet} overtook {overtaken}"
             del session.queue[number]
             if packet.qos:
                 assert packet.packet_id, "packet id 0"
@@ -447,6 +444,27 @@ class Model:
                 assert expires_at > self.now, f"expired: {sent}"
             right = None if expires_at == inf else max(0, ceil(expires_at - self.now))
             assert packet.get(raw.MESSAGE_EXPIRY) == right, (packet, right)
+
+    def _place(self, connection: Connection, packet: raw.Received, topic: str) -> int:
+        """Where in the queue the message of this packet waits. Of deliveries that look alike, the first one that must
+        come, if the order allows it: those that need not come may have been given up."""
+        assert connection.session is not None
+        queue = connection.session.queue
+        fits = [number for number, each in enumerate(queue) if each.is_sent_as(packet, topic, connection.version)]
+        assert fits, f"{connection.client_id} got {packet}, and waits for {queue}"
+        required = (number for number in fits if not self._gone(connection, queue[number]))
+        return next((number for number in required if not self._overtaken(connection, number)), fits[0])
+
+    def _overtaken(self, connection: Connection, number: int) -> list[Delivery]:
+        """What waits before this place of the queue and must come before it."""
+        assert connection.session is not None
+        queue = connection.session.queue
+        return [
+            each
+            for each in queue[:number]
+            if (each.message.topic, each.qos) == (queue[number].message.topic, queue[number].qos)
+            and not self._gone(connection, each)
+        ]
 
     def _gone(self, connection: Connection, delivery: Delivery) -> bool:
         """Whether this waiting message need not come any more."""
