@@ -1,14 +1,18 @@
 import re
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from trunkline.config.config import LISTS, key_paths
+from trunkline.config.config import LISTS, Config, key_paths
 from trunkline.config.declared_streams import StreamSettings
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import load
-from trunkline.config.settings import PluginSettings
+from trunkline.config.settings import PluginSettings, Section
+from trunkline.config.tls_settings import TlsSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped
 
@@ -39,6 +43,45 @@ def test_tables_of_plugins_are_on_it() -> None:
     page = config_docs.page()
     assert "\n## `[plugins.http-auth.authenticate]`\n" in page
     assert "\n## `[[plugins.validation.rules]]`\n" in page
+
+
+#: Keys that begin as limits do, and are none.
+NO_LIMITS = {"mqtt.max_qos", "listeners.tls.max_version"}
+#: What tables cannot be without.
+NEEDED: dict[str, dict[str, object]] = {
+    "streams": {"name": "s", "filters": ["a"]},
+    "listeners.tls": {"certificate": "server.pem"},
+}
+
+
+def models() -> Iterator[tuple[str, type[Section]]]:
+    """Each table of the configuration, without those of single plugins."""
+    for name, field in Config.model_fields.items():
+        model = PluginSettings if name == "plugins" else field.annotation
+        model = get_args(model)[0] if name in LISTS else model
+        assert isinstance(model, type)
+        assert issubclass(model, Section)
+        yield "plugins.NAME" if name == "plugins" else name, model
+    for name, _, model in config_docs.tables_of(ListenerSettings):
+        yield f"listeners.{name}", model
+    yield "listeners.tls", TlsSettings
+
+
+def test_the_table_of_limits_has_every_limit_with_its_default() -> None:
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| (?:`(.+?)` )?\|", (DOCS / "limits.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    shown = {name: default for name, default in rows if "." in name}
+    known = {f"{table}.{key}": (model, key) for table, model in models() for key in model.model_fields}
+    limits = {name for name in known if re.search(r"\.(max_\w+|\w*timeout)$", name)}
+    assert limits - NO_LIMITS <= set(shown)
+    for name, default in shown.items():
+        model, key = known[name]
+        needed = NEEDED.get(name.rpartition(".")[0], {})
+        given = {key: tomllib.loads(f"value = {default}")["value"]} if default else {}
+        settings = model.model_validate(needed | given)
+        assert getattr(settings, key) == model.model_fields[key].get_default(call_default_factory=True), name
+        assert bool(default) == (getattr(settings, key) is not None), name
 
 
 def test_its_example_is_a_configuration(tmp_path: Path) -> None:
