@@ -367,7 +367,7 @@ class Node:
                         mqtt = self.config.mqtt
                         if mqtt.packet_timeout:
                             slow = SlowSenders(lambda: self.connections, mqtt.packet_timeout, mqtt.min_packet_rate)
-                            await self.start_background("slow senders", slow.run)
+                            await self.start_background("slow_senders", slow.run)
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
                             await self.start_background("sys", lambda: self._statistics.publish(publish))
