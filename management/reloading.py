@@ -36,7 +36,7 @@ class Pending:
 
 
 def reload(broker: Node) -> Pending:
-    """Read password and access rule files again, and the settings of the log. The result is logged.
+    """Read password, access rule and TLS files again, and the settings of the log. The result is logged.
 
     Raises:
         ReloadError: something is wrong.
