@@ -481,8 +481,7 @@ class Node:
             await self.listen(listener)
         except ListenError:
             self._acceptors.remove(acceptor)
-            if tls is not None:
-                self._tls_listeners.close(tls)
+            self._close_tls(settings)
             raise
         self.listeners.append(listener)
         return listener
@@ -512,7 +511,12 @@ class Node:
 
         self.listeners.remove(listener)
         listener.close()
+        self._close_tls(listener.settings)
         self._start_task(end)
+
+    def _close_tls(self, settings: ListenerSettings) -> None:
+        if settings.tls is not None:
+            self._tls_listeners.close(settings.tls)
 
     def _count_connections(self) -> int:
         return sum(len(acceptor.connections) for acceptor in self._acceptors)

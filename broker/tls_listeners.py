@@ -45,9 +45,9 @@ class TlsListeners:
         self.check_expiry()
         return server
 
-    def close(self, server: TlsServer) -> None:
-        """Its listener is closed for good."""
-        self._servers.remove(server)
+    def close(self, settings: TlsSettings) -> None:
+        """The listener with these settings is closed for good."""
+        self._servers = [server for server in self._servers if server.context.settings is not settings]
         self.check_expiry()
 
     def read(self) -> Callable[[], None]:

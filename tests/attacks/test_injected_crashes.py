@@ -369,6 +369,17 @@ VITAL = {
 
 #: The scenario has no session of an earlier start, and no stream.
 NOT_REACHED = {
+    # the clients of the scenario speak plain TCP, at any rate, and its listeners stay
+    Site("broker/connection/proxy_protocol.py", "ProxyProtocolLayer.start", "call_at"),
+    Site("broker/connection/rate_limiter.py", "RateLimiter.__init__", "call_at"),
+    Site("broker/connection/tls.py", "TlsLayer.send", "at_end"),
+    Site("broker/connection/tls.py", "TlsLayer.start", "call_at"),
+    Site("broker/connection/tls.py", "TlsServer.__init__", "call_at"),
+    Site("broker/connection/websocket.py", "WebSocketLayer.send", "at_end"),
+    Site("broker/connection/websocket.py", "WebSocketLayer.start", "call_at"),
+    Site("broker/node.py", "Node.remove_listener", "start_task"),
+    Site("broker/tls_listeners.py", "TlsListeners.__init__", "call_at"),
+    Site("management/operations/listeners.py", "drain_listener", "start_task"),
     Site("broker/session/dormant.py", "Dormants._wake_in_time", "call_at"),
     Site("broker/session/stream_feed.py", "StreamFeeds._look_for_more", "start_task"),
 }
