@@ -56,7 +56,12 @@ class TlsSettings(ServerCertificate):
         "", "What the client id of a client with a certificate is, in place of the one of its CONNECT."
     )
     alpn: tuple[Text, ...] = setting(("mqtt",), "Protocols that are offered by ALPN. Clients need not ask for one.")
-    resumption: Flag = setting(True, "Whether clients may resume an earlier TLS session, without a full handshake.")
+    resumption: Flag = setting(
+        True,
+        "Whether clients may resume an earlier TLS session, without a full handshake. False turns tickets off, which "
+        "is all that TLS 1.3 has; by session ids clients of TLS 1.2 still can, because Python has no switch for them: "
+        "set `min_version` to 1.3, too.",
+    )
     psk_file: OptionalPath = setting(
         None,
         "Pre-shared keys, one `IDENTITY:KEY` a line with the key in hexadecimal. Clients with one need no "

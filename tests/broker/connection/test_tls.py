@@ -5,12 +5,16 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import trio
+from paho.mqtt import client as mqtt
+from trio.testing import MockClock
 
 from trunkline import testing
 from trunkline.actors import Scheduler
@@ -84,10 +88,18 @@ class Below:
 class Pair:
     """A layer, and a client without a socket."""
 
-    def __init__(self, settings: TlsSettings, context: ssl.SSLContext | None = None, split: int = 0) -> None:
-        self.scheduler = Scheduler()
+    def __init__(
+        self,
+        settings: TlsSettings,
+        context: ssl.SSLContext | None = None,
+        split: int = 0,
+        before: "Pair | None" = None,
+        server_name: str = "localhost",
+    ) -> None:
+        """`before` was connected to the same server; the client resumes its session, if it can."""
+        self.scheduler = Scheduler() if before is None else before.scheduler
         self.metrics = Metrics()
-        self.server = TlsServer(TlsContext(settings), self.scheduler, self.metrics)
+        self.server = TlsServer(TlsContext(settings), self.scheduler, self.metrics) if before is None else before.server
         self.below = Below()
         self.layer = TlsLayer(cast("Any", self.below), self.server)
         self.got: list[Event] = []
@@ -95,7 +107,12 @@ class Pair:
         self.layer.start(self.got.append, cast("Any", owner))
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = context or client_context()
-        self.client = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.client = context.wrap_bio(
+            self.incoming,
+            self.outgoing,
+            server_hostname=server_name,
+            session=None if before is None else before.client.session,
+        )
         self._split = split
 
     def exchange(self) -> None:
@@ -238,6 +255,115 @@ async def test_the_client_that_waited_longest_is_given_up(files: Path) -> None:
     other = TlsLayer(cast("Any", Below()), pair.server)
     other.start(lambda _: None, cast("Any", SimpleNamespace(ref=None, call_at=pair.scheduler.call_at)))
     assert pair.failed == "TLS handshake: too many handshakes wait for their clients"
+
+
+async def test_each_name_has_its_certificate(files: Path) -> None:
+    other = AUTHORITY.issue_cert("other.example", common_name="other")
+    other.private_key_and_cert_chain_pem.write_to_path(str(files / "other.pem"))
+    both = settings(files, certificates=({"certificate": files / "other.pem"},))
+    for name, common_name in (("other.example", "other"), ("localhost", "broker")):
+        pair = Pair(both, server_name=name)
+        pair.handshake(b"x")
+        subject = dict(pair_ for part in (pair.client.getpeercert() or {})["subject"] for pair_ in part)
+        assert subject["commonName"] == common_name
+        assert pair.data == b"x"
+
+
+async def test_a_revoked_certificate_is_refused(files: Path) -> None:
+    revoked = AUTHORITY.issue_cert("stolen.example", common_name="stolen")
+    (files / "crl.pem").write_bytes(crl_of(revoked))
+    listed = mutual(files, crl=files / "crl.pem")
+    context = client_context()
+    revoked.configure_cert(context)
+    pair = Pair(listed, context)
+    pair.handshake(b"x")
+    assert "is not accepted" in (pair.failed or "")
+    assert not pair.data
+    pair = Pair(listed, client_context(certificate=True))
+    pair.handshake(b"x")
+    assert pair.data == b"x"
+
+
+def crl_of(*revoked: Any) -> bytes:
+    """The authority's list of revoked certificates, as PEM."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    authority = x509.load_pem_x509_certificate(AUTHORITY.cert_pem.bytes())
+    key = serialization.load_pem_private_key(AUTHORITY.private_key_pem.bytes(), None)
+    now = datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject)
+    builder = builder.last_update(now - timedelta(days=1)).next_update(now + timedelta(days=1))
+    for each in revoked:
+        serial = x509.load_pem_x509_certificate(each.cert_chain_pems[0].bytes()).serial_number
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - timedelta(days=1))
+        builder = builder.add_revoked_certificate(entry.build())
+    made = builder.sign(key, hashes.SHA256())
+    return bytes(made.public_bytes(serialization.Encoding.PEM))
+
+
+async def test_an_encrypted_key_has_its_password_in_a_file(files: Path) -> None:
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    key = serialization.load_pem_private_key(SERVER.private_key_pem.bytes(), None)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (files / "key.pem").write_bytes(key.private_bytes(*form, serialization.BestAvailableEncryption(b"secret")))
+    (files / "password").write_text("secret\n")
+    pair = Pair(settings(files, key=files / "key.pem", key_password_file=files / "password"))
+    pair.handshake(b"x")
+    assert pair.data == b"x"
+    (files / "password").write_text("wrong")
+    with pytest.raises(SecurityError, match="key.pem"):
+        TlsContext(settings(files, key=files / "key.pem", key_password_file=files / "password"))
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@pytest.mark.parametrize("resumption", [False, True])
+async def test_sessions_are_resumed_if_they_may_be(files: Path, version: str, resumption: bool) -> None:
+    context, chosen = client_context(), settings(files, max_version=version, resumption=resumption)
+    pair = None
+    for again in (False, True):
+        pair = Pair(chosen, context, before=pair)
+        pair.handshake(b"x")
+        with pair.scheduler.turn:
+            pair.layer.send(b"y")
+        pair.exchange()
+        assert pair.client.read(1) == b"y"  # a ticket of 1.3 comes before it
+        # Python has no switch for the session ids of TLS 1.2
+        assert pair.client.session_reused == (again and (resumption or version == "1.2"))
+        with suppress(ssl.SSLWantReadError):
+            pair.client.unwrap()
+        pair.exchange()
+        pair.layer.finish()
+        pair.exchange()
+
+
+async def test_a_handshake_has_a_time_limit(files: Path, autojump_clock: MockClock) -> None:
+    table = {"certificate": str(files / "server.pem"), "handshake_timeout": 5}
+    async with testing.broker(
+        listeners=[{"url": "tls://127.0.0.1:0", "tls": table}], mqtt={"connect_timeout": 50}
+    ) as b:
+        began = trio.current_time()
+        stream = await trio.open_tcp_stream(b.host, b.port)
+        await stream.send_all(b"\x16\x03\x01")
+        async with stream:
+            assert await stream.receive_some() == b""
+        assert 5 <= trio.current_time() - began < 10
+
+
+def test_mqtt_over_websocket_over_tls(files: Path) -> None:
+    table = {"certificate": str(files / "server.pem")}
+    got = threading.Event()
+    with testing.broker(listeners=[{"url": "wss://127.0.0.1:0", "tls": table}]) as b:
+        client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "a", transport="websockets")
+        client.tls_set_context(client_context())
+        client.on_connect = lambda *_: client.subscribe("t")
+        client.on_subscribe = lambda *_: client.publish("t", b"x")
+        client.on_message = lambda *_: got.set()
+        client.connect("localhost", b.port)
+        client.loop_start()
+        assert got.wait(60)
+        client.disconnect()
+        client.loop_stop()
 
 
 def test_problems_with_files_are_named(files: Path) -> None:
