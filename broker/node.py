@@ -75,6 +75,8 @@ _logger = logging.getLogger("trunkline.node")
 GRACE: Final = 1.0
 #: The default of `node.watchdog` for a standalone broker, in seconds.
 WATCHDOG: Final = 1.0
+#: The default of `mqtt.packet_timeout` for a standalone broker, in seconds.
+PACKET_TIMEOUT: Final = 30.0
 #: Seconds for which actors may go on with their work when the node stops.
 MAX_BUSY: Final = 10.0
 
@@ -364,10 +366,7 @@ class Node:
                             self._prepare(self)
                         await self._open_control()
                         await self._open_listeners()
-                        mqtt = self.config.mqtt
-                        if mqtt.packet_timeout:
-                            slow = SlowSenders(lambda: self.connections, mqtt.packet_timeout, mqtt.min_packet_rate)
-                            await self.start_background("slow_senders", slow.run)
+                        await self._start_slow_senders()
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
                             await self.start_background("sys", lambda: self._statistics.publish(publish))
@@ -431,6 +430,15 @@ class Node:
         if limit:
             watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self.plugins.plugin_of)
             await self.start_background("watchdog", watchdog.run)
+
+    async def _start_slow_senders(self) -> None:
+        mqtt = self.config.mqtt
+        timeout = mqtt.packet_timeout
+        if timeout is None:
+            timeout = PACKET_TIMEOUT if self.read is not None else 0
+        if timeout:
+            slow = SlowSenders(lambda: self.connections, timeout, mqtt.min_packet_rate)
+            await self.start_background("slow_senders", slow.run)
 
     async def _open_control(self) -> None:
         settings = self.config.control

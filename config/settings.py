@@ -142,11 +142,13 @@ class MqttSettings(Section):
         "seconds",
         gt=0,
     )
-    packet_timeout: Duration = key(
-        30.0,
+    packet_timeout: OptionalDuration = key(
+        None,
         "A client is disconnected (0x97) when one of its packets takes longer than this, and a second more for each "
-        "`min_packet_rate` bytes of it that have come. Checked every 10 seconds. 0 turns this off.",
+        "`min_packet_rate` bytes of it that have come. Checked every 10 seconds. 0 turns this off. When it is not "
+        "set: 30 s in a standalone broker, off in a broker inside another process.",
         "seconds",
+        ge=0,
     )
     min_packet_rate: Whole = key(
         100, "Bytes that a client sends of a large packet each second, at least; see `packet_timeout`.", "bytes/s", ge=1

@@ -54,8 +54,8 @@ class ProtocolActor(Actor[M]):
         bytes that have come."""
         raise NotImplementedError
 
-    def end_slow_packet(self) -> None:
-        """End the connection, because that packet takes too long."""
+    def end_slow_packet(self, limit: str) -> None:
+        """End the connection, because that packet takes longer than `limit`, which is in words."""
         raise NotImplementedError
 
     def disconnect(self) -> None:

@@ -279,13 +279,10 @@ class Connection(ProtocolActor["Mail"]):
         decoder = self._decoder
         return (decoder.resumed, decoder.buffered) if self._channel is not None and decoder.buffered else None
 
-    def end_slow_packet(self) -> None:
+    def end_slow_packet(self, limit: str) -> None:
         channel = self._channel
         if channel is not None:
-            services = self._listener.services
-            mqtt = services.config.mqtt
-            limit = f"packet_timeout = {mqtt.packet_timeout:g}s, min_packet_rate = {mqtt.min_packet_rate}"
-            services.limit_report.acted(LimitKind.SLOW_PACKETS, channel.client.client_id, limit)
+            self._listener.services.limit_report.acted(LimitKind.SLOW_PACKETS, channel.client.client_id, limit)
             channel.session(mail.Kick(Reason.QUOTA_EXCEEDED, "a packet came too slowly", channel))
 
     def disconnect(self) -> None:

@@ -26,6 +26,7 @@ class SlowSenders:
         """A packet may take `timeout` seconds, and a second more for each `rate` bytes that have come."""
         self._connections = connections
         self._timeout = timeout
+        self._limit = f"packet_timeout = {timeout:g}s, min_packet_rate = {rate}"
         self._rate = rate
         self._interval = min(INTERVAL, timeout)
         #: The connections that hold a part of a packet: its number, and its age in seconds. Checks are counted rather
@@ -50,7 +51,7 @@ class SlowSenders:
                 elif connection in before and not connection.is_paused:
                     age += self._interval
                 if age >= self._timeout + size / self._rate:
-                    connection.end_slow_packet()
+                    connection.end_slow_packet(self._limit)
                 else:
                     self._held[connection] = number, age
             if not count % CHECKED_AT_ONCE:

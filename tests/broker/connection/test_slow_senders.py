@@ -24,6 +24,9 @@ from trunkline.broker.session import mail
 #: Seconds between two checks: an end may come up to two of them late.
 SLACK = slow_senders.INTERVAL
 
+#: As in a standalone broker.
+LIMITED = {"packet_timeout": 30}
+
 
 def large(size: int) -> bytes:
     return raw.publish("t", bytes(size))
@@ -45,7 +48,7 @@ async def drip(wire: Wire, data: bytes, seconds: float, size: int = 1) -> float 
 async def test_a_packet_that_comes_byte_by_byte_has_a_limit(
     keep_alive: int, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with room() as here:
+    async with room(mqtt=LIMITED) as here:
         client = await here.client("dripping", keep_alive=keep_alive)
         client.patience = 1000
         began = trio.current_time()
@@ -69,14 +72,14 @@ async def test_a_3x_client_is_just_disconnected(autojump_clock: MockClock) -> No
 
 
 async def test_a_header_that_comes_byte_by_byte_is_one_packet(autojump_clock: MockClock) -> None:
-    async with room() as here:
+    async with room(mqtt=LIMITED) as here:
         client = await here.client("a")
         await drip(client, b"\x30\xff\xff\xff", 9)
         await client.expect_disconnect(0x97)
 
 
 async def test_a_large_packet_may_take_as_long_as_the_least_rate_allows(autojump_clock: MockClock) -> None:
-    async with room() as here:
+    async with room(mqtt=LIMITED) as here:
         client, watcher = await here.client("a"), await here.client("w")
         await watcher.subscribe(("t", 0))
         for packet in (large(100_000), large(200)):
@@ -95,7 +98,7 @@ async def test_a_large_packet_may_take_as_long_as_the_least_rate_allows(autojump
 async def test_a_client_that_always_holds_a_part_of_another_packet_stays(autojump_clock: MockClock) -> None:
     packet = large(100)
     stream = packet[50:] + packet[:50]  # each piece ends one packet and begins the next
-    async with room() as here:
+    async with room(mqtt=LIMITED) as here:
         client = await here.client("a")
         await client.send(packet[:50])
         for _ in range(50):
@@ -106,7 +109,7 @@ async def test_a_client_that_always_holds_a_part_of_another_packet_stays(autojum
 
 
 async def test_the_time_of_a_client_that_the_broker_keeps_waiting_does_not_run(autojump_clock: MockClock) -> None:
-    async with room() as here:
+    async with room(mqtt=LIMITED) as here:
         client, watcher = await here.client("a"), await here.client("w")
         await client.send(large(100)[:50])
         await watcher.ping()
@@ -151,7 +154,7 @@ class Holding:
         self.is_paused = False
         self.ends = 0
 
-    def end_slow_packet(self) -> None:
+    def end_slow_packet(self, limit: str) -> None:
         self.ends += 1
 
 

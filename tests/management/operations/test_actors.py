@@ -30,8 +30,6 @@ async def test_who_there_is(autojump_clock: MockClock) -> None:
             ("plugin bell", "bell"),
             ("node", "streams"),
             ("streams", "streams task"),
-            ("node", "slow_senders"),
-            ("slow_senders", "slow_senders task"),
             ("node", "sys"),
             ("sys", "sys task"),
         ]
