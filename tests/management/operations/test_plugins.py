@@ -180,41 +180,42 @@ async def test_commands_of_a_plugin() -> None:
 
 @pytest.mark.usefixtures("marking")
 async def test_plugins_come_and_go_while_qos_1_flows_and_no_message_is_lost() -> None:
-    total, marked = 600, 0
     async with room() as here:
         sender, taker = await here.client("sender"), await here.client("taker")
         await taker.subscribe(("t", 1))
-        got: list[bytes] = []
-        changes = 0
+        sent, got = 0, list[bytes]()
+        changing = True
 
         async def send() -> None:
-            for number in range(total):
-                await sender.publish("t", b"%d" % number, qos=1)
+            nonlocal sent
+            while changing:
+                sent += 1
+                await sender.publish("t", b"%d" % sent, qos=1)
 
         async def take() -> None:
-            while len(got) < total:
+            while True:
                 packet = await taker.receive()
                 assert packet.type == raw.PUBLISH
                 got.append(packet.payload)
                 await taker.acknowledge(packet)
 
-        async def change() -> None:
-            nonlocal changes
-            while len(got) < total:
-                name = ("enable", "reload", "disable")[changes % 3]
-                await ask(here, f"plugins.{name}", name="marking")
-                changes += 1
-                for _ in range(20):
-                    await trio.lowlevel.checkpoint()
+        async def until(count: int) -> None:
+            while len(got) < count:
+                await trio.lowlevel.checkpoint()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            nursery.start_soon(take)
-            nursery.start_soon(change)
-        assert [int(payload.rstrip(b"!")) for payload in got] == list(range(total))
+        async with trio.open_nursery() as taking:
+            taking.start_soon(take)
+            async with trio.open_nursery() as sending:
+                sending.start_soon(send)
+                for name in ("enable", "reload", "disable") * 3:
+                    await ask(here, f"plugins.{name}", name="marking")
+                    await until(len(got) + 20)
+                changing = False
+            await until(sent)
+            taking.cancel_scope.cancel()
+        assert [int(payload.rstrip(b"!")) for payload in got] == list(range(1, sent + 1))
         marked = sum(payload.endswith(b"!") for payload in got)
-    assert changes > 6
-    assert 0 < marked < total
+    assert 0 < marked < sent
 
 
 async def bans(here: Room, **arguments: object) -> list[tuple[str, str]]:
