@@ -8,7 +8,6 @@ import random
 import time
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -18,23 +17,18 @@ from trunkline.actors.system import innermost
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
-from trunkline.broker.connection.acceptor import Acceptor
-from trunkline.broker.connection.admission import Admission
-from trunkline.broker.connection.connection import Connection, say_failed
-from trunkline.broker.connection.handshake import MqttListener
-from trunkline.broker.connection.pipeline import layers_of
+from trunkline.broker.connection.connection import say_failed
 from trunkline.broker.connection.slow_senders import SlowSenders
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
 from trunkline.broker.limit_report import LimitReport
-from trunkline.broker.listeners import Listener
 from trunkline.broker.log_throttle import LogThrottle
 from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics
+from trunkline.broker.node_listeners import NodeListeners
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub
-from trunkline.broker.rate_limits import NodeLimits, RateLimits
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.access import Access
@@ -44,11 +38,9 @@ from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
-from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.versions import Version
 from trunkline.plugins.manager import Plugins
 from trunkline.plugins.store import PluginStores
 from trunkline.router import RetainedStore, Router
@@ -60,8 +52,6 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.stream_keeper import StreamKeeper
-    from trunkline.broker.tls_listeners import TlsListeners
-    from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.client import ClientInfo
     from trunkline.store import Engine
     from trunkline.streams.interface import Streams
@@ -111,7 +101,6 @@ class Node:
         self.config = config
         #: Reads the configuration anew; None if the broker runs inside another process.
         self.read = read
-        self._layers = layers
         self._prepare = prepare
         #: Steps that `run` takes last, while everything still works.
         self.last_step: Callable[[], Awaitable[None]] = self.disconnect_clients
@@ -126,7 +115,6 @@ class Node:
             expiry_interval=config.retained.expiry_interval,
         )
         self.router: Router[Subscriber] = Router(strategy=config.shared.strategy, strategies=config.shared.strategies)
-        self.listeners: list[Listener] = []
         self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
         #: The supervisor above all actors.
@@ -179,10 +167,15 @@ class Node:
             streams=lambda: self.stream_keeper,
         )
         self.sessions = Directory(self.services, self._sessions)
-        self._acceptors: list[Acceptor] = []
-        self._limits = NodeLimits(config.rate)
-        self._inside = self._acceptor(
-            IN_PROCESS, config.allows_anonymous(), frozenset(Version), RateLimits(self._limits), durable=True
+        self.listeners = NodeListeners(
+            self.services,
+            self.sessions,
+            self.scheduler,
+            self._poller,
+            self._connections,
+            layers,
+            self.start_background,
+            self._wall,
         )
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
@@ -224,35 +217,10 @@ class Node:
         session = self.sessions.get(client_id)
         return session is not None and filter in session.session.subscriptions
 
-    def _acceptor(
-        self,
-        name: str,
-        allow_anonymous: bool,
-        versions: frozenset[Version],
-        limits: RateLimits,
-        layers: Sequence[LayerFactory] = (),
-        admission: Admission | None = None,
-        *,
-        durable: bool,
-        mountpoint: str = "",
-    ) -> Acceptor:
-        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions, limits, mountpoint)
-        acceptor = Acceptor(
-            partial(Connection, mqtt),
-            [*layers, *self._layers],
-            self._connections,
-            self.scheduler,
-            self._poller,
-            self.metrics,
-            admission,
-        )
-        self._acceptors.append(acceptor)
-        return acceptor
-
     @property
     def connections(self) -> Iterator[ProtocolActor[Any]]:
         """All open connections, during or after the handshake."""
-        return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
+        return self.listeners.connections
 
     # Operations for other code in this process
 
@@ -275,7 +243,7 @@ class Node:
 
     def serve(self, stream: trio.abc.Stream) -> None:
         """Serve a connection without a socket: its client holds the other end of the stream."""
-        self._inside.accept_stream(stream)
+        self.listeners.inside.accept_stream(stream)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
         """Publish a message as the broker itself. Returns the number of sessions that it went to.
@@ -292,10 +260,9 @@ class Node:
         Raises:
             SecurityError: a file cannot be used; the old ones stay in force.
         """
-        use_tls = self._tls_listeners.read() if "_tls_listeners" in vars(self) else None
+        use_tls = self.listeners.read_tls()
         self._security.load()
-        if use_tls is not None:
-            use_tls()
+        use_tls()
         self.host.forget_decisions(None)
 
     # Its life
@@ -365,7 +332,8 @@ class Node:
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()
-                        await self._open_listeners()
+                        for settings in self.config.listeners:
+                            await self.listeners.open(settings)
                         await self._start_slow_senders()
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
@@ -374,8 +342,7 @@ class Node:
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = self._serving = True
                 finally:
-                    for listener in self.listeners:
-                        listener.close()
+                    self.listeners.close()
                     if self._poller is not None:
                         self._poller.close()
                     if self.control is not None:
@@ -450,93 +417,12 @@ class Node:
         if self.control is not None:
             await self.start_background("control", self.control.run)
 
-    async def _open_listeners(self) -> None:
-        for settings in self.config.listeners:
-            await self.open_listener(settings)
-
-    @cached_property
-    def _tls_listeners(self) -> TlsListeners:
-        """Made for the first TLS listener."""
-        from trunkline.broker.tls_listeners import TlsListeners
-
-        return TlsListeners(self.scheduler, self.metrics, self.alarms, self._wall)
-
-    async def open_listener(self, settings: ListenerSettings) -> Listener:
-        """
-        Raises:
-            ListenError: its address cannot be listened on.
-            SecurityError: its certificates or keys cannot be used.
-        """
-        tls = None if settings.tls is None else self._tls_listeners.open(settings.tls)
-        anonymous = self.config.allows_anonymous(settings)
-        versions = frozenset(version for version in Version if str(version) in settings.versions)
-        admission = Admission(settings, self.config.limits.max_connections, self._count_connections)
-        limits = RateLimits(self._limits, settings.rate)
-        acceptor = self._acceptor(
-            settings.label,
-            anonymous,
-            versions,
-            limits,
-            layers_of(settings, admission, tls),
-            admission,
-            durable=settings.durability != "memory",
-            mountpoint=settings.mountpoint,
-        )
-        listener = Listener(
-            settings, acceptor, admission, self.services, self._poller, self.scheduler, limits.connections
-        )
-        try:
-            await self.listen(listener)
-        except ListenError:
-            self._acceptors.remove(acceptor)
-            self._close_tls(settings)
-            raise
-        self.listeners.append(listener)
-        return listener
-
-    async def listen(self, listener: Listener) -> None:
-        """Open the sockets of a listener.
-
-        Raises:
-            ListenError: its address cannot be listened on.
-        """
-        settings = listener.settings
-        try:
-            await listener.open(self.start_background)
-        except OSError as error:
-            raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
-        who = "any client may connect" if self.config.allows_anonymous(settings) else "clients need credentials"
-        reach = ", from this machine only" if settings.loopback else ""
-        _logger.info("listening on %s: %s%s", _place(listener.address), who, reach)
-
-    def remove_listener(self, listener: Listener) -> None:
-        """Close it, and disconnect its clients."""
-
-        async def end() -> None:
-            await listener.disconnect_clients(0)
-            await listener.acceptor.wait_empty()
-            self._acceptors.remove(listener.acceptor)
-
-        self.listeners.remove(listener)
-        listener.close()
-        self._close_tls(listener.settings)
-        self._start_task(end)
-
-    def _close_tls(self, settings: ListenerSettings) -> None:
-        if settings.tls is not None:
-            self._tls_listeners.close(settings.tls)
-
-    def _count_connections(self) -> int:
-        return sum(len(acceptor.connections) for acceptor in self._acceptors)
-
     async def stop_accepting(self) -> None:
         """Accept no new clients; publish wills while there are subscribers connected."""
-        for listener in self.listeners:
-            listener.close()
+        self.listeners.close()
         for session in self.sessions:
             session.ref.cast(mail.PublishWill())
-        for acceptor in self._acceptors:
-            acceptor.close_handshakes()
+        self.listeners.close_handshakes()
         await self.quiet()
         with trio.move_on_after(self._grace):
             while self._tasks.count:  # wills that wait for an access decision
@@ -552,8 +438,7 @@ class Node:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
         await self.quiet()
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
-            for acceptor in self._acceptors:
-                await acceptor.wait_empty()
+            await self.listeners.wait_empty()
         self.services.drops.flush()
         self.services.refusals.flush()
         self.services.failures.flush()
@@ -573,18 +458,9 @@ class Node:
         return await self._statistics.take()
 
 
-def _place(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"{host} port {port}" if port else host
-
-
 class NodeFailed(Exception):
     """A part that everything else needs has failed: the run queue, the poller, or a central actor that crashed too
     often."""
-
-
-class ListenError(Exception):
-    """An address cannot be listened on."""
 
 
 @asynccontextmanager

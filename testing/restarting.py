@@ -182,8 +182,7 @@ class Lives:
                 if graceful:
                     await node.stop_accepting()
                 else:
-                    for listener in node.listeners:
-                        listener.close()
+                    node.listeners.close()
                     await node.quiet()
                 kept.append(Kept(node, sessions=keep_sessions, retained=keep_retained))
                 if graceful:

@@ -7,7 +7,7 @@ from annotated_types import Interval
 from pydantic import ValidationError
 
 from trunkline.broker.listeners import Listener, State
-from trunkline.broker.node import ListenError
+from trunkline.broker.node_listeners import ListenError
 from trunkline.config.addresses import shown_address
 from trunkline.config.config import Config
 from trunkline.config.key_path import nearest
@@ -73,7 +73,7 @@ async def add_listener(
     if any(settings.files):
         raise Refused("credential files are read at the start: write this listener in the configuration")
     try:
-        return _row(await broker.open_listener(settings))
+        return _row(await broker.listeners.open(settings))
     except ListenError as error:
         raise Refused(str(error)) from error
 
@@ -94,7 +94,7 @@ async def resume_listener(broker: Administered, name: Name) -> ListenerRow:
     listener = _find(broker, name)
     if listener.state is State.CLOSED:
         try:
-            await broker.listen(listener)
+            await broker.listeners.listen(listener)
         except ListenError as error:
             raise Refused(str(error)) from error
     listener.resume()
@@ -114,5 +114,5 @@ def drain_listener(broker: Administered, name: Name, rate: Rate = 100) -> Listen
 @operation("listeners.remove")
 def remove_listener(broker: Administered, name: Name) -> dict[str, object]:
     """Close a listener and disconnect its clients at once. Their sessions stay."""
-    broker.remove_listener(_find(broker, name))
+    broker.listeners.remove(_find(broker, name))
     return {"removed": name}

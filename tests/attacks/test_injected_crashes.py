@@ -291,8 +291,7 @@ def below(node: Node, child: str) -> list[Ref[Any]]:
 
 def check_tables(node: Node) -> None:
     """Nobody stands anywhere who is gone."""
-    for acceptor in node._acceptors:  # pyright: ignore[reportPrivateUsage]
-        assert all(connection.ref.alive for connection in acceptor.connections)
+    assert all(connection.ref.alive for connection in node.connections)
     clients = {actor.session.client_id for actor in node.sessions}
     assert all(actor.ref.alive for actor in node.sessions)
     for row in subscription_rows(node.router):
@@ -377,7 +376,7 @@ NOT_REACHED = {
     Site("broker/connection/tls.py", "TlsServer.__init__", "call_at"),
     Site("broker/connection/websocket.py", "WebSocketLayer.send", "at_end"),
     Site("broker/connection/websocket.py", "WebSocketLayer.start", "call_at"),
-    Site("broker/node.py", "Node.remove_listener", "start_task"),
+    Site("broker/node_listeners.py", "NodeListeners.remove", "start_task"),
     Site("broker/tls_listeners.py", "TlsListeners.__init__", "call_at"),
     Site("management/operations/listeners.py", "drain_listener", "start_task"),
     Site("broker/session/dormant.py", "Dormants._wake_in_time", "call_at"),

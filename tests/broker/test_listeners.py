@@ -20,7 +20,6 @@ from trunkline.broker.connection import poller as polling
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.listeners import Listener
-from trunkline.broker.node import ListenError
 
 
 def listeners(**settings: Any) -> dict[str, Any]:
@@ -94,16 +93,6 @@ async def test_no_more_connections_of_one_address_than_allowed() -> None:
             await third.connect("third")
 
 
-async def test_no_more_connections_of_the_node_than_allowed() -> None:
-    async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"], limits={"max_connections": 1}) as b:
-        first, second = b.node.listeners
-        async with await Wire.open(*first.address) as wire:
-            await wire.connect("first")
-            async with await Wire.open(*second.address) as refused:
-                await refused.expect_close()
-            assert b.node.metrics.connections_refused == 1
-
-
 async def test_clients_wait_while_a_listener_is_paused() -> None:
     async with testing.broker() as b:
         listener = b.node.listeners[0]
@@ -139,25 +128,6 @@ async def test_a_listener_on_a_unix_socket(tmp_path: Path) -> None:
             await wire.ping()
             assert [(client.client_id, client.peer) for client in b.clients] == [("local", None)]
     assert not path.exists()
-
-
-async def test_an_address_in_use_is_one_line() -> None:
-    taken = socket.create_server(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
-    with pytest.raises(ListenError, match=rf"cannot listen on tcp://127\.0\.0\.1:{port}: .*in use"):
-        async with testing.broker(listeners=[f"tcp://127.0.0.1:{port}"]):
-            raise AssertionError("it listens")
-    taken.close()
-
-
-async def test_several_listeners_know_their_ports() -> None:
-    async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"]) as b:
-        ports = {listener.address[1] for listener in b.node.listeners}
-        assert len(ports) == 2
-        assert 0 not in ports
-        for listener in b.node.listeners:
-            async with await Wire.open(*listener.address) as wire:
-                await wire.connect("a")
 
 
 async def test_a_system_without_descriptors_raises_an_alarm_and_clients_wait(
@@ -306,26 +276,3 @@ async def test_connections_over_the_rate_are_accepted_later(
         figures = await b.node.figures()
         assert figures["connections.accepted"] == 4
         assert figures["rate.listener.connections"] >= 2
-
-
-async def test_listeners_share_the_connections_of_the_node(autojump_clock: MockClock) -> None:
-    two = [{"url": "tcp://127.0.0.1:0", "name": "a"}, {"url": "tcp://127.0.0.1:0", "name": "b"}]
-    async with testing.broker(listeners=two, rate={"connections": "1/m"}) as b:
-        began = trio.current_time()
-        for listener in b.node.listeners:
-            async with await Wire.open(*listener.address) as wire:
-                await wire.connect(listener.settings.name)
-        assert trio.current_time() - began == pytest.approx(60, abs=1)
-        assert (await b.node.figures())["rate.node.connections"] == 1
-
-
-async def test_rates_of_one_listener_leave_others_alone(autojump_clock: MockClock) -> None:
-    slow = {"url": "tcp://127.0.0.1:0", "name": "slow", "rate": {"messages": "1/s"}}
-    async with testing.broker(listeners=[slow, {"url": "tcp://127.0.0.1:0", "name": "free"}]) as b:
-        for listener, seconds in zip(b.node.listeners, (9, 0), strict=True):
-            async with await Wire.open(*listener.address) as wire:
-                await wire.connect("p")
-                began = trio.current_time()
-                for n in range(10):
-                    await wire.publish("t", b"", qos=1, packet_id=n + 1)
-                assert trio.current_time() - began == pytest.approx(seconds, abs=1)

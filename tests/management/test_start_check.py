@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.broker.node import ListenError, open_node
+from trunkline.broker.node import open_node
+from trunkline.broker.node_listeners import ListenError
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
 from trunkline.config.reader import from_mapping

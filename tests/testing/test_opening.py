@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from trunkline import testing
-from trunkline.broker.node import ListenError
+from trunkline.broker.node_listeners import ListenError
 from trunkline.broker.security import SecurityError
 from trunkline.config.errors import ConfigError
 from trunkline.hooks import Hooks

@@ -56,7 +56,7 @@ async def test_a_client_that_is_held_up_does_not_time_out(autojump_clock: MockCl
 async def test_after_the_last_packet_the_broker_waits_for_the_client_to_close(autojump_clock: MockClock) -> None:
     async with room(mqtt={"linger": 5}) as here:
         polite, stubborn = await here.client("a"), await here.client("b")
-        connections = here.node._inside.connections  # pyright: ignore[reportPrivateUsage]
+        connections = here.node.listeners.inside.connections
         for wire in (polite, stubborn):
             await wire.send(raw.PINGRESP)  # not for a client to send
             await wire.expect_disconnect(0x82)

@@ -13,11 +13,11 @@ async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) 
     async with testing.broker(history=0) as b:
         # what is sent here waits until it is read: the smallest socket that there could be
         theirs, ours = lockstep_stream_pair()
-        b.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+        b.node.listeners.inside.accept_stream(theirs)
         await ours.send_all(raw.connect("greedy"))
         connack = await ours.receive_some(65_536)
         assert connack[0] == raw.CONNACK
-        (connection,) = b.node._inside.connections  # pyright: ignore[reportPrivateUsage]
+        (connection,) = b.node.listeners.inside.connections
         transport = connection._transport  # pyright: ignore[reportPrivateUsage]
         pings = raw.PINGREQ * 32_768
         sent = 0

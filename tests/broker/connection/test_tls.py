@@ -401,7 +401,7 @@ async def test_a_broker_over_tls_with_reload_and_alarm(files: Path) -> None:
             await each.send_all(b"\xc0\0")
             assert await each.receive_some() == b"\xd0\0"
             await trio.aclose_forcefully(each)
-        b.node.remove_listener(b.node.listeners[0])
+        b.node.listeners.remove(b.node.listeners[0])
         assert not list(b.alarms)
         b.node.reload()  # the broken file is nobody's any more
 

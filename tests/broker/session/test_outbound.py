@@ -378,7 +378,7 @@ async def test_a_reason_string_that_is_too_large_for_the_client_is_left_out() ->
 async def deaf(here: Room, *, expiry: int = 1000) -> trio.abc.Stream:
     """A client that takes up its session and reads nothing unless it is told to."""
     theirs, ours = trio.testing.lockstep_stream_pair()
-    here.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+    here.node.listeners.inside.accept_stream(theirs)
     await ours.send_all(raw.connect("a", clean=False, properties=raw.session_expiry(expiry)))
     await trio.testing.wait_all_tasks_blocked()
     return ours

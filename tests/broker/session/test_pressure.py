@@ -21,7 +21,7 @@ BURST = b"".join(raw.publish("t", b"%04d" % number + bytes(996)) for number in r
 async def reluctant(here: Room) -> trio.abc.Stream:
     """A subscriber that takes bytes only when it is read from."""
     theirs, ours = lockstep_stream_pair()
-    here.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+    here.node.listeners.inside.accept_stream(theirs)
     await ours.send_all(raw.connect("slow"))
     await ours.receive_some(65_536)
     await ours.send_all(raw.subscribe(1, ("t", 0)))
@@ -32,7 +32,7 @@ async def reluctant(here: Room) -> trio.abc.Stream:
 async def stream(here: Room) -> Wire:
     """A publisher whose bytes wait in its stream when the broker reads no more."""
     theirs, ours = lockstep_stream_pair()
-    here.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+    here.node.listeners.inside.accept_stream(theirs)
     wire = Wire(ours)
     await wire.connect("fast")
     return wire
@@ -124,7 +124,7 @@ async def besiege(here: Room, *, anew: bool) -> None:
         for _ in range(2):
             number += 1
             theirs, ours = lockstep_stream_pair()
-            here.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+            here.node.listeners.inside.accept_stream(theirs)
             name = f"slow-{number if anew else number % 2}"
             await ours.send_all(raw.connect(name, clean=anew, properties=raw.session_expiry(1000)))
             await ours.receive_some(65_536)

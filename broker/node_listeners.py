@@ -1,0 +1,211 @@
+"""All listeners of a node, and the connections that came through them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, overload
+
+from trunkline.broker.connection.acceptor import Acceptor
+from trunkline.broker.connection.admission import Admission
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.handshake import MqttListener
+from trunkline.broker.connection.pipeline import layers_of
+from trunkline.broker.listeners import Listener
+from trunkline.broker.rate_limits import NodeLimits, RateLimits
+from trunkline.config.settings import IN_PROCESS
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from trunkline.actors import Scheduler, Supervisor
+    from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
+    from trunkline.broker.connection.poller import Poller
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.tls_listeners import TlsListeners
+    from trunkline.config.listener_settings import ListenerSettings
+
+_logger = logging.getLogger("trunkline.node")
+
+
+class NodeListeners(Sequence[Listener]):
+    """The listeners, in the order in which they were opened."""
+
+    def __init__(
+        self,
+        services: Services,
+        sessions: Directory,
+        scheduler: Scheduler,
+        poller: Poller | None,
+        supervisor: Supervisor,
+        layers: Sequence[LayerFactory],
+        start_background: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[None]],
+        wall: Callable[[], float],
+    ) -> None:
+        """`supervisor` is that of all connections. `layers` are put on the transport of each connection, above those of
+        its listener. `start_background` runs a task by name, and again when it crashes. `wall` gives seconds since the
+        epoch."""
+        self._services = services
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._poller = poller
+        self._supervisor = supervisor
+        self._layers = layers
+        self._start_background = start_background
+        self._wall = wall
+        self._opened: list[Listener] = []
+        self._acceptors: list[Acceptor] = []
+        self._limits = NodeLimits(services.config.rate)
+        #: For connections without a socket.
+        self.inside = self._acceptor(
+            MqttListener(
+                IN_PROCESS,
+                services.config.allows_anonymous(),
+                frozenset(Version),
+                durable=True,
+                services=services,
+                directory=sessions,
+                limits=RateLimits(self._limits),
+            )
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Listener: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Listener]: ...
+    def __getitem__(self, index: int | slice) -> Listener | list[Listener]:
+        return self._opened[index]
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    @property
+    def connections(self) -> Iterator[ProtocolActor[Any]]:
+        """All open connections, during or after the handshake."""
+        return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
+
+    def _count_connections(self) -> int:
+        return sum(len(acceptor.connections) for acceptor in self._acceptors)
+
+    def _acceptor(
+        self, mqtt: MqttListener, layers: Sequence[LayerFactory] = (), admission: Admission | None = None
+    ) -> Acceptor:
+        acceptor = Acceptor(
+            partial(Connection, mqtt),
+            [*layers, *self._layers],
+            self._supervisor,
+            self._scheduler,
+            self._poller,
+            self._services.metrics,
+            admission,
+        )
+        self._acceptors.append(acceptor)
+        return acceptor
+
+    @cached_property
+    def _tls(self) -> TlsListeners:
+        """Made for the first TLS listener."""
+        from trunkline.broker.tls_listeners import TlsListeners
+
+        return TlsListeners(self._scheduler, self._services.metrics, self._services.alarms, self._wall)
+
+    def read_tls(self) -> Callable[[], None]:
+        """Read all files of TLS again. The returned function lets new connections use what was read.
+
+        Raises:
+            SecurityError: a file cannot be used.
+        """
+        if any(listener.settings.tls is not None for listener in self):
+            return self._tls.read()
+        return lambda: None
+
+    async def open(self, settings: ListenerSettings) -> Listener:
+        """
+        Raises:
+            ListenError: its address cannot be listened on.
+            SecurityError: its certificates or keys cannot be used.
+        """
+        config = self._services.config
+        tls = None if settings.tls is None else self._tls.open(settings.tls)
+        admission = Admission(settings, config.limits.max_connections, self._count_connections)
+        limits = RateLimits(self._limits, settings.rate)
+        mqtt = MqttListener(
+            settings.label,
+            config.allows_anonymous(settings),
+            frozenset(version for version in Version if str(version) in settings.versions),
+            durable=settings.durability != "memory",
+            services=self._services,
+            directory=self._sessions,
+            limits=limits,
+            mountpoint=settings.mountpoint,
+        )
+        acceptor = self._acceptor(mqtt, layers_of(settings, admission, tls), admission)
+        listener = Listener(
+            settings, acceptor, admission, self._services, self._poller, self._scheduler, limits.connections
+        )
+        try:
+            await self.listen(listener)
+        except ListenError:
+            self._acceptors.remove(acceptor)
+            self._close_tls(settings)
+            raise
+        self._opened.append(listener)
+        return listener
+
+    async def listen(self, listener: Listener) -> None:
+        """Open the sockets of a listener.
+
+        Raises:
+            ListenError: its address cannot be listened on.
+        """
+        settings = listener.settings
+        try:
+            await listener.open(self._start_background)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
+        anonymous = self._services.config.allows_anonymous(settings)
+        who = "any client may connect" if anonymous else "clients need credentials"
+        reach = ", from this machine only" if settings.loopback else ""
+        host, port = listener.address
+        place = f"{host} port {port}" if port else host
+        _logger.info("listening on %s: %s%s", place, who, reach)
+
+    def remove(self, listener: Listener) -> None:
+        """Close it, and disconnect its clients."""
+
+        async def end() -> None:
+            await listener.disconnect_clients(0)
+            await listener.acceptor.wait_empty()
+            self._acceptors.remove(listener.acceptor)
+
+        self._opened.remove(listener)
+        listener.close()
+        self._close_tls(listener.settings)
+        self._services.start_task(end)
+
+    def _close_tls(self, settings: ListenerSettings) -> None:
+        if settings.tls is not None:
+            self._tls.close(settings.tls)
+
+    def close(self) -> None:
+        """Accept no new connections."""
+        for listener in self:
+            listener.close()
+
+    def close_handshakes(self) -> None:
+        """Close the connections whose client has not been accepted yet."""
+        for acceptor in self._acceptors:
+            acceptor.close_handshakes()
+
+    async def wait_empty(self) -> None:
+        """Wait until the last connection is gone."""
+        for acceptor in self._acceptors:
+            await acceptor.wait_empty()
+
+
+class ListenError(Exception):
+    """An address cannot be listened on."""
