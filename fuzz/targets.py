@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 
 from tests.broker.connection.below import Below
-from tests.mqtt.exchange import all_same, is_first, same
+from tests.mqtt.exchange import all_same, is_first, same, unfolded
 from trunkline.broker.connection.proxy_header import HeaderError, read_header
 from trunkline.broker.connection.websocket import WebSocketLayer
 from trunkline.config.errors import ConfigError, Problem
@@ -16,8 +16,6 @@ from trunkline.config.layer_settings import WebSocketSettings
 from trunkline.config.reader import load
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.packets import Acknowledgements
-from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
 #: Where files of the targets are written: in memory if the system has a folder there.
@@ -61,15 +59,7 @@ def decoder(data: bytes) -> None:
     assert split_decoder.version == whole.version
 
     gathering = Decoder(**settings, gathers=True)
-    singles = list[Any]()
-    for packet in gathering.feed(stream):
-        if isinstance(packet, PublishBatch):
-            singles += packet.messages
-        elif isinstance(packet, Acknowledgements):
-            singles += map(packet.kind, packet.packet_ids)
-        else:
-            singles.append(packet)
-    assert all_same(packets, singles)
+    assert all_same(packets, unfolded(gathering.feed(stream)))
     assert (gathering.error and gathering.error.reason) == (error and error.reason)
 
     for packet in packets:

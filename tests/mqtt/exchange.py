@@ -1,11 +1,13 @@
 """What the codec tests share: bytes in hex, packets that can be compared."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Connect, Packet, Publish
+from trunkline.mqtt.packets import Acknowledgements, Connect, Packet, Publish
+from trunkline.mqtt.publication import Decoded, PublishBatch
 from trunkline.mqtt.versions import Version
 
 V31, V311, V5 = Version
@@ -33,6 +35,19 @@ def same(one: object, other: object) -> bool:
 
 def all_same(ones: list[Packet], others: list[Packet]) -> bool:
     return len(ones) == len(others) and all(same(one, other) for one, other in zip(ones, others, strict=True))
+
+
+def unfolded(packets: Iterable[Decoded]) -> list[Packet]:
+    """The packets of a decoder that `gathers`, one by one."""
+    single = list[Packet]()
+    for packet in packets:
+        if isinstance(packet, PublishBatch):
+            single += packet.messages
+        elif isinstance(packet, Acknowledgements):
+            single += map(packet.kind, packet.packet_ids)
+        else:
+            single.append(packet)
+    return single
 
 
 def decoder_for(version: Version, server: bool = True, first: bool = False) -> Decoder:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.mqtt.exchange import unfolded
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Acknowledgements, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -15,20 +16,12 @@ from trunkline.mqtt.versions import Version
 VERSIONS = [Version.V311, Version.V5]
 
 
-def unfolded(packets: Iterable[Decoded]) -> list[object]:
-    single: list[object] = []
-    for packet in packets:
-        if isinstance(packet, PublishBatch):
-            single += packet.messages
-        elif isinstance(packet, Acknowledgements):
-            single += map(packet.kind, packet.packet_ids)
-        else:
-            single.append(packet)
+def rows(packets: Iterable[Decoded]) -> list[object]:
     return [
         (p.topic, p.payload, p.qos, p.retain, p.dup, p.packet_id, p.wire3, p.wire5, dict(p.properties))
         if isinstance(p, Publish)
         else p
-        for p in single
+        for p in unfolded(packets)
     ]
 
 
@@ -82,7 +75,7 @@ def test_the_same_packets_come_out_however_the_bytes_are_cut(
         chunk, data = data[:cut], data[cut:]
         found += gathering.feed(chunk)
         expected += plain.feed(chunk)
-    assert unfolded(found) == unfolded(expected)
+    assert rows(found) == rows(expected)
     assert str(gathering.error) == str(plain.error)
     assert gathering.buffered == plain.buffered
 
@@ -118,7 +111,7 @@ def test_packets_that_come_alone_are_what_they_would_be_together(
     found: list[Decoded] = []
     for packet in packets:
         found += alone.feed(packet)
-    assert unfolded(found) == unfolded(together.feed(b"".join(packets)))
+    assert rows(found) == rows(together.feed(b"".join(packets)))
     assert str(alone.error) == str(together.error)
 
 
