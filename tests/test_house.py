@@ -35,6 +35,7 @@ TESTED_IN: dict[str, str] = {
     "broker/connection/upgrade.py": "broker/connection/test_websocket.py",
     "broker/traced_message.py": "broker/test_message_trace.py",
     "broker/session/acknowledged.py": "broker/session/test_outbound.py",
+    "broker/session/answering.py": "broker/session/test_inbound.py",
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "broker/session/waiting.py": "broker/test_waiting_access.py",

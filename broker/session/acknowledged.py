@@ -76,7 +76,9 @@ class Acknowledged:
     def _pubrel(self, packet_ids: Sequence[int]) -> None:
         """The PUBREC is stored before: after a crash the message must not be sent once more.  # [MQTT-4.3.3-6]"""
         durable = self._session.durable
-        self._outbound.acknowledge(PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit)
+        self._outbound.answers.acknowledge(
+            PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit
+        )
 
     def pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
         """End QoS 2 exchanges."""
@@ -106,7 +108,7 @@ class Acknowledged:
         """For a message that is not in the window any more, or was released before."""
         found = self._window.state(packet_id)
         if found is None:
-            self._outbound.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+            self._outbound.answers.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
         elif found is State.WAIT_PUBCOMP:
             self._pubrel((packet_id,))
         return found is None or found is State.WAIT_PUBCOMP

@@ -255,7 +255,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _on_pingreq(self, packet: Pingreq, channel: Channel) -> None:
         del packet, channel
-        self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
+        self._outbound.answers.write(Pingresp())  # [MQTT-3.12.4-1]
 
     def _on_auth(self, packet: Auth, channel: Channel) -> None:
         reauthentication.step(packet, channel, self._outbound, self._waiting, self._subscription_check.forget_decisions)

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
-    from trunkline.broker.session.outbound import Outbound, Wait
+    from trunkline.broker.session.outbound import Outbound
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
     from trunkline.mqtt.publication import Publication, ReceivedPublication
     from trunkline.router import Route
@@ -39,6 +40,7 @@ _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
 class Inbound:
     __slots__ = (
+        "_answers",
         "_await_rel_timeout",
         "_awaiting_rel",
         "_context",
@@ -71,6 +73,7 @@ class Inbound:
         self._received = services.metrics.messages_in
         self._sent = services.metrics.sent
         self._outbound = outbound
+        self._answers = outbound.answers
         self._subscriber = context.subscriber
         self.bind()
 
@@ -153,7 +156,7 @@ class Inbound:
             reached = bool(found)
         wait = None if services.committer is None else self._wait(services.committer, channel, routed, qos)
         if reached:
-            outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
+            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
         else:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
 
@@ -252,7 +255,7 @@ class Inbound:
 
     def _is_crowded(self, publication: ReceivedPublication, channel: Channel) -> bool:
         """Whether there are too many without acknowledgement."""
-        packet_ids, ledger = publication.packet_ids, self._outbound.ledger
+        packet_ids, ledger = publication.packet_ids, self._answers.ledger
         if publication.qos == 1 and not ledger.entries:  # each is acknowledged before the next is handled
             packet_ids = packet_ids[:1]
         return ledger.exceeds(channel.receive_maximum_in, packet_ids)
@@ -268,7 +271,7 @@ class Inbound:
         Raises:
             ProtocolError: the client is above its receive maximum with these PUBLISH packets.  # [MQTT-3.3.4-7]
         """
-        if self._outbound.ledger.exceeds(channel.receive_maximum_in, packet_ids):
+        if self._answers.ledger.exceeds(channel.receive_maximum_in, packet_ids):
             raise ProtocolError(
                 f"more than {channel.receive_maximum_in} messages without acknowledgement",
                 Reason.RECEIVE_MAXIMUM_EXCEEDED,
@@ -287,7 +290,7 @@ class Inbound:
                     is_stored = is_stored or part.stored is not None or part.retain
             has_to_wait = is_stored and channel.client.durable
             wait = committer.after_commit if has_to_wait and committer is not None else None
-            self._outbound.acknowledge(PUBCOMP, packet_ids, wait)
+            self._answers.acknowledge(PUBCOMP, packet_ids, wait)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
@@ -295,7 +298,7 @@ class Inbound:
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
             # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            self._outbound.write(Pubcomp(packet_ids[0], reason), wait=self._stored(channel))
+            self._answers.write(Pubcomp(packet_ids[0], reason), wait=self._stored(channel))
 
     def _release_singly(self, publication: Publication, channel: Channel, route: Route[Subscriber]) -> None:
         """It went to nobody; where a stream has refused several messages, perhaps not all of them."""
@@ -340,9 +343,9 @@ class Inbound:
         if reason and channel.version == Version.V5:
             kind = Puback if packet.qos == 1 else Pubrec
             for packet_id in packet.packet_ids:
-                self._outbound.write(kind(packet_id, reason, properties), wait=wait)
+                self._answers.write(kind(packet_id, reason, properties), wait=wait)
         else:
-            self._outbound.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
+            self._answers.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
 
     def _refuse(
         self, packet: ReceivedPublication, channel: Channel, drop: DropReason, reason: Reason, text: str = ""

@@ -117,7 +117,7 @@ class SessionLife:
         else:
             metrics.session_created += 1
             hooks.notify(SESSION_CREATED, client)
-        outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
+        outbound.pieces[:] = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
         hooks.notify(CLIENT_CONNACK, client, connack)
         metrics.sent[PacketType.CONNACK] += 1
         self.inbound.expect_pubrel()

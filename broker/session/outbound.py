@@ -8,10 +8,10 @@ queue is empty and the window has room. Otherwise it waits in the queue, so that
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session import mail
+from trunkline.broker.session.answering import Answering
 from trunkline.broker.session.behind import Behind
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
@@ -23,57 +23,41 @@ from trunkline.hooks.points import (
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
 )
-from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
-from trunkline.mqtt.frames import PACKET_ID, encode_publish
+from trunkline.mqtt.frames import encode_publish
 from trunkline.mqtt.inflight import Entry, State
-from trunkline.mqtt.ledger import Ledger
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.packets import PacketType
 from trunkline.mqtt.topics import STREAM_PREFIX
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
     from trunkline.broker.session.stream_feed import StreamFeeds
-    from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, Target
 
-#: Calls back, in any turn, when something may leave that is to be stored before.
-Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
-
 #: Bytes that leave the queue in one turn. More would only wait for the socket.
 MAX_SLICE: Final = 262_144
-#: Owed answers beyond which nothing more is read from the client: `mqtt.receive_maximum`, or this if it is less. While
-#: the disk is full, a client that goes on publishing would fill the memory.
-MAX_OWED: Final = 4096
 
 NO_IDS: Final = range(0)
 _V5: Final = Version.V5
-
-_PACKET_ID: Final = PACKET_ID.__getitem__
-#: How an acknowledgement of success begins, in all versions.
-_HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
 
 
 class Outbound:
     __slots__ = (
         "_behind",
         "_context",
-        "_crowded",
         "_durable",
         "_feeds",
         "_filling",
         "_hooks",
-        "_max_owed",
-        "_packets_sent",
         "_pressure",
         "_queue",
         "_replays",
@@ -85,10 +69,10 @@ class Outbound:
         "_upgrade_qos",
         "_window",
         "_writable",
+        "answers",
         "channel",
         "direct",
         "held",
-        "ledger",
         "now",
         "pieces",
     )
@@ -100,7 +84,6 @@ class Outbound:
         self._hooks = services.hooks
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
-        self._packets_sent = services.metrics.sent
         self._pressure = Pressure(context)
         #: None where there are none.
         self._replays: Replays | None = None
@@ -121,9 +104,7 @@ class Outbound:
         self.now = 0.0
         #: Wire bytes of this turn.
         self.pieces: list[bytes] = []
-        #: Is the client not read from, because it is owed too many answers?
-        self._crowded = False
-        self._max_owed = min(services.config.mqtt.receive_maximum, MAX_OWED)
+        self.answers = Answering(context, self.pieces)
         #: Wire bytes that leave when a commit is done, by its number.
         self._uncommitted: dict[int, list[bytes]] = {}
         self.bind()
@@ -137,8 +118,7 @@ class Outbound:
         self._behind: Behind | None = None
         if session.durable is not None and backlogs is not None:
             self._behind = session.behind = Behind(self._context, backlogs, self._fill_on_arrival)
-        #: The answers owed to the client.
-        self.ledger = Ledger(session.awaiting_rel)
+        self.answers.bind(session.awaiting_rel)
 
     # Messages
 
@@ -333,72 +313,22 @@ class Outbound:
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
         self._services.dropped(self._session.client, publication, reason, str(error))
 
-    # Other packets
-
-    def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
-        """Send a packet after the output of this turn, and after all answers owed before it. `owed` is its place, if it
-        had to wait; `wait` calls back when it may leave. Returns False if the client accepts no packet so large."""
-        channel = self.channel
-        if channel is None:
-            return True
-        wire = encode_within(packet, channel.version, channel.max_packet_size)
-        if wire:
-            kind = TYPE_OF[type(packet)]
-            if owed is None and isinstance(packet, Acknowledgement) and (self.ledger.entries or wait is not None):
-                owed = self.ledger.owe(kind, packet.packet_ids)
-            if owed is None:
-                self.pieces.append(wire)
-            else:
-                self._settle(owed, wire, wait)
-            self._packets_sent[kind] += 1
-        return bool(wire)
-
-    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None) -> None:
-        """As `write`, acknowledgements of success in a row."""
-        head, count = _HEADS[kind], len(packet_ids)
-        wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
-        if self.ledger.entries or wait is not None:
-            self._settle(self.ledger.owe(kind, packet_ids), wire, wait)
-        else:
-            self.pieces.append(wire)
-        self._packets_sent[kind] += count
-
-    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None) -> None:
-        if wait is None:
-            self.pieces += self.ledger.settle(owed, wire)
-        else:
-            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
-        channel, answers = self.channel, self.ledger.answers
-        if channel is None:
-            return
-        if self._crowded and answers <= self._max_owed // 2:
-            self._crowded = False
-            channel.cast(mail.Resume(self))
-        elif answers > self._max_owed and not self._crowded:
-            self._crowded = True
-            channel.cast(mail.Pause(self))
-
-    def _repeat_pubrel(self, packet_id: int) -> None:
-        """It is not an answer, so it does not wait for other answers."""
-        self.pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
-        self._packets_sent[PacketType.PUBREL] += 1
-
     def flush(self) -> None:
         """Hand what was written to the connection's transport, which sends it at the end of the turn."""
         channel, pieces = self.channel, self.pieces
         if channel is not None and pieces:
-            self.pieces = []
-            send = channel.send
             try:
-                send(b"".join(pieces))
+                channel.send(b"".join(pieces))
             except Exception as error:  # noqa: BLE001 - an error there ends the connection, and not the session
                 channel.crash(error)
+            pieces.clear()
 
     # Attaching and detaching
 
     def attach(self, channel: Channel) -> None:
         """A client is connected. Unacknowledged messages are sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
+        self.answers.attach(channel)
         if self._behind is not None:
             self._behind.attach()
         if self._services.streams is not None and any(map(_is_of_stream, self._session.subscriptions)):
@@ -423,9 +353,8 @@ class Outbound:
             self._services.metrics.messages_retained_cut += len(self._replays)
             self._replays = None
         self._pressure.leave(self.now)
-        self.ledger.clear()
-        self._crowded = False
-        self.pieces = []
+        self.answers.detach()
+        self.pieces.clear()
         for pieces in self._uncommitted.values():
             pieces.clear()
         if self._behind is not None:
@@ -599,7 +528,7 @@ class Outbound:
         """Returns its weight."""
         message = entry.message(packet_id)
         if entry.state is State.WAIT_PUBCOMP:
-            self._repeat_pubrel(packet_id)
+            self.answers.repeat_pubrel(packet_id)
         elif not self._may_get(channel, message.topic):
             self._withdraw(channel, packet_id, entry)
         else:
@@ -626,7 +555,7 @@ class Outbound:
         else:  # the client may have received it, and would mistake a later message with this id for it
             self._window.release((packet_id,), self.now)
             durable = self._durable
-            self.acknowledge(PacketType.PUBREL, (packet_id,), None if durable is None else durable.after_commit)
+            self.answers.acknowledge(PacketType.PUBREL, (packet_id,), None if durable is None else durable.after_commit)
 
     def retry(self, interval: float) -> None:
         """Let `fill` send messages again that a 3.x client has not acknowledged for that long."""

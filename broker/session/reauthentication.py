@@ -46,7 +46,7 @@ def step(
 
     def decided(decision: Continue | Success | Deny | None) -> None:
         if isinstance(decision, Continue):
-            outbound.write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
+            outbound.answers.write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
             return
         channel.exchange = None
         if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
@@ -58,7 +58,7 @@ def step(
         if decision.username is not None and decision.username != client.username:
             client.username, client.superuser = decision.username, decision.superuser
             on_new_user()
-        outbound.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
+        outbound.answers.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
 
     hooks = waiting.context.services.hooks
     waiting.ask(

@@ -229,7 +229,7 @@ class Subscribing:
                 raise ProtocolError(outcome.text or "refused", outcome.reason)
         self.context.follow(SessionEvent.ASK)
         reasons = [fitting(each.reason, kind) if isinstance(each, Withhold) else Reason.SUCCESS for each in outcomes]
-        return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.ledger.owe(kind))
+        return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.answers.ledger.owe(kind))
 
     def _make_routes(
         self, answer: Answer, outcomes: Sequence[Outcome], identifier: int | None = None, room: float = inf
@@ -384,7 +384,7 @@ class Subscribing:
 
     def _acknowledge(self, answer: Answer, kind: type[Suback | Unsuback]) -> None:
         durable = self.context.session.durable
-        if answer.packet_id and not self.outbound.write(
+        if answer.packet_id and not self.outbound.answers.write(
             kind(answer.packet_id, answer.reasons, answer.properties),
             answer.owed,
             None if durable is None or not answer.client.durable else durable.after_commit,

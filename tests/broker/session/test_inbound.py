@@ -100,7 +100,7 @@ async def test_acknowledgements_behind_one_that_waits_leave_in_order(autojump_cl
     async with room(mqtt={"receive_maximum": 3}) as here:
         client = await here.stay("a")
         outbound = here.session("a")._outbound  # pyright: ignore[reportPrivateUsage]
-        commit = outbound.ledger.owe(PacketType.PUBACK, (1,))
+        commit = outbound.answers.ledger.owe(PacketType.PUBACK, (1,))
         await client.send(
             raw.publish("t", b"", qos=1, packet_id=2),
             raw.publish("t", b"", qos=2, packet_id=3),
@@ -110,19 +110,19 @@ async def test_acknowledgements_behind_one_that_waits_leave_in_order(autojump_cl
             raw.PINGREQ,
         )
         await client.expect(raw.PINGRESP)  # it answers to no message, and keeps the connection alive meanwhile
-        assert (len(outbound.ledger.entries), len(outbound.ledger)) == (6, 2)
-        outbound.write(Puback(1), commit)
+        assert (len(outbound.answers.ledger.entries), len(outbound.answers.ledger)) == (6, 2)
+        outbound.answers.write(Puback(1), commit)
         outbound.flush()
         owed = [(raw.PUBACK, 1), (raw.PUBACK, 2), (raw.PUBREC, 3), (raw.PUBCOMP, 3), (raw.SUBACK, 4), (raw.PUBCOMP, 5)]
         for kind, packet_id in owed:
             got = await client.receive()
             assert (got.type, got.packet_id) == (kind, packet_id)
 
-        commit = outbound.ledger.owe(PacketType.PUBACK, (1, 2))
+        commit = outbound.answers.ledger.owe(PacketType.PUBACK, (1, 2))
         await client.send(*[raw.publish("t", b"", qos=1, packet_id=packet_id) for packet_id in (3, 4)])
         await client.expect_disconnect(0x93)
         client = await here.stay("a")
-        outbound.write(Puback(1), commit)  # its connection is over
+        outbound.answers.write(Puback(1), commit)  # its connection is over
         outbound.flush()
         await client.ping()
 

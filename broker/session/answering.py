@@ -1,0 +1,112 @@
+"""What the broker answers one client: acknowledgements and other packets of its own, in the order of the client's
+packets.
+
+An answer may have to wait for an access decision, or for a commit. The ledger keeps its place, so that later ones wait,
+too. A client that is owed too many is not read from meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from trunkline.broker.session import mail
+from trunkline.mqtt.encoder import encode_within
+from trunkline.mqtt.frames import PACKET_ID
+from trunkline.mqtt.ledger import Ledger
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
+    from trunkline.mqtt.awaiting_rel import AwaitingRel
+    from trunkline.mqtt.ledger import Owed
+
+#: Calls back, in any turn, when something may leave that is to be stored before.
+Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
+
+#: Owed answers beyond which nothing more is read from the client: `mqtt.receive_maximum`, or this if it is less. While
+#: the disk is full, a client that goes on publishing would fill the memory.
+MAX_OWED: Final = 4096
+
+_PACKET_ID: Final = PACKET_ID.__getitem__
+#: How an acknowledgement of success begins, in all versions.
+_HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
+
+
+class Answering:
+    __slots__ = ("_channel", "_context", "_crowded", "_max_owed", "_pieces", "_sent", "ledger")
+
+    def __init__(self, context: SessionContext, pieces: list[bytes]) -> None:
+        """`pieces` are the wire bytes of this turn."""
+        self._context = context
+        self._pieces = pieces
+        #: Counts packets by type.
+        self._sent = context.services.metrics.sent
+        #: The client's connection.
+        self._channel: Channel | None = None
+        #: Is the client not read from, because it is owed too many answers?
+        self._crowded = False
+        self._max_owed = min(context.services.config.mqtt.receive_maximum, MAX_OWED)
+
+    def bind(self, awaiting_rel: AwaitingRel) -> None:
+        """Take this part of the session, which may be a new one."""
+        self.ledger = Ledger(awaiting_rel)
+
+    def attach(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def detach(self) -> None:
+        """The client gets none of the answers that it is owed."""
+        self._channel = None
+        self._crowded = False
+        self.ledger.clear()
+
+    def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
+        """Send a packet after the output of this turn, and after all answers owed before it. `owed` is its place, if it
+        had to wait; `wait` calls back when it may leave. Returns False if the client accepts no packet so large."""
+        channel = self._channel
+        if channel is None:
+            return True
+        wire = encode_within(packet, channel.version, channel.max_packet_size)
+        if wire:
+            kind = TYPE_OF[type(packet)]
+            if owed is None and isinstance(packet, Acknowledgement) and (self.ledger.entries or wait is not None):
+                owed = self.ledger.owe(kind, packet.packet_ids)
+            if owed is None:
+                self._pieces.append(wire)
+            else:
+                self._settle(owed, wire, wait)
+            self._sent[kind] += 1
+        return bool(wire)
+
+    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None) -> None:
+        """As `write`, acknowledgements of success in a row."""
+        head, count = _HEADS[kind], len(packet_ids)
+        wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
+        if self.ledger.entries or wait is not None:
+            self._settle(self.ledger.owe(kind, packet_ids), wire, wait)
+        else:
+            self._pieces.append(wire)
+        self._sent[kind] += count
+
+    def repeat_pubrel(self, packet_id: int) -> None:
+        """It is not an answer, so it does not wait for other answers."""
+        self._pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
+        self._sent[PacketType.PUBREL] += 1
+
+    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None) -> None:
+        if wait is None:
+            self._pieces += self.ledger.settle(owed, wire)
+        else:
+            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
+        channel, answers = self._channel, self.ledger.answers
+        if channel is None:
+            return
+        if self._crowded and answers <= self._max_owed // 2:
+            self._crowded = False
+            channel.cast(mail.Resume(self))
+        elif answers > self._max_owed and not self._crowded:
+            self._crowded = True
+            channel.cast(mail.Pause(self))
