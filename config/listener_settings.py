@@ -65,7 +65,8 @@ class ListenerSettings(Section):
     )
     max_connections_per_address: Whole = key(
         0,
-        "Connections from one address at the same time; further connections are closed. 0 means no limit.",
+        "Connections from one address (IPv6: one /64) at the same time; further connections are closed. 0 means no "
+        "limit.",
         "connections",
         ge=0,
     )

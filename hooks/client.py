@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from trunkline.hooks.identity import Certificate, Identity
@@ -12,6 +12,8 @@ from trunkline.mqtt.versions import Version
 
 #: What an attribute may be to be kept with the client.
 _PLAIN: Final = (str, bytes, bool, int, float, type(None))
+#: Leading bits of an IPv6 address that identify one customer of a provider.
+_IPV6_PREFIX: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -101,3 +103,11 @@ def read_address(host: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def counted_address(host: str) -> str:
+    """What limits of an address count: an IPv4 address, or all IPv6 addresses that one customer of a provider has."""
+    address = read_address(host)
+    if address is None:
+        return host
+    return str(address if address.version == 4 else ip_network((address, _IPV6_PREFIX), strict=False))

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
-from ipaddress import ip_network
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from trunkline.hooks.client import read_address
+from trunkline.hooks.client import counted_address, read_address
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.passwords import REFUSED
 from trunkline.mqtt.reasons import Reason
@@ -29,8 +28,6 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 TOO_MANY: Final = Deny(Reason.CONNECTION_RATE_EXCEEDED, "too many wrong passwords")
-#: Leading bits of an IPv6 address that identify one customer of a provider.
-_IPV6_PREFIX: Final = 64
 
 
 def address_of(client: ClientInfo) -> str:
@@ -38,9 +35,7 @@ def address_of(client: ClientInfo) -> str:
     if client.peer is None:
         return ""
     address = read_address(client.peer[0])
-    if address is None or address.is_loopback:
-        return client.peer[0] if address is None else ""
-    return str(address if address.version == 4 else ip_network((address, _IPV6_PREFIX), strict=False))
+    return "" if address is not None and address.is_loopback else counted_address(client.peer[0])
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from trunkline.config.units import parse_access_rule
-from trunkline.hooks.client import read_address
+from trunkline.hooks.client import counted_address, read_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Admission:
     """The peers of one listener's connections. Those of a Unix socket have no address and pass its rules."""
 
-    __slots__ = ("_by_host", "_max_connections", "_max_node", "_max_per_address", "_on_node", "_rules", "comes_later")
+    __slots__ = ("_by_address", "_max_connections", "_max_node", "_max_per_address", "_on_node", "_rules", "comes_later")
 
     def __init__(self, settings: ListenerSettings, max_node: int, on_node: Callable[[], int]) -> None:
         """`on_node` counts the connections of the whole node, whose maximum is `max_node`; 0 means no limit."""
@@ -29,8 +29,8 @@ class Admission:
         self._rules = [parse_access_rule(rule) for rule in settings.access_rules]
         #: Whether a layer learns the client's address, and calls `refusal_of`, `enter` and `leave` itself.
         self.comes_later = bool(settings.proxy_protocol.trusted)
-        #: Connections by host, where there is a limit for them.
-        self._by_host: Counter[str] = Counter()
+        #: Connections by address, where there is a limit for them.
+        self._by_address: Counter[str] = Counter()
 
     def refusal(self, peer: tuple[str, int] | None, connections: int) -> str:
         """Why a new connection is refused while the listener has so many; empty if it is not."""
@@ -42,7 +42,7 @@ class Admission:
 
     def refusal_of(self, host: str) -> str:
         """Why this address is refused; empty if it is not."""
-        if self._max_per_address and self._by_host[_canonical(host)] >= self._max_per_address:
+        if self._max_per_address and self._by_address[counted_address(host)] >= self._max_per_address:
             return f"max_connections_per_address is {self._max_per_address}"
         return "" if not self._rules or self._allows(read_address(host)) else "the address is not allowed"
 
@@ -55,16 +55,11 @@ class Admission:
     def enter(self, peer: tuple[str, int] | None) -> None:
         """A connection of this peer begins."""
         if self._max_per_address and peer is not None:
-            self._by_host[_canonical(peer[0])] += 1
+            self._by_address[counted_address(peer[0])] += 1
 
     def leave(self, peer: tuple[str, int] | None) -> None:
         if self._max_per_address and peer is not None:
-            host = _canonical(peer[0])
-            self._by_host[host] -= 1
-            if self._by_host[host] <= 0:
-                del self._by_host[host]
-
-
-def _canonical(host: str) -> str:
-    """One name for an address: a dual-stack socket gives IPv4 addresses as IPv6."""
-    return host.removeprefix("::ffff:")
+            address = counted_address(peer[0])
+            self._by_address[address] -= 1
+            if self._by_address[address] <= 0:
+                del self._by_address[address]

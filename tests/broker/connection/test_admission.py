@@ -28,13 +28,22 @@ def test_the_first_rule_that_matches_decides(rules: list[str], host: str, allowe
     assert (not admission(access_rules=rules).refusal((host, 1), 0)) is allowed
 
 
-def test_connections_of_an_address() -> None:
+@pytest.mark.parametrize(
+    ("first", "same", "other"),
+    [
+        ("::ffff:10.0.0.1", "10.0.0.1", "10.0.0.2"),
+        ("::ffff:a00:1", "10.0.0.1", "::ffff:a00:2"),
+        ("2001:db8::1", "2001:db8:0:0:ffff::1", "2001:db8:0:1::1"),
+        ("fe80::1%eth0", "fe80::2%eth0", "fe80:0:0:1::1"),
+    ],
+)
+def test_connections_of_an_address(first: str, same: str, other: str) -> None:
     limited = admission(max_connections_per_address=1)
-    limited.enter(("::ffff:10.0.0.1", 1))
-    assert limited.refusal_of("10.0.0.1") == "max_connections_per_address is 1"
-    assert not limited.refusal_of("10.0.0.2")
-    limited.leave(("10.0.0.1", 1))
-    assert not limited.refusal_of("10.0.0.1")
+    limited.enter((first, 1))
+    assert limited.refusal_of(same) == "max_connections_per_address is 1"
+    assert not limited.refusal_of(other)
+    limited.leave((same, 1))
+    assert not limited.refusal_of(first)
 
 
 def test_clients_without_an_address() -> None:
