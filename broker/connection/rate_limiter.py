@@ -9,6 +9,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
+from trunkline.broker.connection.transport import OutputBlocked, OutputDrained
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.publication import PublishBatch
@@ -72,7 +73,9 @@ class RateLimiter:
         self._timer = connection.call_at(inf, self._go_on)
 
     def receive(self, event: Event) -> None:
-        if self._held and (isinstance(event, bytes) or not self._connection.is_closing):
+        if isinstance(event, OutputBlocked | OutputDrained):
+            self._connection.receive(event)  # what is sent to the client does not wait for what came from it
+        elif self._held and (isinstance(event, bytes) or not self._connection.is_closing):
             self._held.append(event)
         elif isinstance(event, bytes) and not self._connection.is_closing:
             self._pass_on(event)

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, lockstep_stream_pair
 
 from tests.broker.room import room
 from tests.conformance import raw
@@ -107,6 +107,24 @@ async def test_a_client_that_is_disconnected_meanwhile_closes_as_ever(autojump_c
         (connection,) = here.node.connections
         await connection.ref.join()
         assert trio.current_time() == began
+
+
+async def test_what_a_client_is_sent_does_not_wait_for_its_rate(autojump_clock: MockClock) -> None:
+    async with room(rate={"connection_messages": "1/m burst 100"}, session={"max_queue_length": 10}) as here:
+        # what is sent here waits until it is read
+        theirs, ours = lockstep_stream_pair()
+        here.node.listeners.inside.accept_stream(theirs)
+        await ours.send_all(raw.connect("p"))
+        await ours.receive_some(65_536)
+        await ours.send_all(raw.subscribe(1, ("t", 0)) + burst(2000))
+        await ours.receive_some(65_536)
+        (connection,) = here.node.listeners.inside.connections
+        assert connection.is_paused
+        publisher = await here.client("other")
+        for _ in range(100):
+            await publisher.publish("t", bytes(100_000), qos=1)
+        assert connection.pending < 3_000_000
+        await ours.aclose()
 
 
 async def test_the_log_names_the_limit_and_the_client(
