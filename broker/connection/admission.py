@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 class Admission:
     """The peers of one listener's connections. Those of a Unix socket have no address and pass its rules."""
 
-    __slots__ = ("_by_address", "_max_connections", "_max_node", "_max_per_address", "_on_node", "_rules", "comes_later")
+    __slots__ = (
+        "_by_address",
+        "_max_connections",
+        "_max_node",
+        "_max_per_address",
+        "_on_node",
+        "_rules",
+        "comes_later",
+    )
 
     def __init__(self, settings: ListenerSettings, max_node: int, on_node: Callable[[], int]) -> None:
         """`on_node` counts the connections of the whole node, whose maximum is `max_node`; 0 means no limit."""
