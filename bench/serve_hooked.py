@@ -1,17 +1,16 @@
 """Trunkline with one hook that does nothing at each message, for the price of a hook: CONFIG URL."""
 
-import gc
 import logging
 import sys
 from pathlib import Path
 
 import trio
 
+from trunkline import garbage
 from trunkline.broker.node import open_node
 from trunkline.config.reader import Override, load
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
-from trunkline.serving import YOUNG_OBJECTS
 
 
 def look(client: ClientInfo, message: Message) -> None:
@@ -28,8 +27,7 @@ async def serve(config: Path, url: str) -> None:
 
 def main() -> None:
     logging.disable(logging.WARNING)
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
+    garbage.set_up()
     trio.run(serve, Path(sys.argv[1]), sys.argv[2])
 
 

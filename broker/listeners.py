@@ -231,6 +231,8 @@ class _ListeningSocket:
         self._poller = poller
         #: No actor owns this.
         self.owner = None
+        #: What is ready are clients that come.
+        self.is_new = True
         self._reopening = scheduler.call_at(inf, self.open)
         poller.register(sock, READ, self)
 

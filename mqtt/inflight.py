@@ -10,7 +10,7 @@ The messages of a publication that were sent together share one entry, which is 
 from __future__ import annotations
 
 from enum import IntEnum
-from itertools import groupby
+from itertools import groupby, islice
 from sys import maxsize
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
@@ -227,12 +227,12 @@ class Inflight(Generic[T]):
         if self._heavy and not keeps_payload:
             self._lighten(packet_ids)
 
-    def take(self) -> tuple[Message, T, State] | None:
-        """Remove the oldest message, whatever it waits for."""
-        for packet_id, entry in self._entries.items():
-            self.end((packet_id,))
-            return entry.message(packet_id), entry.target, entry.state
-        return None
+    def take(self, limit: int) -> list[tuple[Message, T, State]]:
+        """Remove the `limit` oldest messages, whatever they wait for."""
+        # together: to look for the first of a dict again and again passes all that were taken from it before
+        oldest = list(islice(self._entries.items(), limit))
+        self.end([packet_id for packet_id, _ in oldest])
+        return [(entry.message(packet_id), entry.target, entry.state) for packet_id, entry in oldest]
 
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all open messages are sent again."""

@@ -11,7 +11,6 @@ import select
 import selectors
 import sys
 from itertools import islice
-from math import inf
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -54,7 +53,12 @@ BUSY_POLL: Final = 0.000_05
 #: connections waiting for longer.
 MAX_READ: Final = 262_144
 MIN_READ: Final = 2_048
-#: Seconds for which a connection counts as a new one.
+#: Sockets that are ready at once beyond which clients that stay come before those that come or go.
+CROWD: Final = 32
+#: Minimum and maximum of those that come or go and are served at a time.
+MIN_PASSING: Final = 4
+MAX_PASSING: Final = 32
+#: Seconds after its first bytes for which a connection of a crowd counts as one that comes.
 NEWCOMER: Final = 1.0
 #: What a socket counts for, besides its bytes: an end, or a connection to accept, has none.
 SOCKET_SIZE: Final = 64
@@ -72,6 +76,11 @@ class Polled(Protocol):
 
     @property
     def owner(self) -> Ref[Any] | None: ...
+    @property
+    def is_new(self) -> bool:
+        """Whether no byte has been read from it yet."""
+        ...
+
     def ready(self, events: int, limit: int, /) -> bytes | None:
         """The socket is ready for that. Returns what was read, no more than `limit` bytes, if anybody is to receive
         it."""
@@ -86,7 +95,16 @@ class Reader(Polled, Protocol):
 
 
 class Poller:
-    __slots__ = ("_busy_poll", "_epoll", "_polled", "_since", "metrics", "read_size", "scheduler")
+    __slots__ = (
+        "_busy_poll",
+        "_epoll",
+        "_newcomers",
+        "_passing_size",
+        "_polled",
+        "metrics",
+        "read_size",
+        "scheduler",
+    )
 
     def __init__(self, scheduler: Scheduler, metrics: Metrics, *, busy_poll: float = 0.0) -> None:
         """For `busy_poll` seconds after a turn it asks for the next bytes without a pause, before it goes back to trio:
@@ -96,11 +114,13 @@ class Poller:
         self._busy_poll = busy_poll
         #: Bytes that may be read in a turn, and from one socket at a time.
         self.read_size = MIN_READ
+        #: Sockets that come or go and are served at a time.
+        self._passing_size = MIN_PASSING
         self._epoll = Epoll()
         #: By descriptor.
         self._polled: dict[int, Polled] = {}
-        #: When each was registered.
-        self._since: dict[int, float] = {}
+        #: Until when each of these counts as one that comes.
+        self._newcomers: dict[int, float] = {}
 
     def register(self, sock: socket, events: int, polled: Polled) -> None:
         """
@@ -109,7 +129,6 @@ class Poller:
         """
         self._epoll.register(sock, events | HANGUP if events & READ else events)
         self._polled[sock.fileno()] = polled
-        self._since[sock.fileno()] = perf_counter()
 
     def modify(self, sock: socket, events: int, polled: Polled) -> None:
         """`events` 0 keeps the socket out of the epoll until the next `modify`.
@@ -128,7 +147,7 @@ class Poller:
         """To be called before the socket is closed."""
         if self._polled.pop(sock.fileno(), None) is not None:
             self._epoll.unregister(sock)
-            del self._since[sock.fileno()]
+            self._newcomers.pop(sock.fileno(), None)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         descriptor = self._epoll.fileno()
@@ -137,41 +156,69 @@ class Poller:
             await trio.lowlevel.wait_readable(descriptor)
             turn_ends = perf_counter() + MAX_TURN
             while perf_counter() < turn_ends and (events := self._poll()):
+                if len(events) > CROWD:
+                    await self._read_crowd(events)
+                    continue
                 began = thread_time()
-                # Everything is read before any of it is handled, and all is written at the end of the turn: the kernel
-                # and the interpreter are faster when they don't alternate, by a quarter with one packet a read.
-                with self.scheduler.turn:
-                    size = self._read(events)
-                # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
-                # these lie in mailboxes would let a client that sends fast enough fill the memory.
-                if self.scheduler.ready:
-                    await self.scheduler.drained()
+                size = await self._read_slice(events, self.read_size // SOCKET_SIZE)
                 self._keep_pace(size, thread_time() - began)
                 if events:
                     await self._read_crowd(events)
 
     async def _read_crowd(self, waiting: list[tuple[int, int]]) -> None:
-        """Until nobody waits any more. When thousands of clients come or go at once, those that stay are not kept
-        waiting: every second slice is theirs."""
+        """Until no socket is ready. While thousands of clients come or go at once, every second slice belongs to those
+        that stay, and a slice of the others is short."""
         staying: list[tuple[int, int]] = []
         passing: list[tuple[int, int]] = []
         while True:
-            newcomers = perf_counter() - NEWCOMER
-            for event in waiting:
-                is_passing = event[1] & HANGUP or self._since.get(event[0], inf) > newcomers
-                (passing if is_passing else staying).append(event)
+            self._sort(waiting, staying, passing)
             if not staying and not passing:
                 return
-            for events in filter(None, (staying, passing)):
-                began, before = thread_time(), len(events)
-                with self.scheduler.turn:
-                    size = self._read(events)
-                if self.scheduler.ready:
-                    await self.scheduler.drained()
-                self._keep_pace(size + (before - len(events)) * SOCKET_SIZE, thread_time() - began)
+            if staying:
+                began, before = thread_time(), len(staying)
+                size = await self._read_slice(staying, self.read_size // SOCKET_SIZE)
+                self._keep_pace(size + (before - len(staying)) * SOCKET_SIZE, thread_time() - began)
+            if passing:
+                began = thread_time()
+                self._note_newcomers(passing[: self._passing_size])
+                await self._read_slice(passing, self._passing_size)
+                self._keep_passing_pace(thread_time() - began)
             await trio.lowlevel.checkpoint()
             known = {descriptor for descriptor, _ in (*staying, *passing)}
             waiting = [event for event in self._epoll.poll(0, len(self._polled) or 1) if event[0] not in known]
+
+    async def _read_slice(self, events: list[tuple[int, int]], most: int) -> int:
+        """Read from up to `most` of these sockets, and have all of it handled. Returns the number of bytes."""
+        # Everything is read before any of it is handled, and all is written at the end of the turn: the kernel and the
+        # interpreter are faster when they don't alternate, by a quarter with one packet a read.
+        with self.scheduler.turn:
+            size = self._read(events, most)
+        # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while these lie in
+        # mailboxes would let a client that sends fast enough fill the memory.
+        if self.scheduler.ready:
+            await self.scheduler.drained()
+        return size
+
+    def _sort(
+        self, ready: list[tuple[int, int]], staying: list[tuple[int, int]], passing: list[tuple[int, int]]
+    ) -> None:
+        """Add each event to those of clients that stay, or to those of clients that come or go."""
+        newcomers, now = self._newcomers, perf_counter()
+        while newcomers and next(iter(newcomers.values())) <= now:
+            del newcomers[next(iter(newcomers))]
+        for event in ready:
+            descriptor, mask = event
+            polled = self._polled.get(descriptor)
+            is_passing = mask & HANGUP or polled is None or polled.is_new or descriptor in newcomers
+            (passing if is_passing else staying).append(event)
+
+    def _note_newcomers(self, events: list[tuple[int, int]]) -> None:
+        """The new ones count as newcomers for a while: a client subscribes after its CONNECT."""
+        until = perf_counter() + NEWCOMER
+        for descriptor, _ in events:
+            polled = self._polled.get(descriptor)
+            if polled is not None and polled.is_new:
+                self._newcomers[descriptor] = until
 
     def _poll(self) -> list[tuple[int, int]]:
         """The descriptors that are ready, with their events."""
@@ -183,13 +230,14 @@ class Poller:
                 events = poll(0)
         return events
 
-    def _read(self, events: list[tuple[int, int]]) -> int:
-        """Read from ready sockets, and remove them from `events`, up to the limit. Returns the number of bytes."""
+    def _read(self, events: list[tuple[int, int]], most: int) -> int:
+        """Read from up to `most` ready sockets, and remove them from `events`. Returns the number of bytes, of which
+        there is a limit, too."""
         find, blame = self._polled.get, self.scheduler.blame
         size, limit = 0, self.read_size
         read: list[tuple[Reader, bytes]] = []
         waiting = iter(events)
-        for descriptor, mask in islice(waiting, limit // SOCKET_SIZE):
+        for descriptor, mask in islice(waiting, most):
             polled = find(descriptor)
             if polled is None:
                 continue  # it was closed by another one's turn
@@ -218,6 +266,12 @@ class Poller:
             self.read_size = max(self.read_size // 2, MIN_READ)
         elif size >= self.read_size and seconds < READ_TIME / 2:
             self.read_size = min(self.read_size * 2, MAX_READ)
+
+    def _keep_passing_pace(self, seconds: float) -> None:
+        if seconds > READ_TIME:
+            self._passing_size = max(self._passing_size // 2, MIN_PASSING)
+        elif seconds < READ_TIME / 2:
+            self._passing_size = min(self._passing_size * 2, MAX_PASSING)
 
     def close(self) -> None:
         self._epoll.close()

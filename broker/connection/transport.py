@@ -26,6 +26,8 @@ READ_SIZE: Final = 65_536
 #: Bytes to ask a socket for whose last read brought fewer. Asking for more costs the memory for it: five times the read
 #: itself.
 SMALL_READ: Final = 16_384
+#: The first read, which no other one is as large as.
+FIRST_READ: Final = SMALL_READ + 1
 #: From this many bytes on, a socket is written to at once: so much data for many subscribers would not stay in the
 #: processor's cache until the end of the turn, when smaller output is written.
 WRITTEN_AT_ONCE: Final = 4_096
@@ -225,7 +227,7 @@ class SocketTransport:
         self._poller = poller
         self._scheduler = poller.scheduler
         self._metrics = poller.metrics
-        self._usual_size = SMALL_READ
+        self._usual_size = FIRST_READ
         #: The output of this turn, and output of earlier turns that the socket has not accepted yet.
         self._outgoing = b""
         self._pending = bytearray()
@@ -237,14 +239,18 @@ class SocketTransport:
         self.owner = owner.ref
         self._poller.register(self._sock, READ, self)
 
+    @property
+    def is_new(self) -> bool:
+        return self._usual_size == FIRST_READ
+
     def ready(self, events: int, limit: int) -> bytes | None:
         if events != READ or not self._reading:
             if self._pending:
                 self._flush()
             if not self._reading or events == WRITE:
                 return None
-        size = self._usual_size
-        size = min(size, limit)
+        usual = self._usual_size
+        size = min(usual, limit)
         try:
             data = self._sock.recv(size)
         except (BlockingIOError, InterruptedError):
@@ -257,7 +263,7 @@ class SocketTransport:
             return None
         if len(data) == size:
             self._usual_size = MAX_READ
-        elif size > SMALL_READ:
+        elif usual > SMALL_READ:
             self._usual_size = SMALL_READ
         return data
 

@@ -569,16 +569,15 @@ class Outbound:
         """
         if self._behind and self._behind.end(limit):
             return True
-        for _ in range(limit):
-            taken = self._window.take()
-            if taken is None:
-                queued = self._queue.pop(-inf, [])
-                if queued is None:
-                    return False
-                self._orphaned(queued[0], queued[1], DropReason.SESSION_ENDED)
-            elif taken[2] is not State.WAIT_PUBCOMP:
-                movable = taken[2] is State.WAIT_PUBACK
-                self._orphaned(taken[0], taken[1], DropReason.SESSION_ENDED, movable=movable)
+        taken = self._window.take(limit)
+        for message, target, state in taken:
+            if state is not State.WAIT_PUBCOMP:
+                self._orphaned(message, target, DropReason.SESSION_ENDED, movable=state is State.WAIT_PUBACK)
+        for _ in range(limit - len(taken)):
+            queued = self._queue.pop(-inf, [])
+            if queued is None:
+                return False
+            self._orphaned(queued[0], queued[1], DropReason.SESSION_ENDED)
         return True
 
     def lose(self, delivery: Any) -> None:

@@ -1,7 +1,6 @@
 """A broker of its own, until a signal stops it."""
 
 import ctypes
-import gc
 import logging
 import os
 import platform
@@ -14,7 +13,7 @@ from math import inf
 
 import trio
 
-from trunkline import __version__
+from trunkline import __version__, garbage
 from trunkline.actors.system import innermost
 from trunkline.broker.node import Node, NodeFailed, open_node
 from trunkline.broker.node_listeners import ListenError
@@ -43,10 +42,6 @@ OTHER_STORE = (
     'store.durability = "memory"'
 )
 
-#: Messages on their way are many young objects without cycles. Python's own threshold of 700 has the collector walk
-#: through them again and again: a fan-out of single messages ran 1.6 times as fast with this.
-YOUNG_OBJECTS = 10_000
-
 #: Seconds after which a thread that waits for the interpreter gets it: the one that writes the store. With Python's own
 #: 5 ms a commit of 1,000 rows beside a busy broker took 8.5 ms more than the disk, with this 4.9.
 SWITCH_INTERVAL = 0.001
@@ -67,8 +62,7 @@ def run(read: Callable[[], Config], source: str) -> int:
         logger.info("trunkline %s, Python %s, process %d, %s", __version__, python, os.getpid(), source)
         logger.info(_about_store(config))
         _keep_freed_memory()
-        gc.freeze()  # what was imported stays
-        gc.set_threshold(YOUNG_OBJECTS)
+        garbage.set_up()
         sys.setswitchinterval(SWITCH_INTERVAL)
         trio.run(serve, config, read)
     except Unusable as error:  # files of the configuration, and streams that it declares
@@ -118,6 +112,7 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
         with _signals(MAX_END + MAX_END_EACH * len(config.plugins)) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(handle, signals)
+                nursery.start_soon(garbage.collect)
                 async with open_node(config, read=read, open_control=open_control) as node:
                     serving.append(node)
                     if not stopping.is_set():

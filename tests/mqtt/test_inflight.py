@@ -528,3 +528,12 @@ def test_bytes_go_with_the_window_and_bound_no_redelivery() -> None:
     assert copy.room == 0
     puback(copy, 2)
     assert copy.room == 48
+
+
+def test_the_oldest_are_taken_together() -> None:
+    inflight: Inflight[str] = Inflight(100)
+    packet_ids = sent(inflight, 1, 2, 2, 1)
+    pubrec(inflight, packet_ids[1])
+    assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBACK, State.WAIT_PUBREC, State.WAIT_PUBACK]
+    assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBCOMP]
+    assert inflight.take(3) == []

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ import trio.testing
 
 from tests.actors.probes import Probe
 from trunkline.actors import Actor, Ref, Scheduler, system
-from trunkline.broker.connection.poller import MAX_TURN, MIN_READ, READ, READ_TIME, SOCKET_SIZE, WRITE, Poller
+from trunkline.broker.connection.poller import (
+    MAX_TURN,
+    MIN_PASSING,
+    MIN_READ,
+    NEWCOMER,
+    READ,
+    READ_TIME,
+    WRITE,
+    Poller,
+)
 from trunkline.broker.metrics import Metrics
 
 
@@ -21,8 +31,9 @@ class Polled:
 
     owner: Ref[Any] | None = None
 
-    def __init__(self, ready: Callable[[int, int], bytes | None]) -> None:
+    def __init__(self, ready: Callable[[int, int], bytes | None], *, is_new: bool = False) -> None:
         self.ready = ready
+        self.is_new = is_new
 
     def receiver(self, data: bytes) -> None:
         """Nothing comes of it."""
@@ -326,33 +337,94 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
             sock.close()
 
 
+class Crowd:
+    """Two hundred sockets that are ready at once, and the order in which the poller reads them."""
+
+    def __init__(self, poller: Poller) -> None:
+        self.poller = poller
+        self.pairs = [socket.socketpair() for _ in range(200)]
+        self.order: list[int] = []
+        self.polled = [Polled(partial(self.ready, index), is_new=True) for index in range(200)]
+        for (ours, _), polled in zip(self.pairs, self.polled, strict=True):
+            ours.setblocking(False)
+            poller.register(ours, READ, polled)
+
+    def ready(self, index: int, _mask: int, _limit: int) -> bytes:
+        self.order.append(index)
+        self.polled[index].is_new = False
+        ours = self.pairs[index][0]
+        data = ours.recv(1)
+        if not data:
+            self.poller.forget(ours)
+        return data
+
+    async def read(self) -> list[int]:
+        """Until nothing is ready."""
+        self.order.clear()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.poller.run)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        return self.order
+
+    def close(self) -> None:
+        self.poller.close()
+        for pair in self.pairs:
+            for sock in pair:
+                sock.close()
+
+
 async def test_a_client_that_stays_does_not_wait_for_all_that_come_or_go() -> None:
-    """It is ready last, and comes before most of them."""
-    poller = Poller(Scheduler(), Metrics())
-    pairs = [socket.socketpair() for _ in range(200)]
-    order = list[int]()
-    for index, (ours, theirs) in enumerate(pairs):
-
-        def ready(_mask: int, _limit: int, index: int = index, ours: socket.socket = ours) -> bytes:
-            order.append(index)
-            poller.forget(ours)
-            return b""
-
-        poller.register(ours, READ, Polled(ready))
-        if index == 199:
-            poller._since[ours.fileno()] = 0.0  # pyright: ignore[reportPrivateUsage]
+    """It is ready last, and is read first."""
+    crowd = Crowd(Poller(Scheduler(), Metrics()))
+    crowd.polled[199].is_new = False
+    for index, (_, theirs) in enumerate(crowd.pairs):
+        if index % 2 or index == 199:
             theirs.send(b"x")
-        elif index % 2:
-            theirs.close()
         else:
-            theirs.send(b"x")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(poller.run)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        nursery.cancel_scope.cancel()
+            theirs.close()
+    order = await crowd.read()
     assert sorted(order) == list(range(200))
-    assert order.index(199) == MIN_READ // SOCKET_SIZE
-    poller.close()
-    for ours, theirs in pairs:
-        ours.close()
-        theirs.close()
+    assert order[0] == 199
+    crowd.close()
+
+
+async def test_a_client_that_has_just_come_does_not_count_as_one_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = 0.0
+    monkeypatch.setattr("trunkline.broker.connection.poller.perf_counter", lambda: time)
+    crowd = Crowd(Poller(Scheduler(), Metrics()))
+    crowd.polled[199].is_new = False
+    for packet in (b"CONNECT", b"SUBSCRIBE"):
+        for _, theirs in crowd.pairs:
+            theirs.send(packet[:1])
+        order = await crowd.read()
+        assert sorted(order) == list(range(200))
+        assert order[0] == 199, packet
+    time = NEWCOMER
+    for _, theirs in crowd.pairs:
+        theirs.send(b"P")
+    order = await crowd.read()
+    assert order[0] != 199, "all of them stay by now"
+    crowd.close()
+
+
+async def test_those_that_come_are_served_in_short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stays sends again whenever it was read: it is read after each slice."""
+    time = 0.0
+
+    def slow() -> float:
+        nonlocal time
+        time += 2 * READ_TIME
+        return time
+
+    monkeypatch.setattr("trunkline.broker.connection.poller.thread_time", slow)
+    crowd = Crowd(Poller(Scheduler(), Metrics()))
+    crowd.polled[199].is_new = False
+    for _, theirs in crowd.pairs:
+        theirs.send(b"x")
+    crowd.pairs[199][1].send(b"x" * 60)
+    order = await crowd.read()
+    between = [len(list(group)) for stays, group in groupby(order, lambda index: index == 199) if not stays]
+    assert sum(between) == 199
+    assert max(between) == MIN_PASSING
+    crowd.close()

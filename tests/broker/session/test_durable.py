@@ -254,7 +254,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        self.session.inflight.take()
+        self.session.inflight.take(1)
 
     @rule(count=st.integers(1, 3), refused=st.booleans())
     def hold(self, count: int, refused: bool) -> None:
