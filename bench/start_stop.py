@@ -63,6 +63,14 @@ def in_a_thread() -> Figures:
     return started - began, perf_counter() - started
 
 
+def in_a_thread_over_tls() -> Figures:
+    """The certificates are there already."""
+    began = perf_counter()
+    with testing.broker(listeners=["tls://127.0.0.1:0"]):
+        started = perf_counter()
+    return started - began, perf_counter() - started
+
+
 def in_asyncio() -> Figures:
     """The same from asyncio, whose loop is there already."""
 
@@ -106,6 +114,7 @@ CASES: dict[str, Callable[[], Figures]] = {
     "broker in trio": in_trio,
     "broker in trio, a client left open": in_trio_with_a_client,
     "broker in a thread": in_a_thread,
+    "broker in a thread, over TLS": in_a_thread_over_tls,
     "broker from asyncio": in_asyncio,
 }
 

@@ -1,6 +1,7 @@
 """The URLs of listeners, and the addresses that they take."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -48,6 +49,7 @@ def split_query(url: str) -> tuple[str, dict[str, str]]:
     return url, dict(parameters)
 
 
+@lru_cache
 def split_listener_url(url: str) -> ListenerAddress:
     """
     Raises:

@@ -1,7 +1,6 @@
 """The settings of a listener: its own keys, and a table for each part that a connection's bytes pass."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Final, Literal, Self, cast
 
 from pydantic import model_validator
@@ -141,8 +140,12 @@ class ListenerSettings(Section):
             if field is None or path == ("url",):
                 raise ValueError(f"{settings['url']} has an unknown parameter, {name}")
             inner = settings
-            for part in path[:-1]:
-                inner[part] = inner = dict(inner.get(part, {}))
+            for depth, part in enumerate(path[:-1], 1):
+                given = inner.get(part, {})
+                if not isinstance(given, Mapping):
+                    table = ".".join(path[:depth])
+                    raise ValueError(f"{table} is not a table: {settings['url']} sets {name} in it")  # noqa: TRY004
+                inner[part] = inner = dict(cast("Mapping[str, Any]", given))
             if path[-1] in inner:
                 raise ValueError(f"{settings['url']} has the parameter {name}, which is a key of its table too")
             inner[path[-1]] = from_text(field, text)
@@ -162,7 +165,7 @@ class ListenerSettings(Section):
             raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
         return self
 
-    @cached_property
+    @property
     def address(self) -> ListenerAddress:
         return split_listener_url(self.url)
 

@@ -1,12 +1,11 @@
 """`trunkline tls`: certificates for development."""
 
-import re
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import click
 
+from trunkline.management.certificates import Authority
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.rewriting import rewrite
 
@@ -29,22 +28,14 @@ def selfsigned(folder: Path, hosts: tuple[str, ...], clients: tuple[str, ...], d
     """Make an authority in FOLDER, and the certificates of a broker and of clients that it signs. For production,
     use those of a real authority. Existing files are kept."""
     try:
-        # imported here: an extra brings it
-        import trustme
-    except ImportError:
-        fail(["this needs the library trustme: install trunkline[tls]"], FAILED)
-    wrong = [name for name in clients if name in ("ca", "server") or not re.fullmatch(r"[\w-][\w.-]*", name)]
-    if wrong:
-        fail([f"{name!r} cannot be the name of a client's files" for name in wrong], BAD_USAGE)
-    until = datetime.now(UTC) + timedelta(days=days)
-    authority = trustme.CA(organization_name="Trunkline development", key_type=trustme.KeyType.ECDSA)
-    names = hosts or ("localhost", "127.0.0.1", "::1")
-    server = authority.issue_cert(*names, common_name=names[0], not_after=until)
-    files = {"ca.pem": authority.cert_pem.bytes(), "ca.key": authority.private_key_pem.bytes()}
-    made = {"server": server, **{name: authority.issue_cert(common_name=name, not_after=until) for name in clients}}
-    for name, certificate in made.items():
-        files[f"{name}.pem"] = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
-        files[f"{name}.key"] = certificate.private_key_pem.bytes()
+        authority = Authority(days)
+        files = authority.own_files() | authority.issue_server(*hosts)
+        for name in clients:
+            files |= authority.issue_client(name)
+    except ImportError as error:
+        fail([str(error)], FAILED)
+    except ValueError as error:
+        fail([str(error)], BAD_USAGE)
     present = [str(folder / name) for name in files if (folder / name).exists()]
     if present:
         fail([f"{each} exists already" for each in present], FAILED)

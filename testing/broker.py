@@ -16,6 +16,7 @@ from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in
 from trunkline.testing.running import Activity, Address
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
     from trunkline.streams.interface import Streams
+    from trunkline.testing.certificates import Certificates
     from trunkline.testing.connections import ConnectionRow
     from trunkline.testing.journal import Recording
     from trunkline.testing.published import Published
@@ -73,8 +75,26 @@ class BrokerProxy(Messages[P]):
 
     @property
     def url(self) -> str:
-        """`mqtt://HOST:PORT`, or `ws://HOST:PORT/PATH`"""
+        """`mqtt://HOST:PORT`, or `ws://HOST:PORT/PATH`; over TLS `mqtts://` and `wss://`"""
         return self._first.url
+
+    def client_context(self, certificate: str | None = None) -> ssl.SSLContext:
+        """For clients of a TLS listener: it trusts the broker's certificate if the kit has made that, and has a
+        client's certificate with this common name, if one is given.
+
+        Raises:
+            ImportError: trustme is not installed, which makes certificates.
+            ValueError: the name is none of a file.
+        """
+        return self.certificates.context(certificate)
+
+    @property
+    def certificates(self) -> Certificates:
+        """The files behind that, which all brokers of the process share: `certificates.authority`, and
+        `certificate, key = certificates.client("device-1")`."""
+        from trunkline.testing.certificates import certificates
+
+        return certificates()
 
     @property
     def _first(self) -> Address:

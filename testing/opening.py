@@ -39,9 +39,10 @@ def broker(
     and what would be awaited blocks.
 
     `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
-    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise. Two more are
-    not of the configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow", "user":
-    "ada"}]` are the access rules.
+    by default there is one on the loopback interface. One at `tls://127.0.0.1:0` or `wss://127.0.0.1:0` needs no
+    certificate: `client_context` of the broker is for its clients. `$SYS` topics are off unless `sys` says otherwise.
+    Two more are not of the configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow",
+    "user": "ada"}]` are the access rules.
 
     `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages
     that come together are handled together, as in a broker of its own. `record` is the path of a journal to be written
@@ -52,6 +53,7 @@ def broker(
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
         PluginError: a plugin among the settings cannot start.
+        ImportError: trustme is not installed, which makes certificates.
         OSError: the journal cannot be written.
     """
     return Opening(Options(settings, hooks, history, record))

@@ -20,7 +20,6 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, retained_to_row
-from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.packing import pack
 from trunkline.plugins.store import PLUGINS
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.node import ControlSocket
     from trunkline.config.config import Config
+    from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault_layer import Network
 
@@ -219,9 +219,7 @@ def _at_port(settings: ListenerSettings, port: int) -> ListenerSettings:
         return settings
     parts = urlsplit(settings.url)
     url = parts._replace(netloc=f"{parts.netloc.removesuffix(':0')}:{port}").geturl()
-    # not a copy, which would remember the address of the old URL
-    values = {name: getattr(settings, name) for name in ListenerSettings.model_fields}
-    return ListenerSettings.model_validate({**values, "url": url, "name": settings.label})
+    return settings.model_copy(update={"url": url, "name": settings.label})
 
 
 def at_same_port(config: Config, node: Node) -> Config:

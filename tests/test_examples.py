@@ -34,6 +34,7 @@ TESTS = {
         "test_paho.py",
         "test_settings.py",
         "test_time.py",
+        "test_tls.py",
         "test_unittest.py",
     ],
     "asyncio": ["test_aiomqtt.py", "test_gmqtt.py"],

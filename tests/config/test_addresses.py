@@ -66,7 +66,7 @@ def test_many_listeners_are_not_compared_in_pairs(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(listener_settings, "split_listener_url", counted)
     from_mapping({"listeners": [f"tcp://127.0.0.1:{port}" for port in range(1, 301)]})
-    assert 300 <= len(read) <= 2 * 300
+    assert 300 <= len(read) <= 10 * 300
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def test_listener_from_its_url() -> None:
     assert ListenerSettings(url="tcp://0.0.0.0", name="outside").label == "outside"
 
 
+def test_a_copy_with_another_url_has_its_address() -> None:
+    listener = ListenerSettings(url="tcp://127.0.0.1:0")
+    assert listener.port == 0
+    assert listener.model_copy(update={"url": "tcp://127.0.0.1:1884"}).port == 1884
+
+
 def test_settings_in_the_query_of_a_url() -> None:
     found = listener("tcp://127.0.0.1:1?name=plant&max_connections=10&versions=5.0,3.1.1&allow_anonymous=no")
     assert (found.label, found.max_connections, found.versions) == ("plant", 10, ("5.0", "3.1.1"))
@@ -47,6 +53,10 @@ def test_settings_in_the_query_of_a_url() -> None:
         (
             {"url": "tcp://127.0.0.1?name=x", "name": "y"},
             "listeners[0]: tcp://127.0.0.1 has the parameter name, which is a key of its table too",
+        ),
+        (
+            {"url": "tls://127.0.0.1?cert=x", "tls": 5},
+            "listeners[0]: tls is not a table: tls://127.0.0.1 sets cert in it",
         ),
         ("tcp://127.0.0.1?backlog=0", "listeners[0].backlog: 0: accepted is a whole number, 1 or more"),
     ],

@@ -1,0 +1,47 @@
+"""An authority for development and tests, and the certificates that it signs: as the content of PEM files by their
+names. The library trustme makes them, which an extra brings."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class Authority:
+    def __init__(self, days: int) -> None:
+        """Its certificates are valid for so many days.
+
+        Raises:
+            ImportError: trustme is not installed.
+        """
+        try:
+            import trustme
+        except ImportError as error:
+            raise ImportError("this needs the library trustme: install trunkline[tls]", name="trustme") from error
+        self._until = datetime.now(UTC) + timedelta(days=days)
+        self._authority = trustme.CA(organization_name="Trunkline development", key_type=trustme.KeyType.ECDSA)
+
+    def own_files(self) -> dict[str, bytes]:
+        """`ca.pem` and `ca.key`"""
+        return {"ca.pem": self._authority.cert_pem.bytes(), "ca.key": self._authority.private_key_pem.bytes()}
+
+    def issue_server(self, *hosts: str) -> dict[str, bytes]:
+        """`server.pem` and `server.key`, for these names and addresses, or else those of this machine."""
+        hosts = hosts or LOCAL_HOSTS
+        return self._issue("server", hosts[0], hosts)
+
+    def issue_client(self, name: str) -> dict[str, bytes]:
+        """`NAME.pem` and `NAME.key`, with this common name.
+
+        Raises:
+            ValueError: files cannot have this name.
+        """
+        if name in ("ca", "server") or not re.fullmatch(r"[\w-][\w.-]*", name):
+            raise ValueError(f"{name!r} cannot be the name of a client's files")
+        return self._issue(name, name, ())
+
+    def _issue(self, name: str, common_name: str, hosts: tuple[str, ...]) -> dict[str, bytes]:
+        issued = self._authority.issue_cert(*hosts, common_name=common_name, not_after=self._until)
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        return {f"{name}.pem": chain, f"{name}.key": issued.private_key_pem.bytes()}
