@@ -46,6 +46,10 @@ class DropReason(Enum):
         "delivery.dropped.slow_consumer",
         "Deliveries that a full queue dropped while its client was connected.",
     )
+    OVERLOADED = (
+        "delivery.dropped.overloaded",
+        "QoS 0 deliveries that would have to wait while the broker is overloaded.",
+    )
     NO_LOCAL = "delivery.dropped.no_local", "A client's own messages that its subscription excludes by no local."
     SESSION_ENDED = (
         "delivery.dropped.session_ended",
@@ -100,6 +104,10 @@ class LimitKind(Enum):
         "rate.connection.slow",
         "Clients disconnected because a packet took longer than `mqtt.packet_timeout`.",
     )
+    OVERLOAD_MEMORY = "overload.memory", "Clients refused because memory was above `overload.memory_high`."
+    OVERLOAD_LAG = "overload.lag", "Clients refused because the event loop was later than `overload.lag_high`."
+    OVERLOAD_FILES = "overload.files", "Clients refused because open files were above `overload.files_high`."
+    OVERLOAD_PUBLISHERS = "overload.publishers", "Times that a publisher was not read from because of overload."
 
     def __init__(self, counter: str, text: str) -> None:
         self.counter = counter
@@ -226,6 +234,12 @@ class Gauges:
     store_waiting: int = counted("Answers and publications that wait for the store's next commit.")
     process_memory: int = counted("Bytes of memory that the process takes; 0 if the system does not tell.")
     process_memory_max: int = counted("The most bytes of memory that the process ever took.")
+
+    process_files: int = counted("Open file descriptors; 0 if the system does not tell.")
+    process_files_limit: int = counted("Descriptors that the process may have; 0 if the system does not tell.")
+    loop_lag_microseconds: int = counted(
+        "Microseconds that the event loop is late, as measured every `overload.interval`.", "loop.lag.microseconds"
+    )
 
     def note_maxima(self) -> None:
         """Raise the maxima to the current values. Only values at the time of a call are seen."""

@@ -67,6 +67,8 @@ GRACE: Final = 1.0
 WATCHDOG: Final = 1.0
 #: The default of `mqtt.packet_timeout` for a standalone broker, in seconds.
 PACKET_TIMEOUT: Final = 30.0
+#: The default of `overload.interval` for a standalone broker, in seconds.
+OVERLOAD_INTERVAL: Final = 1.0
 #: Seconds for which actors may go on with their work when the node stops.
 MAX_BUSY: Final = 10.0
 
@@ -335,6 +337,7 @@ class Node:
                         for settings in self.config.listeners:
                             await self.listeners.open(settings)
                         await self._start_slow_senders()
+                        await self._start_overload_monitor()
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
                             await self.start_background("sys", lambda: self._statistics.publish(publish))
@@ -383,29 +386,38 @@ class Node:
             Child(name, lambda: BackgroundTask(name, async_fn, self.alarms), Restart.TEMPORARY)
         )
 
-    @property
-    def _busy_poll(self) -> float:
-        configured = self.config.node.busy_poll
+    def _if_standalone(self, default: float, configured: float | None) -> float:
+        """What is configured, or the default, which is 0 for a broker inside another process: there time may be a
+        test's, and a periodic task would let it pass without end."""
         if configured is not None:
             return configured
-        return polling.BUSY_POLL if self.read is not None and (os.cpu_count() or 1) > 1 else 0.0
+        return default if self.read is not None else 0.0
+
+    @property
+    def _busy_poll(self) -> float:
+        default = polling.BUSY_POLL if (os.cpu_count() or 1) > 1 else 0.0
+        return self._if_standalone(default, self.config.node.busy_poll)
 
     async def _start_watchdog(self) -> None:
-        limit = self.config.node.watchdog
-        if limit is None:
-            limit = WATCHDOG if self.read is not None else 0
+        limit = self._if_standalone(WATCHDOG, self.config.node.watchdog)
         if limit:
             watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self.plugins.plugin_of)
             await self.start_background("watchdog", watchdog.run)
 
     async def _start_slow_senders(self) -> None:
         mqtt = self.config.mqtt
-        timeout = mqtt.packet_timeout
-        if timeout is None:
-            timeout = PACKET_TIMEOUT if self.read is not None else 0
+        timeout = self._if_standalone(PACKET_TIMEOUT, mqtt.packet_timeout)
         if timeout:
             slow = SlowSenders(lambda: self.connections, timeout, mqtt.min_packet_rate)
             await self.start_background("slow_senders", slow.run)
+
+    async def _start_overload_monitor(self) -> None:
+        interval = self._if_standalone(OVERLOAD_INTERVAL, self.config.overload.interval)
+        if interval:
+            from trunkline.broker.overload_monitor import OverloadMonitor
+
+            monitor = OverloadMonitor(self.config.overload, interval, self.services, self.sessions)
+            await self.start_background("overload", monitor.run)
 
     async def _open_control(self) -> None:
         settings = self.config.control

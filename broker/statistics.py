@@ -9,7 +9,7 @@ import trio
 from trunkline import __version__
 from trunkline.actors import Paced
 from trunkline.broker.metrics import Gauges, Rates
-from trunkline.broker.process_memory import memory
+from trunkline.broker.process_usage import memory, open_files
 from trunkline.broker.sys_topics import RATED, changed, sys_topics
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Statistics:
         gauges.store_bytes = self._store_size()
         gauges.store_waiting = 0 if pubsub.committer is None else pubsub.committer.waiting
         gauges.process_memory, gauges.process_memory_max = memory()
+        gauges.process_files, gauges.process_files_limit = open_files()
+        gauges.loop_lag_microseconds = round(self._services.overload.lag * 1_000_000)
         gauges.subscriptions_count = router.subscriptions
         gauges.subscriptions_shared_count = router.shared_subscriptions
         gauges.topics_count = router.filters

@@ -14,7 +14,7 @@ from trunkline.config.declared_streams import StreamSettings, conflicts
 from trunkline.config.key_path import KeyPath, Keys, dotted
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.settings import PluginSettings, Section
-from trunkline.config.units import Accepts, Durability
+from trunkline.config.units import Accepts, Durability, parse_mark
 
 #: Sections that are lists of tables.
 LISTS: Final = ("listeners", "streams")
@@ -47,6 +47,7 @@ class Config(Section):
     trace: settings.TraceSettings = settings.TraceSettings()
     limits: settings.LimitSettings = settings.LimitSettings()
     rate: settings.RateSettings = settings.RateSettings()
+    overload: settings.OverloadSettings = settings.OverloadSettings()
     control: settings.ControlSettings = settings.ControlSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
@@ -131,8 +132,21 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
             what = "that path" if socket_path else f"port {listener.port} of that address"
             yield path, f"listeners[{owner}] takes {what}: {config.listeners[owner].url}"
     yield from conflicts(config.streams)
+    yield from _mark_conflicts(config.overload)
     if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
         yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"
+
+
+def _mark_conflicts(overload: settings.OverloadSettings) -> Iterator[tuple[KeyPath, str]]:
+    memory = parse_mark(overload.memory_low), parse_mark(overload.memory_high)
+    files = parse_mark(overload.files_low), parse_mark(overload.files_high)
+    for name, (low, high) in (("memory", memory), ("files", files)):
+        if high.amount and low.is_share != high.is_share:
+            yield ("overload", f"{name}_low"), f"must be a share if overload.{name}_high is one, and only then"
+        elif high.amount and low.amount > high.amount:
+            yield ("overload", f"{name}_low"), f"is more than overload.{name}_high"
+    if 0 < overload.lag_high < overload.lag_low:
+        yield ("overload", "lag_low"), "is more than overload.lag_high"
 
 
 def model_of(section: str) -> type[Section]:

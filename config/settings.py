@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from trunkline.config.units import (
     Duration,
     Expiry,
+    FileMarkText,
     Flag,
+    MarkText,
     Number,
     OptionalDurability,
     OptionalDuration,
@@ -546,6 +548,32 @@ class RateSettings(Section):
         "`refuse` drops the messages; 5.0 clients that wait for an acknowledgement get 0x97. Then the payloads alone "
         "count as bytes.",
     )
+
+
+class OverloadSettings(Section):
+    """Marks above which the broker defends itself, until it is below the low one again: it refuses new clients, drops
+    QoS 0 messages that would have to wait, and reads from publishers for a fifth of the time. 0 as a high mark turns
+    it off."""
+
+    interval: OptionalDuration = key(
+        None,
+        "How often memory, lag and open files are measured. 0 turns this off. When it is not set: every second in a "
+        "standalone broker, never in a broker inside another process.",
+        "seconds",
+        ge=0,
+    )
+    memory_high: MarkText = key(
+        "80%", "Memory of the process, as a share of the machine's or of its control group's limit, or in bytes."
+    )
+    memory_low: MarkText = key("70%", "The same, when it is over.")
+    lag_high: Duration = key(
+        0.5, "How late the event loop is, as the least of three measurements in a row.", "seconds", ge=0
+    )
+    lag_low: Duration = key(0.1, "The same, when it is over.", "seconds", ge=0)
+    files_high: FileMarkText = key(
+        "90%", "Open file descriptors, as a share of the limit (RLIMIT_NOFILE), or as a number."
+    )
+    files_low: FileMarkText = key("80%", "The same, when it is over.")
 
 
 class LimitSettings(Section):

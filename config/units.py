@@ -104,6 +104,29 @@ def parse_rate(value: object) -> Rate | None:
     raise ValueError("not a rate")
 
 
+class Mark(NamedTuple):
+    """An amount, or a share of what there is."""
+
+    amount: float
+    is_share: bool
+
+
+def parse_mark(value: object) -> Mark:
+    """A share such as "80%", or a size."""
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)):
+        if float(found[1]) <= 100:
+            return Mark(float(found[1]) / 100, True)
+        raise ValueError("more than all")
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    return Mark(parse_size(value), False)
+
+
+def check_mark(value: object) -> str:
+    parse_mark(value)
+    return str(value)
+
+
 def check_rate(value: object) -> str:
     parse_rate(value)
     return str(value)
@@ -225,6 +248,9 @@ OptionalOver = Annotated[Over | None, Accepts('"pause" or "refuse"')]
 #: Kept as text; `parse_rate` reads it.
 RateText = Annotated[str, *_parsed(check_rate, _RATE_WORDS)]
 OptionalRateText = Annotated[str | None, *_parsed_if_set(check_rate, _RATE_WORDS)]
+#: Kept as text; `parse_mark` reads it.
+MarkText = Annotated[str, *_parsed(check_mark, 'a share such as "80%", bytes, or text such as "2GiB"')]
+FileMarkText = Annotated[str, *_parsed(check_mark, 'a share such as "90%", or a number')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]

@@ -148,6 +148,8 @@ class Handshake:
                     Reason.UNSUPPORTED_PROTOCOL_VERSION,
                     f"MQTT {connect.version} is not accepted at {quoted(listener.name)}",
                 )
+            if services.overload.exceeded:
+                raise self._overloaded()
             self._terms = terms = negotiate(connect, services.config)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
         except Rejected as rejected:
@@ -159,6 +161,11 @@ class Handshake:
             self._ask_exchange()
         else:
             self._ask(CLIENT_AUTHENTICATE, connect.password, self._decided)
+
+    def _overloaded(self) -> Rejected:
+        resource, limit = next(iter(self._listener.services.overload.exceeded.items()))
+        self._listener.services.limit_report.acted(resource.kind, self._client.client_id, limit)
+        return Rejected(resource.reason, "the server is overloaded")
 
     def _decided(self, decision: Allow | Deny | None) -> None:
         metrics = self._listener.services.metrics

@@ -67,6 +67,7 @@ class Directory:
             "max_length": settings.max_queue_length,
             "max_bytes": services.config.queue_bytes,
             "store_qos0": settings.store_qos0,
+            "overloads": services.overload.exceeded,
             "overflow": Overflow(settings.overflow),
             "priority": _priorities(settings.priorities),
             "default_priority": HIGHEST if settings.default_priority == "highest" else LOWEST,

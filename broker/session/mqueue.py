@@ -11,7 +11,7 @@ message, the first to go when a class is too long, is found without a search.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import Enum
 from heapq import merge
 from itertools import islice, takewhile
@@ -65,6 +65,7 @@ class QueueSettings(TypedDict, total=False):
     max_length: int
     max_bytes: int
     store_qos0: bool
+    overloads: Collection[object]
     overflow: Overflow
     priority: Callable[[str], int | None] | None
     default_priority: int
@@ -104,6 +105,7 @@ class MessageQueue(Generic[T]):
         "_earliest",
         "_max_bytes",
         "_max_length",
+        "_overloads",
         "_priority",
         "_store_qos0",
         "_top",
@@ -118,15 +120,18 @@ class MessageQueue(Generic[T]):
         max_length: int = 1000,
         max_bytes: int = 0,
         store_qos0: bool = True,
+        overloads: Collection[object] = (),
         overflow: Overflow = Overflow.DROP_OLDEST,
         priority: Callable[[str], int | None] | None = None,
         default_priority: int = LOWEST,
     ) -> None:
         """`max_length` bounds each class, `max_bytes` the whole queue; 0 means no limit. `priority` gives the priority
-        of a topic, or None for the default; without it there is one class."""
+        of a topic, or None for the default; without it there is one class. While `overloads` has any element, QoS 0
+        messages are dropped."""
         self._max_length = max_length or maxsize
         self._max_bytes = max_bytes or maxsize
         self._store_qos0 = store_qos0
+        self._overloads = overloads
         self._drop_new = overflow is Overflow.DROP_NEW
         self._priority = priority
         self._default_priority = default_priority
@@ -148,8 +153,9 @@ class MessageQueue(Generic[T]):
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         """Queue a message to be sent with `qos`. Returns the messages dropped for it, perhaps including itself."""
-        if qos == 0 and not self._store_qos0:
-            return (Dropped(message, target, qos, DropReason.QOS0_NOT_STORED),)
+        if qos == 0 and (self._overloads or not self._store_qos0):
+            reason = DropReason.QOS0_NOT_STORED if not self._store_qos0 else DropReason.OVERLOADED
+            return (Dropped(message, target, qos, reason),)
         into = self._top if self._classes is None else self._class_of(message.topic)
         self.number = number = self.number + 1
         lane = into.rest if qos else into.qos0

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.overload import Overload
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
 from trunkline.mqtt.message import Message
@@ -67,6 +68,8 @@ class Services:
     backlogs: Backlogs | None = None
     #: The streams of the node, made when they are asked for.
     streams: Callable[[], StreamHost] | None = None
+    #: What the broker uses too much of.
+    overload: Overload = field(default_factory=Overload)
     #: Client ids whose packets are logged.
     logged_clients: set[str] = field(default_factory=set[str])
 

@@ -263,6 +263,22 @@ def test_keys_that_contradict() -> None:
     assert problems_of({"mqtt": {"server_keep_alive": 60, "max_keep_alive": 30}}) == [
         "mqtt.server_keep_alive: is longer than mqtt.max_keep_alive"
     ]
+    for marks, problem in (
+        (
+            {"memory_high": "2GiB"},
+            ["overload.memory_low: must be a share if overload.memory_high is one, and only then"],
+        ),
+        ({"memory_high": "60%"}, ["overload.memory_low: is more than overload.memory_high"]),
+        ({"files_high": 100, "files_low": 101}, ["overload.files_low: is more than overload.files_high"]),
+        ({"lag_high": "10ms"}, ["overload.lag_low: is more than overload.lag_high"]),
+    ):
+        assert problems_of({"overload": marks}) == problem
+    assert problems_of({"overload": {"files_high": "101%"}})
+    for right_marks in (
+        {"memory_high": 0, "files_high": "0", "lag_high": 0},
+        {"memory_high": "2GiB", "memory_low": 1_000_000, "files_high": "90.5%", "files_low": "90.5%"},
+    ):
+        assert from_mapping({"overload": right_marks})
     for store, wrong in (({"durability": "fsync"}, "os"), ({"durability": "os"}, "fsync"), ({}, "fsync")):
         (problem,) = problems_of({"store": store, "listeners": [{"durability": wrong}]})
         assert problem.startswith(f'listeners[0].durability: "{wrong}" is not the level of the store')

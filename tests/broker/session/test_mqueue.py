@@ -86,6 +86,19 @@ def test_arrival_order_holds_across_qos() -> None:
     assert drain(queue) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+def test_while_anything_is_overloaded_no_qos_0_message_waits() -> None:
+    overloads = list[str]()
+    queue = MessageQueue[str](overloads=overloads)
+    first, second, third = message(b"a"), message(b"b"), message(b"c")
+    assert queue.push(first, "target", 0) == ()
+    overloads.append("memory")
+    assert queue.push(second, "target", 0) == (Dropped(second, "target", 0, DropReason.OVERLOADED),)
+    assert queue.push(second, "target", 1) == ()
+    overloads.clear()
+    assert queue.push(third, "target", 0) == ()
+    assert [entry[0] for entry in queue] == [first, second, third]
+
+
 def test_a_full_queue_loses_its_oldest() -> None:
     queue = MessageQueue[str](max_length=3, store_qos0=False)
     assert [push(queue, payload) for payload in (b"1", b"2", b"3", b"4")] == [[], [], [], [b"1"]]
