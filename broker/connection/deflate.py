@@ -14,8 +14,8 @@ from wsproto.frame_protocol import CloseReason, RsvBits
 if TYPE_CHECKING:
     from wsproto.frame_protocol import FrameDecoder, FrameProtocol, Opcode
 
-#: Compressed bytes that are inflated at once: they can become a thousand times as many, as much as a read brings.
-INFLATED_AT_ONCE: Final = 256
+#: Compressed bytes that are inflated at once: they can become a thousand times as many.
+INFLATED_AT_ONCE: Final = 16
 #: Bytes that may follow the end of a compressed stream within a message: one of its own, and those that are appended.
 MAX_TRAILING: Final = 5
 

@@ -21,7 +21,6 @@ from wsproto.frame_protocol import CloseReason
 
 from trunkline.broker.connection.deflate import INFLATED_AT_ONCE, Deflate
 from trunkline.broker.connection.other_protocols import guess_unwrapped
-from trunkline.broker.connection.poller import MAX_READ
 from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
 from trunkline.broker.connection.upgrade import UpgradeRefused, check
 
@@ -43,6 +42,10 @@ WHOLE_BINARY: Final = 0x82
 SHORT_HEADER: Final = 6
 #: The opcode of text.
 _TEXT: Final = 1
+#: What wsproto may read in a turn, so that other clients get theirs: inflated bytes, and for each frame or piece of one
+#: what takes as long.
+MAX_SLOW: Final = 16_384
+SLOW_FRAME: Final = 32
 #: Longest payload of a frame that is sent: some clients accept no longer ones.
 MAX_SENT: Final = 65_535
 #: The headers of short frames that are sent, by the length of their payload.
@@ -95,8 +98,8 @@ class WebSocketLayer(Layer):
         self._frames: Frames | None = None
         #: Compression, if it was agreed on.
         self._extensions: list[Extension] = []
-        #: Bytes that were not looked at: the beginning of a frame's header, or the rest of a read whose compressed
-        #: frames have become too much for one turn.
+        #: Bytes that were not looked at: the beginning of a frame's header, or the rest of a read that
+        #: was too much for one turn.
         self._held = b""
         #: Whether the rest of a read is left for the next turn.
         self._busy = False
@@ -165,7 +168,7 @@ class WebSocketLayer(Layer):
         """Pass on the payload of the frames in `_held`."""
         data, self._held = self._held, b""
         payloads: list[bytes] = []
-        at = inflated = 0
+        at = slow = 0
         while True:
             if not self._missing:
                 at = self._read_whole(data, at, payloads)
@@ -181,12 +184,13 @@ class WebSocketLayer(Layer):
                 payloads.append(apply_mask(piece, mask))
                 self._mask = (mask * 2)[len(piece) & 3 :][:4]
                 continue
-            inflated += self._take(piece, payloads)
-            if self._state is _State.OVER or (inflated >= MAX_READ and self._extensions):
+            size = self._take(piece, payloads)
+            slow += SLOW_FRAME + (size if self._extensions else 0)
+            if self._state is _State.OVER or slow >= MAX_SLOW:
                 break
         if self._state is not _State.OVER:
             self._held = data[at:]
-        self._go_on_later(inflated >= MAX_READ and bool(self._held and self._extensions))
+        self._go_on_later(slow >= MAX_SLOW and bool(self._held))
         self._pass_on(payloads)
         if self._ping is not None:
             self._answer_ping()
@@ -299,7 +303,11 @@ class WebSocketLayer(Layer):
     def _on_timer(self) -> None:
         if self._state is _State.UPGRADING:
             self._refuse(UpgradeRefused(408, "The request to open a WebSocket did not come in time."))
-        elif not self._paused:
+        elif self._paused:
+            pass
+        elif self._scheduler.ready:  # with what was passed on before, say: more would keep the poller from reading
+            self._timer.restart(0.0)
+        else:
             self._read()
 
     # From above

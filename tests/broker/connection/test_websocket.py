@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 import pytest
+import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +14,12 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Pong
 from wsproto.extensions import PerMessageDeflate
 
+from tests.actors.probes import Probe
 from tests.broker.connection.below import Below
-from trunkline.broker.connection.poller import MAX_READ
+from trunkline.actors import Supervisor
+from trunkline.broker.connection.deflate import INFLATED_AT_ONCE
 from trunkline.broker.connection.transport import BLOCKED, DRAINED, Ended
-from trunkline.broker.connection.websocket import MAX_SENT, WebSocketLayer
+from trunkline.broker.connection.websocket import MAX_SENT, MAX_SLOW, SLOW_FRAME, WebSocketLayer
 from trunkline.config.layer_settings import WebSocketSettings
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -466,6 +469,10 @@ def bomb(size: int) -> Iterator[bytes]:
     yield frame(packed, rsv1=True)
 
 
+#: Most that a turn passes on of compressed messages. Bytes can be inflated to a thousand times as many.
+MAX_STEP = MAX_SLOW + 1_040 * INFLATED_AT_ONCE
+
+
 async def test_a_bomb_goes_off_in_steps() -> None:
     below, made, _ = compressed()
     size = 20_000_000
@@ -473,14 +480,48 @@ async def test_a_bomb_goes_off_in_steps() -> None:
     steps = 0
     while made._busy:  # pyright: ignore[reportPrivateUsage]
         assert below.got
-        assert max(len(event) for event in below.got if isinstance(event, bytes)) <= 2 * MAX_READ + 1024
+        assert max(len(event) for event in below.got if isinstance(event, bytes)) <= MAX_STEP
         steps += 1
         below.turn()
     assert below.data == bytes(size)
-    assert steps >= size // (2 * MAX_READ) - 1
+    assert steps >= size // MAX_STEP - 1
     assert below.calls == ["pause", "resume"]
     below.receive(frame(b"and on"))
     assert below.data.endswith(b"and on")
+
+
+async def test_the_next_step_waits_until_others_had_theirs() -> None:
+    below, _, _ = compressed()
+    supervisor = Supervisor()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(supervisor.run, below.scheduler)
+        other = supervisor.start(Probe())
+        below.receive(*bomb(5_000_000))
+        before = len(below.data)
+        with below.scheduler.turn:
+            other.cast("work")
+        assert len(below.data) == before
+        below.turn()
+        assert len(below.data) > before
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("opcode", [0, 9, 10], ids=["fragments", "pings", "pongs"])
+async def test_thousands_of_tiny_frames_are_read_in_steps(opcode: int) -> None:
+    below, made = opened()
+    most = MAX_SLOW // SLOW_FRAME
+    below.receive(frame(b"a", fin=False))
+    below.receive(frame(b"b", opcode, fin=opcode > 0) * (3 * most))
+    steps = 2  # the second one at the end of the turn
+    while made._busy:  # pyright: ignore[reportPrivateUsage]
+        assert len(below.data) <= 1 + steps * most
+        assert len(below.writes) <= steps
+        steps += 1
+        below.turn()
+    assert steps >= 3
+    below.receive(frame(b"c", 0))
+    assert below.data == (b"ac" if opcode else b"a" + b"b" * 3 * most + b"c")
+    assert below.calls == ["pause", "resume"]
 
 
 async def test_a_pause_holds_the_rest_of_a_bomb() -> None:
