@@ -17,8 +17,12 @@ class Frames(trio.abc.HalfCloseableStream):
     @classmethod
     async def open(cls, host: str, port: int, before: bytes = b"") -> "Frames":
         """`before` is sent ahead of the request."""
-        opened = cls(await trio.open_tcp_stream(host, port))
-        request = opened._connection.send(Request(host=host, target="/mqtt", subprotocols=["mqtt", "mqttv3.1"]))
+        return await cls.over(await trio.open_tcp_stream(host, port), before)
+
+    @classmethod
+    async def over(cls, stream: trio.SocketStream, before: bytes = b"") -> "Frames":
+        opened = cls(stream)
+        request = opened._connection.send(Request(host="broker", target="/mqtt", subprotocols=["mqtt", "mqttv3.1"]))
         await opened.stream.send_all(before + request)
         accepted = await opened._next()
         assert isinstance(accepted, AcceptConnection)

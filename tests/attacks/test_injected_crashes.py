@@ -17,23 +17,40 @@ from typing import Any
 import pytest
 import trio
 from trio.testing import MockClock
+from wsproto.utilities import ProtocolError
 
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
+from tests.broker.connection import proxied
 from tests.conformance import raw
+from tests.frames import Frames
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.actors import Actor, Ref, TaskActor
 from trunkline.actors.supervisor import Nested
-from trunkline.broker import host
+from trunkline.broker import host, tls_listeners
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.node import Node, NodeFailed
 from trunkline.broker.views import subscription_rows
 from trunkline.broker.watchdog import Watchdog
+from trunkline.management.operations.listeners import drain_listener, remove_listener
 from trunkline.plugins import Context, PluginError, Settings
 
 #: Seconds, of a clock that jumps, after which somebody waits in vain.
 PATIENCE = 200
+#: The layers that a connection can pass, and little time for each.
+LISTENERS: list[Any] = [
+    "tcp://127.0.0.1:0",
+    {"url": "tls://127.0.0.1:0", "name": "tls", "tls": {"handshake_timeout": 3}},
+    {
+        "url": "ws://127.0.0.1:0",
+        "name": "wrapped",
+        "proxy_protocol": {"trusted": ["127.0.0.1"], "timeout": 3},
+        "websocket": {"upgrade_timeout": 3},
+        "rate": {"connection_messages": "10/s"},
+    },
+    {"url": "tcp://127.0.0.1:0", "name": "spare"},
+]
 
 
 @pytest.fixture
@@ -65,14 +82,14 @@ class Client:
     async def send(self, packet: bytes) -> None:
         try:
             await self.wire.send(packet)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError):
             raise Closed from None
 
     async def wait(self, *kinds: int) -> raw.Received:
         while True:
             try:
                 packet = await self.wire.receive()
-            except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError):
+            except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError):
                 raise Closed from None
             if packet.type in kinds:
                 return packet
@@ -143,6 +160,14 @@ class Scene:
     async def tcp(self, version: int = 5, acknowledges: bool = True) -> Client:
         self._wires.append(await Wire.open(self.broker.host, self.broker.port, version=version))
         return Client(self._wires[-1], acknowledges)
+
+    async def socket(self, name: str = "") -> trio.SocketStream:
+        """Connected to the listener of this name, without a word."""
+        return await trio.open_tcp_stream(self.broker.host, self.broker.listeners[name].port)
+
+    def client(self, stream: trio.abc.Stream) -> Client:
+        self._wires.append(Wire(stream))
+        return Client(self._wires[-1])
 
     async def inside(self, version: int = 5, acknowledges: bool = True) -> Client:
         try:
@@ -227,6 +252,54 @@ class Scene:
             for number in range(4):
                 nursery.start_soon(self.served, come, number)
 
+    async def encrypted(self) -> None:
+        """Speaks TLS."""
+        context = self.broker.client_context()
+        client = self.client(trio.SSLStream(await self.socket("tls"), context, server_hostname="localhost"))
+        await client.connect("encrypted")
+        await client.subscribe("encrypted/#")
+        await client.publish("encrypted/1", 1)
+        await client.ping()
+        await client.wire.abort()
+
+    async def wrapped(self) -> None:
+        """Speaks WebSocket behind a load balancer, and publishes more than it may."""
+        stream = await self.socket("wrapped")
+        try:
+            frames = await Frames.over(stream, proxied.v1(("192.0.2.7", 1)))
+        except (AssertionError, trio.BrokenResourceError, ProtocolError):
+            await trio.aclose_forcefully(stream)
+            raise Closed from None
+        client = self.client(frames)
+        await client.connect("wrapped")
+        await client.subscribe("wrapped/#")
+        await client.send(raw.publish("wrapped/1", b"x") * 30)
+        await client.ping()
+        await client.wire.abort()
+
+    async def silent(self) -> None:
+        """Three that begin nothing, or not enough, and are disconnected in time."""
+        for name, data in (("tls", b"\x16"), ("wrapped", b"PROXY"), ("wrapped", proxied.v1(("192.0.2.7", 1)))):
+            client = self.client(await self.socket(name))
+            await client.send(data)
+            with suppress(trio.BrokenResourceError), trio.fail_after(PATIENCE):
+                while await client.wire.stream.receive_some():
+                    pass
+            await client.wire.abort()
+
+    async def spare(self) -> None:
+        """Has a listener that is drained and removed. If that fails, it is served as before."""
+        for change in (drain_listener, remove_listener):
+            client = self.client(await self.socket("spare"))
+            await client.connect("spare")
+            change(self.node, "spare")
+            with suppress(Closed):
+                await trio.sleep(1)
+                await client.ping()
+            await client.wire.abort()
+            if change is drain_listener:
+                await self.node.listeners.listen(self.node.listeners[-1])
+
     async def _watch(self, dog: Watchdog, scope: trio.CancelScope) -> None:
         with scope:
             await dog.run()
@@ -248,7 +321,10 @@ class Scene:
         except PluginError:
             await node.plugins.enable("probe", factory=Plugin)
         async with trio.open_nursery() as nursery:
-            for script in (self.busy, self.old, self.slow, self.crowd):
+            for script in (
+                *(self.busy, self.old, self.slow, self.crowd),
+                *(self.encrypted, self.wrapped, self.silent, self.spare),
+            ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
             watching = trio.CancelScope()
@@ -307,7 +383,9 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) 
     """With two bystanders who have nothing to do with what happens, and for whom nothing may change; unless it `cuts`
     them off, and then they can come again."""
     patch.setattr(host, "NOTIFIED_AT_ONCE", 1)
+    patch.setattr(tls_listeners, "CHECKED_EVERY", 60.0)
     settings: dict[str, Any] = {
+        "listeners": LISTENERS,
         "sys": {"interval": 10},
         "control": {"path": str(folder / "broker.sock")},
         "session": {
@@ -368,17 +446,6 @@ VITAL = {
 
 #: The scenario has no session of an earlier start, and no stream.
 NOT_REACHED = {
-    # the clients of the scenario speak plain TCP, at any rate, and its listeners stay
-    Site("broker/connection/proxy_protocol.py", "ProxyProtocolLayer.start", "call_at"),
-    Site("broker/connection/rate_limiter.py", "RateLimiter.__init__", "call_at"),
-    Site("broker/connection/tls.py", "TlsLayer.send", "at_end"),
-    Site("broker/connection/tls.py", "TlsLayer.start", "call_at"),
-    Site("broker/connection/tls.py", "TlsServer.__init__", "call_at"),
-    Site("broker/connection/websocket.py", "WebSocketLayer.send", "at_end"),
-    Site("broker/connection/websocket.py", "WebSocketLayer.start", "call_at"),
-    Site("broker/node_listeners.py", "NodeListeners.remove", "start_task"),
-    Site("broker/tls_listeners.py", "TlsListeners.__init__", "call_at"),
-    Site("management/operations/listeners.py", "drain_listener", "start_task"),
     Site("broker/session/dormant.py", "Dormants._wake_in_time", "call_at"),
     Site("broker/session/stream_feed.py", "StreamFeeds._look_for_more", "start_task"),
 }
