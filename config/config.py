@@ -69,7 +69,7 @@ class Config(Section):
 
     def authenticates(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients can authenticate there."""
-        if listener is not None and listener.tls is not None and listener.tls.authenticates:
+        if listener is not None and listener.names_clients:
             return True
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 

@@ -1,5 +1,9 @@
 """Settings of the layers between a listener's sockets and MQTT."""
 
+from typing import Literal, Self
+
+from pydantic import model_validator
+
 from trunkline.config.settings import Section, key
 from trunkline.config.units import Duration, Flag, Network, Size, Text
 
@@ -34,3 +38,14 @@ class ProxyProtocolSettings(Section):
         "says who the client is. When it is empty, there are no headers.",
     )
     timeout: Duration = key(5.0, "How long the header may take to come.", "seconds", gt=0)
+    username_from: Literal["", "cn"] = key(
+        "",
+        "What the user name of a client is whose certificate the load balancer has verified: its common name (`cn`). "
+        "Such a client needs no password. Empty: it has the user name of its CONNECT.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.username_from and not self.trusted:
+            raise ValueError("username_from needs trusted")
+        return self

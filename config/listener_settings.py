@@ -178,6 +178,11 @@ class ListenerSettings(Section):
         return self.address.port
 
     @property
+    def names_clients(self) -> bool:
+        """Certificates or pre-shared keys give the user names of clients, which need no password then."""
+        return bool(self.proxy_protocol.username_from or (self.tls is not None and self.tls.username_from))
+
+    @property
     def label(self) -> str:
         return self.name or self.url
 

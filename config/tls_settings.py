@@ -101,11 +101,6 @@ class TlsSettings(ServerCertificate):
         return self
 
     @property
-    def authenticates(self) -> bool:
-        """Certificates or pre-shared keys name the clients."""
-        return bool(self.username_from)
-
-    @property
     def server_certificates(self) -> tuple[ServerCertificate, ...]:
         """The default one first."""
         return self.certificates if self.certificate is None else (self, *self.certificates)

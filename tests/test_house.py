@@ -20,6 +20,7 @@ TESTED_IN: dict[str, str] = {
     "mqtt/packing.py": "mqtt/test_message_row.py",
     "broker/tls_context.py": "broker/connection/test_tls.py",
     "broker/tls_listeners.py": "broker/connection/test_tls.py",
+    "config/layer_settings.py": "config/test_listener_settings.py",
     "config/tls_settings.py": "broker/connection/test_tls.py",
     "hooks/identity.py": "broker/connection/test_tls.py",
     "store/errors.py": "store/test_lock.py",

@@ -51,7 +51,8 @@ class ProxyProtocolLayer(Layer):
         if header is None or not (header.server_name or header.alpn or header.common_name):
             return self.below.identity
         certificate = Certificate(common_name=header.common_name) if header.common_name else None
-        return Identity(certificate, server_name=header.server_name, protocol=header.alpn)
+        username = header.common_name if self._settings.username_from == "cn" else ""
+        return Identity(certificate, username=username, server_name=header.server_name, protocol=header.alpn)
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._timer = owner.call_at(trio.current_time() + self._settings.timeout, self._too_late)

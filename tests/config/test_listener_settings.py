@@ -58,6 +58,10 @@ def test_settings_in_the_query_of_a_url() -> None:
             {"url": "tls://127.0.0.1?cert=x", "tls": 5},
             "listeners[0]: tls is not a table: tls://127.0.0.1 sets cert in it",
         ),
+        (
+            "tcp://127.0.0.1?proxy_protocol.username_from=cn",
+            "listeners[0].proxy_protocol: username_from needs trusted",
+        ),
         ("tcp://127.0.0.1?backlog=0", "listeners[0].backlog: 0: accepted is a whole number, 1 or more"),
     ],
 )

@@ -26,7 +26,7 @@ defaults
     timeout client 60s
     timeout server 60s
 listen mqtt
-    bind 127.0.0.1:{port}
+    bind 127.0.0.1:{port} {bind}
     server trunkline 127.0.0.1:{broker} {how}
 """
 
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy isn't installed
 
 
 @contextlib.contextmanager
-def haproxy(folder: Path, broker: int, how: str) -> Iterator[int]:
+def haproxy(folder: Path, broker: int, how: str, bind: str = "") -> Iterator[int]:
     """HAProxy on a port of its own, in front of this port."""
     assert HAPROXY is not None
     port = free_port()
     file, log = folder / "haproxy.cfg", folder / "haproxy.log"
-    file.write_text(CONFIGURATION.format(port=port, broker=broker, how=how))
+    file.write_text(CONFIGURATION.format(port=port, bind=bind, broker=broker, how=how))
     with log.open("wb") as output:
         running = subprocess.Popen([HAPROXY, "-f", str(file)], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
@@ -89,6 +89,33 @@ def test_the_broker_sees_the_client(tmp_path: Path, how: str, scheme: str) -> No
             client.disconnect()
             client.loop_stop()
         assert b.metrics()["connections.broken"] == 0
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_it_ends_tls_and_a_certificate_names_the_client(tmp_path: Path, scheme: str, shown: bool) -> None:
+    proxy_protocol = {"trusted": ["127.0.0.1"], "username_from": "cn"}
+    listener: Any = {"url": f"{scheme}://127.0.0.1:0", "proxy_protocol": proxy_protocol}
+    how = "send-proxy-v2 proxy-v2-options ssl,cert-cn,authority"
+    with testing.broker(listeners=[listener], users={"ada": "secret"}) as b:
+        own = b.certificates
+        (tmp_path / "server.pem").write_bytes(own.server.read_bytes() + own.server_key.read_bytes())
+        bind = f"ssl crt {tmp_path / 'server.pem'} ca-file {own.authority} verify optional alpn mqtt"
+        with haproxy(tmp_path, b.port, how, bind) as port:
+            transport: Any = "websockets" if scheme == "ws" else "tcp"
+            client = Client(CallbackAPIVersion.VERSION2, client_id="far", transport=transport)
+            if not shown:
+                client.username_pw_set("ada", "secret")
+            client.tls_set_context(b.client_context("pump-7" if shown else None))
+            client.connect("localhost", port)
+            client.loop_start()
+            try:
+                b.wait_for_client("far", timeout=PATIENCE)
+                (seen,) = b.clients
+                assert seen.username == ("pump-7" if shown else "ada")
+            finally:
+                client.disconnect()
+                client.loop_stop()
 
 
 @pytest.mark.parametrize("how", ["send-proxy", "send-proxy-v2"])

@@ -19,8 +19,9 @@ def admission(**settings: Any) -> Admission:
     return Admission(ListenerSettings.model_validate(table), 0, lambda: 0)
 
 
-def layer(below: Below, admission: Admission = admission()) -> ProxyProtocolLayer:  # noqa: B008
-    settings = ProxyProtocolSettings.model_validate({"trusted": ["192.0.2.0/24", "2001:db8::/32"], "timeout": 3})
+def layer(below: Below, admission: Admission = admission(), **more: Any) -> ProxyProtocolLayer:  # noqa: B008
+    table = {"trusted": ["192.0.2.0/24", "2001:db8::/32"], "timeout": 3, **more}
+    settings = ProxyProtocolSettings.model_validate(table)
     made = ProxyProtocolLayer(below, settings, admission)
     below.put(made)
     return made
@@ -146,4 +147,13 @@ async def test_the_identity_is_the_load_balancers_knowledge() -> None:
     assert identity is not None
     assert identity.certificate is not None
     assert identity.certificate.common_name == "Sensor 7"
-    assert (identity.server_name, identity.protocol) == ("broker.example", "mqtt")
+    assert (identity.server_name, identity.protocol, identity.username) == ("broker.example", "mqtt", "")
+
+
+@pytest.mark.parametrize(("verify", "username"), [(0, "Sensor 7"), (1, "")])
+async def test_a_certificate_that_the_load_balancer_has_verified_names_the_client(verify: int, username: str) -> None:
+    below = Below()
+    made = layer(below, username_from="cn")
+    below.receive(proxied.v2(CLIENT, proxied.value(1, b"mqtt") + proxied.ssl("Sensor 7", verify=verify)))
+    assert made.identity is not None
+    assert made.identity.username == username
