@@ -1,23 +1,20 @@
-"""Says which limit acted, for which client or listener, and how often: in the metrics, and throttled in the log."""
+"""Says which limit acted, for which client, listener or host, how often: in the metrics, and throttled in the log."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from trunkline.broker.log_throttle import LogThrottle
-from trunkline.broker.metrics import LimitKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Timer
     from trunkline.broker.log_throttle import Occurrences
-    from trunkline.broker.metrics import Metrics
+    from trunkline.broker.metrics import LimitKind, Metrics
 
 _logger = logging.getLogger("trunkline.limits")
-
-_LISTENERS: Final = frozenset({LimitKind.NODE_CONNECTIONS, LimitKind.LISTENER_CONNECTIONS})
 
 
 class LimitReport:
@@ -28,7 +25,7 @@ class LimitReport:
         self._throttle: LogThrottle[LimitKind] = LogThrottle(call_at, _say)
 
     def acted(self, kind: LimitKind, whom: str, what: str) -> None:
-        """`whom` is a client id or the name of a listener, `what` the limit with its value, for the log."""
+        """`whom` is a client id, the name of a listener or a host, `what` the limit with its value, for the log."""
         self._metrics.limited[kind] += 1
         self._throttle.note(kind, whom, what)
 
@@ -37,7 +34,7 @@ class LimitReport:
 
 
 def _say(kind: LimitKind, times: Occurrences) -> None:
-    noun = "listener" if kind in _LISTENERS else "client"
+    noun = kind.noun
     whom, what = times.last
     _logger.warning(
         "%s acted%s for %s: %s (%s%s %.200s)",

@@ -72,14 +72,37 @@ class DropReason(Enum):
 
 
 class LimitKind(Enum):
-    """Which limit acted. Every counter is how often."""
+    """Which limit acted. Every counter is how often. The last value says what it acts for, which is a client by
+    default."""
 
-    NODE_CONNECTIONS = "rate.node.connections", "Times that new connections had to wait for `rate.connections`."
+    # these have a line of their own in the log
+    NODE_FULL = "connections.refused.node", "Network connections refused by `limits.max_connections`.", "host"
+    LISTENER_FULL = (
+        "connections.refused.listener",
+        "Network connections refused by the `max_connections` of a listener.",
+        "host",
+    )
+    ADDRESS_FULL = (
+        "connections.refused.address",
+        "Network connections refused by the `max_connections_per_address` of a listener.",
+        "host",
+    )
+    ACCESS_RULES = (
+        "connections.refused.rules",
+        "Network connections refused by the `access_rules` of a listener.",
+        "host",
+    )
+    NODE_CONNECTIONS = (
+        "rate.node.connections",
+        "Times that new connections had to wait for `rate.connections`.",
+        "listener",
+    )
     NODE_MESSAGES = "rate.node.messages", "Times that `rate.messages` paused a connection or refused messages."
     NODE_BYTES = "rate.node.bytes", "Times that `rate.bytes` paused a connection or refused messages."
     LISTENER_CONNECTIONS = (
         "rate.listener.connections",
         "Times that new connections had to wait for a listener's `rate.connections`.",
+        "listener",
     )
     LISTENER_MESSAGES = (
         "rate.listener.messages",
@@ -104,14 +127,20 @@ class LimitKind(Enum):
         "rate.connection.slow",
         "Clients disconnected because a packet took longer than `mqtt.packet_timeout`.",
     )
+    CONNECT_TIMEOUT = "connections.timeout", "Connections without a CONNECT in `mqtt.connect_timeout`.", "host"
+    OUTPUT = "connections.output", "Times that a client was not read from because it did not read 1 MiB of answers."
+    SESSIONS_FULL = "client.refused.max_sessions", "Clients refused by `limits.max_sessions`."
+    FLAPPING = "client.refused.flapping", "Clients refused by `flapping.max_takeovers`."
+    BACKPRESSURE = "backpressure.publishers", "Times that a publisher was not read from for a slow subscriber."
     OVERLOAD_MEMORY = "overload.memory", "Clients refused because memory was above `overload.memory_high`."
     OVERLOAD_LAG = "overload.lag", "Clients refused because the event loop was later than `overload.lag_high`."
     OVERLOAD_FILES = "overload.files", "Clients refused because open files were above `overload.files_high`."
     OVERLOAD_PUBLISHERS = "overload.publishers", "Times that a publisher was not read from because of overload."
 
-    def __init__(self, counter: str, text: str) -> None:
+    def __init__(self, counter: str, text: str, noun: str = "client") -> None:
         self.counter = counter
         self.text = text
+        self.noun = noun
 
 
 #: Drops that are counted together, and what their sum is.
@@ -237,6 +266,7 @@ class Gauges:
 
     process_files: int = counted("Open file descriptors; 0 if the system does not tell.")
     process_files_limit: int = counted("Descriptors that the process may have; 0 if the system does not tell.")
+    overload_active: int = counted("Marks of `[overload]` that are exceeded.")
     loop_lag_microseconds: int = counted(
         "Microseconds that the event loop is late, as measured every `overload.interval`.", "loop.lag.microseconds"
     )

@@ -131,7 +131,8 @@ class NodeListeners(Sequence[Listener]):
         """
         config = self._services.config
         tls = None if settings.tls is None else self._tls.open(settings.tls)
-        admission = Admission(settings, config.limits.max_connections, self._count_connections)
+        limited = self._services.metrics.limited
+        admission = Admission(settings, config.limits.max_connections, self._count_connections, limited)
         limits = RateLimits(self._limits, settings.rate)
         mqtt = MqttListener(
             settings.label,

@@ -71,6 +71,7 @@ class Statistics:
         gauges.store_waiting = 0 if pubsub.committer is None else pubsub.committer.waiting
         gauges.process_memory, gauges.process_memory_max = memory()
         gauges.process_files, gauges.process_files_limit = open_files()
+        gauges.overload_active = len(self._services.overload.exceeded)
         gauges.loop_lag_microseconds = round(self._services.overload.lag * 1_000_000)
         gauges.subscriptions_count = router.subscriptions
         gauges.subscriptions_shared_count = router.shared_subscriptions

@@ -5,7 +5,7 @@ turns metrics that were read elsewhere into payloads. The node publishes them, r
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from trunkline.broker.metrics import WINDOWS, Rates
+from trunkline.broker.metrics import WINDOWS, DropReason, LimitKind, Rates
 
 PREFIX: Final = "$SYS/broker/"
 
@@ -70,12 +70,42 @@ LOADS: Final[dict[str, tuple[str, str]]] = {
 RATED: Final = tuple(name for name, _ in LOADS.values())
 
 
+#: How often each limit acted, and what is lost by limits: topics below `limits/`, by the name of the counter.
+LIMITS: Final[dict[str, str]] = {
+    f"limits/{name.replace('.', '/')}": name
+    for name in (
+        *[kind.counter for kind in LimitKind],
+        "overload.active",
+        "connections.refused",
+        "connections.failed",
+        "connections.broken",
+        "tls.handshakes.failed",
+        "messages.retained.refused",
+        *[
+            reason.counter
+            for reason in (
+                DropReason.RATE_EXCEEDED,
+                DropReason.PAYLOAD_TOO_LARGE,
+                DropReason.RECEIVE_MAXIMUM,
+                DropReason.STREAM_FULL,
+                DropReason.SLOW_CONSUMER,
+                DropReason.QUEUE_FULL,
+                DropReason.OVERLOADED,
+                DropReason.TOO_LARGE,
+            )
+        ],
+    )
+}
+
+
 def sys_topics(version: str, uptime: float, figures: Figures, rates: Rates) -> Iterator[tuple[str, bytes]]:
     """Every topic with its payload. `figures` holds the counters and the gauges; `uptime` is in seconds."""
     yield PREFIX + "version", f"trunkline version {version}".encode()
     yield PREFIX + "uptime", b"%d seconds" % uptime
     for topic, (names, _) in TOTALS.items():
         yield PREFIX + topic, b"%d" % sum(figures[name] for name in names)
+    for topic, name in LIMITS.items():
+        yield PREFIX + topic, b"%d" % figures[name]
     for topic, (derive, _) in DERIVED.items():
         yield PREFIX + topic, b"%d" % derive(figures)
     for topic, (name, _) in LOADS.items():

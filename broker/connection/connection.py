@@ -158,7 +158,7 @@ class Connection(ProtocolActor["Mail"]):
             if self._channel is not None:
                 self._channel.session(mail.Congested(self._channel))
             if self._transport.pending > OUTPUT_LIMIT:
-                self.pause(self)  # it sends requests and does not read the answers
+                self._wait_for_output()  # it sends requests and does not read the answers
         elif isinstance(message, OutputDrained):
             self.resume(self)
             if self._channel is not None:
@@ -208,6 +208,12 @@ class Connection(ProtocolActor["Mail"]):
             self._holders = set()
             self._transport.pause()
         self._holders.add(holder)
+
+    def _wait_for_output(self) -> None:
+        if self._channel is not None and self not in (self._holders or ()):
+            client_id, limit = self._channel.client.client_id, f"{OUTPUT_LIMIT} bytes of output wait"
+            self._listener.services.limit_report.acted(LimitKind.OUTPUT, client_id, limit)
+        self.pause(self)
 
     def resume(self, holder: object) -> None:
         if self._holders is not None:
@@ -337,6 +343,9 @@ class Connection(ProtocolActor["Mail"]):
         if self._handshake is not None and self.state is ConnectionState.AUTHENTICATING:
             self._handshake.give_up()
         elif self._channel is None:
+            if self._handshake is not None:
+                host, timeout = self.peer[0] if self.peer else "local", f"connect_timeout = {self._max_silence:g}s"
+                self._listener.services.limit_report.acted(LimitKind.CONNECT_TIMEOUT, host, timeout)
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
         elif self.scheduler.now < self._last_read + self._max_silence:
             self._timer.restart_at(self._last_read + self._max_silence)

@@ -13,6 +13,7 @@ from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionSta
 from trunkline.broker.connection.mountpoint import Mountpoint, Unmountable, mountpoint_of
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
+from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session.channel import Channel
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
@@ -164,7 +165,7 @@ class Handshake:
 
     def _overloaded(self) -> Rejected:
         resource, limit = next(iter(self._listener.services.overload.exceeded.items()))
-        self._listener.services.limit_report.acted(resource.kind, self._client.client_id, limit)
+        self._say_limited(resource.kind, limit)
         return Rejected(resource.reason, "the server is overloaded")
 
     def _decided(self, decision: Allow | Deny | None) -> None:
@@ -292,9 +293,11 @@ class Handshake:
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
         # only after the login: other clients must not be able to block a client id, and many clients log in at a time
         if directory.flaps(self._client.client_id):
+            self._say_limited(LimitKind.FLAPPING, f"flapping.max_takeovers = {services.config.flapping.max_takeovers}")
             self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id is taken over too often")
             return
         if not directory.has_room(self._client.client_id):
+            self._say_limited(LimitKind.SESSIONS_FULL, f"limits.max_sessions = {services.config.limits.max_sessions}")
             self._reject(Reason.QUOTA_EXCEEDED, "the server has reached its limit of sessions")
             return
         client_limits = self._listener.limits.of_client(self._client.client_id, self._connection.scheduler.now)
@@ -357,8 +360,11 @@ class Handshake:
         if limit.has(1, now):
             limit.take(1, now)
             return False
-        self._listener.services.limit_report.acted(limit.kind, self._client.client_id, limit.text)
+        self._say_limited(limit.kind, limit.text)
         return True
+
+    def _say_limited(self, kind: LimitKind, limit: str) -> None:
+        self._listener.services.limit_report.acted(kind, self._client.client_id, limit)
 
     def _quota(self, client_limits: ClientLimits | None) -> Buckets | None:
         """The limits beyond which the client's messages are refused."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.broker.metrics import LimitKind
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -96,6 +98,7 @@ class Pressure:
         if not self._context.services.hold_publisher(publisher, self, self._trusted):
             return
         self._held[publisher] = now
+        self._context.services.metrics.limited[LimitKind.BACKPRESSURE] += 1
         if self._cancel is None:
             self.on = True
             self._began = now

@@ -15,7 +15,7 @@ async def test_every_limit_is_counted_and_in_the_log(
         for whom in ("a", "b", "a"):
             here.node.services.limit_report.acted(kind, whom, "limit = 1")
         assert (await here.node.figures())[kind.counter] == 3
-    noun = "listener" if kind.counter.endswith(".connections") and "client" not in kind.counter else "client"
+    noun = kind.noun
     assert [record.getMessage() for record in caplog.records if record.name == "trunkline.limits"] == [
         f"{kind.counter} acted for 1 {noun}: limit = 1 ({noun} a)",
         f"{kind.counter} acted 2 more times in the last minute for 2 {noun}s: limit = 1 (e.g. {noun} a)",

@@ -1,8 +1,8 @@
 import re
 from pathlib import Path
 
-from trunkline.broker.metrics import WINDOWS, Gauges, Metrics, Rates, described
-from trunkline.broker.sys_topics import DERIVED, LOADS, PREFIX, RATED, TOTALS, changed, sys_topics
+from trunkline.broker.metrics import WINDOWS, DropReason, Gauges, LimitKind, Metrics, Rates, described
+from trunkline.broker.sys_topics import DERIVED, LIMITS, LOADS, PREFIX, RATED, TOTALS, changed, sys_topics
 from trunkline.mqtt.packets import PacketType
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -129,6 +129,26 @@ def test_the_page_of_metrics_lists_what_there_is() -> None:
     expected |= {PREFIX + topic: text for topic, (_, text) in DERIVED.items()}
     expected |= {f"{PREFIX}load/{topic}": text for topic, (_, text) in LOADS.items()}
     assert documented == expected
+
+
+def test_every_limit_has_a_topic() -> None:
+    metrics = Metrics(connections_refused=2)
+    metrics.limited[LimitKind.OVERLOAD_LAG] = 3
+    metrics.dropped[DropReason.OVERLOADED] = 4
+    published = topics(metrics, Gauges(overload_active=1))
+    assert {f"limits/{kind.counter.replace('.', '/')}" for kind in LimitKind} < set(published)
+    assert published["limits/connections/refused"] == "2"
+    assert published["limits/overload/lag"] == "3"
+    assert published["limits/overload/active"] == "1"
+    assert published["limits/delivery/dropped/overloaded"] == "4"
+
+
+def test_the_page_of_limits_lists_their_topics() -> None:
+    page = DOCS.with_name("limits.md").read_text(encoding="utf-8")
+    texts = described(Metrics) | described(Gauges)
+    assert re.findall(r"^\| `(limits/.+?)` \| (.+) \|$", page, re.MULTILINE) == [
+        (topic, texts[name]) for topic, name in LIMITS.items()
+    ]
 
 
 def test_the_page_of_metrics_names_the_windows() -> None:

@@ -3,11 +3,12 @@ from typing import Any
 import pytest
 
 from trunkline.broker.connection.admission import Admission
+from trunkline.broker.metrics import LimitKind, Metrics
 from trunkline.config.listener_settings import ListenerSettings
 
 
 def admission(**settings: Any) -> Admission:
-    return Admission(ListenerSettings.model_validate(settings), 0, lambda: 0)
+    return Admission(ListenerSettings.model_validate(settings), 0, lambda: 0, Metrics().limited)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,25 @@ def test_connections_of_an_address(first: str, same: str, other: str) -> None:
     assert not limited.refusal_of(other)
     limited.leave((same, 1))
     assert not limited.refusal_of(first)
+
+
+def test_each_refusal_is_counted() -> None:
+    metrics, others = Metrics(), [0]
+    settings = {"max_connections": 3, "max_connections_per_address": 1, "access_rules": ["deny 10.0.0.2"]}
+    limited = Admission(ListenerSettings.model_validate(settings), 5, lambda: others[0], metrics.limited)
+    limited.enter(("10.0.0.1", 1))
+    assert not limited.refusal(("10.0.0.3", 1), 1)
+    assert not any(metrics.limited.values())
+    for peer, connections, on_node, kind in (
+        (("10.0.0.3", 1), 3, 0, LimitKind.LISTENER_FULL),
+        (("10.0.0.3", 1), 1, 5, LimitKind.NODE_FULL),
+        (("10.0.0.1", 1), 1, 0, LimitKind.ADDRESS_FULL),
+        (("10.0.0.2", 1), 1, 0, LimitKind.ACCESS_RULES),
+    ):
+        others[0] = on_node
+        assert limited.refusal(peer, connections)
+        assert metrics.limited[kind] == 1
+    assert sum(metrics.limited.values()) == 4
 
 
 def test_clients_without_an_address() -> None:

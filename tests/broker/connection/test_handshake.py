@@ -178,6 +178,7 @@ async def test_a_client_without_connect_is_closed_in_time(autojump_clock: MockCl
         await silent.expect_close()
         await slow.expect_close()
         assert trio.current_time() - began == pytest.approx(15, abs=0.1)
+        assert (await here.node.figures())["connections.timeout"] == 2
 
 
 async def test_who_looks_is_told_what_was_decided_about_a_client() -> None:

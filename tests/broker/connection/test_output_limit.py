@@ -7,6 +7,7 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.connection.connection import OUTPUT_LIMIT
+from trunkline.broker.metrics import LimitKind
 
 
 async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) -> None:
@@ -27,6 +28,7 @@ async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) 
                 sent += len(pings)
         assert patience.cancelled_caught
         assert OUTPUT_LIMIT < transport.pending < 2 * OUTPUT_LIMIT
+        assert b.node.metrics.limited[LimitKind.OUTPUT] == 1
 
         other = Wire(b.connect())
         await other.connect("other")

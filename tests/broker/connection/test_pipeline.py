@@ -3,18 +3,19 @@ import sys
 
 from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.pipeline import layers_of
+from trunkline.broker.metrics import Metrics
 from trunkline.config.listener_settings import ListenerSettings
 
 
 def test_plain_tcp_has_no_layers() -> None:
     settings = ListenerSettings()
-    assert layers_of(settings, Admission(settings, 0, lambda: 0)) == []
+    assert layers_of(settings, Admission(settings, 0, lambda: 0, Metrics().limited)) == []
 
 
 def test_layers_from_the_bottom() -> None:
     url = "ws://127.0.0.1:0/a?proxy_protocol.trusted=10.0.0.0/8&websocket.compression=yes"
     settings = ListenerSettings.model_validate(url)
-    layers = layers_of(settings, Admission(settings, 0, lambda: 0))
+    layers = layers_of(settings, Admission(settings, 0, lambda: 0, Metrics().limited))
     assert [layer.func.__name__ for layer in layers] == ["ProxyProtocolLayer", "WebSocketLayer"]  # type: ignore[attr-defined]
     assert settings.websocket.compression
 

@@ -8,6 +8,7 @@ from tests.broker.connection.below import Below
 from trunkline.broker.connection.admission import Admission
 from trunkline.broker.connection.proxy_protocol import ProxyProtocolLayer
 from trunkline.broker.connection.transport import BLOCKED, Ended
+from trunkline.broker.metrics import Metrics
 from trunkline.config.layer_settings import ProxyProtocolSettings
 from trunkline.config.listener_settings import ListenerSettings
 
@@ -16,7 +17,7 @@ CLIENT = ("203.0.113.9", 40_000)
 
 def admission(**settings: Any) -> Admission:
     table = {"proxy_protocol": {"trusted": ["192.0.2.0/24", "2001:db8::/32"], "timeout": 3}, **settings}
-    return Admission(ListenerSettings.model_validate(table), 0, lambda: 0)
+    return Admission(ListenerSettings.model_validate(table), 0, lambda: 0, Metrics().limited)
 
 
 def layer(below: Below, admission: Admission = admission(), **more: Any) -> ProxyProtocolLayer:  # noqa: B008

@@ -19,6 +19,7 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.connection import slow_senders
 from trunkline.broker.connection.slow_senders import SlowSenders
+from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
 
 #: Seconds between two checks: an end may come up to two of them late.
@@ -225,4 +226,5 @@ async def test_the_time_before_connect_is_bounded_over_all_layers(
         mock_clock.jump(1)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not connections
+        assert b.node.metrics.limited[LimitKind.CONNECT_TIMEOUT] == 1
         await stream.aclose()

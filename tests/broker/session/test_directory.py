@@ -40,6 +40,7 @@ async def test_a_client_id_that_changes_hands_too_often_is_refused_for_a_while(a
         again = here.wire()
         await again.send(raw.connect("a"))
         assert (await again.expect_type(raw.CONNACK)).reason == 0x9F
+        assert (await here.node.figures())["client.refused.flapping"] == 2
         await trio.sleep(2)
         await here.client("a")
 
@@ -70,6 +71,7 @@ async def test_clients_that_log_in_at_the_same_time_are_no_more_than_there_is_ro
         answer.set()
         reasons = [(await wire.expect_type(raw.CONNACK)).reason for wire in wires]
         assert sorted(reasons) == [0, 0, 0x97, 0x97]
+        assert (await here.node.figures())["client.refused.max_sessions"] == 2
         assert len(here.node.sessions) == 2
 
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.metrics import DropReason
+from trunkline.broker.metrics import DropReason, LimitKind
 from trunkline.broker.session.pressure import Budget, Pressure
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
@@ -76,6 +76,7 @@ async def test_a_slow_consumer_holds_nobody_for_longer_than_the_limit(autojump_c
             await fast.stream.send_all(BURST)
         await fast.ping()
         assert 2 <= trio.current_time() - began < 2.5  # once, and not again
+        assert here.node.metrics.limited[LimitKind.BACKPRESSURE] == 1
         assert here.session("slow").session.queue.length == 1000
         assert here.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 3000
         await slow.aclose()
