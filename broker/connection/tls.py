@@ -1,4 +1,7 @@
-"""TLS as a layer: an `SSLObject` between two memory buffers.
+"""TLS as a layer: an `SSLObject` between two memory buffers, which all connections of a listener share.
+
+OpenSSL reads all that comes, keeps the beginning of a record itself, and what it writes leaves at once: so the buffers
+are empty between two calls, and an idle connection has none that a burst has made large.
 
 All output of a turn is encrypted at its end, in as few records as possible, and leaves in one write. The expensive part
 is the handshake, of up to some milliseconds: a listener's clients take turns, and wait for theirs while the messages of
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 MAX_STEPPING: Final = 0.001
 #: Bytes of a client that may wait for the step of its handshake before nothing more is read from it.
 MAX_UNSTEPPED: Final = 65_536
+#: Most bytes that a record holds: a read never brings more.
+MAX_RECORD: Final = 16_384
 CUT_OFF: Final = "closed without a TLS close_notify"
 
 #: The words for frequent errors; OpenSSL's own names stand for all others.
@@ -64,6 +69,8 @@ class TlsServer:
         self.context = context
         self.scheduler = scheduler
         self.metrics = metrics
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
         #: Connections in their handshake that wait for their client, in the order in which they began to wait.
         self.waiting: dict[TlsLayer, None] = {}
         #: Connections in their handshake whose client has sent something.
@@ -114,8 +121,6 @@ class TlsLayer(Layer):
         "_established",
         "_held",
         "_identity",
-        "_incoming",
-        "_outgoing",
         "_over",
         "_paused",
         "_plain",
@@ -123,6 +128,7 @@ class TlsLayer(Layer):
         "_server",
         "_timer",
         "_tls",
+        "_unread",
         "_unstepped",
         "owner",
     )
@@ -130,8 +136,8 @@ class TlsLayer(Layer):
     def __init__(self, below: Transport, server: TlsServer) -> None:
         super().__init__(below)
         self._server = server
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        #: Bytes of the client that wait for the next step of the handshake.
+        self._unread = b""
         #: Made with the client's first bytes: a port scan costs nothing.
         self._tls: ssl.SSLObject | None = None
         self._established = False
@@ -164,15 +170,15 @@ class TlsLayer(Layer):
     # Handshake
 
     def _feed_handshake(self, data: bytes) -> None:
-        if self._tls is None and not self._incoming.pending and data[0] != 0x16:  # a TLS handshake record
+        if self._tls is None and not self._unread and data[0] != 0x16:  # a TLS handshake record
             looks_like_mqtt = data[0] == 0x10 and b"MQ" in data[:8]
             self.fail("this looks like MQTT without TLS" if looks_like_mqtt else guess(data) or "this is not TLS")
             return
-        self._incoming.write(data)
+        self._unread += data
         if not self._unstepped:
             self._unstepped = True
             self._server.queue(self)
-        if self._incoming.pending > MAX_UNSTEPPED and not self._held:
+        if len(self._unread) > MAX_UNSTEPPED and not self._held:
             self._held = True
             self.below.pause()
 
@@ -184,12 +190,15 @@ class TlsLayer(Layer):
         server = self._server
         if self._tls is None:
             self._context = server.context
-            self._tls = self._context.wrap(self._incoming, self._outgoing)
+            self._tls = self._context.wrap(server.incoming, server.outgoing)
         context = self._context
+        server.incoming.write(self._unread)
+        self._unread = b""
         try:
             complete, psk = context.handshake(self._tls)
             self._psk = psk or self._psk
         except ssl.SSLError as error:
+            server.incoming.read()  # what follows is nobody's
             self._flush()  # the alert
             self.fail(words(error), error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "")
             return
@@ -201,10 +210,8 @@ class TlsLayer(Layer):
             self._timer.discard()
             server.metrics.tls_handshakes += 1
             self._identity = context.identity(self._tls, self._psk)
-            self._flush()
-            if self._plain:
-                self.end_turn()
             self._read()
+            self.end_turn()
         if self._held:
             self._held = False
             if not self._paused:
@@ -223,6 +230,7 @@ class TlsLayer(Layer):
             self._timer.discard()
         self._over = True
         self._unstepped = self._can_send = False
+        self._unread = b""
         self._plain.clear()
         if self._held:
             self._held = False
@@ -236,7 +244,7 @@ class TlsLayer(Layer):
                 self.above(event)
         elif isinstance(event, bytes):
             if self._established:
-                self._incoming.write(event)
+                self._server.incoming.write(event)
                 self._read()
             else:
                 self._feed_handshake(event)
@@ -255,15 +263,16 @@ class TlsLayer(Layer):
             self.above(event)
 
     def _read(self) -> None:
-        """Pass on all complete records, in one piece."""
-        incoming, tls = self._incoming, self._tls
+        """Pass on all complete records, in one piece. Nothing is sent or passed on before the buffer is empty: it is
+        for others, too."""
+        incoming, tls = self._server.incoming, self._tls
         assert tls is not None
         data = b""
         ended: Ended | Failed | None = None
         more: list[bytes] | None = None
         try:
             while size := incoming.pending or tls.pending():
-                part = tls.read(size)
+                part = tls.read(min(size, MAX_RECORD))
                 if not part:
                     ended = Ended("")  # close_notify
                     break
@@ -279,10 +288,11 @@ class TlsLayer(Layer):
             ended = Ended("")
         except ssl.SSLError as error:
             ended = Failed(f"TLS: {words(error)}")
+        if incoming.pending:
+            incoming.read()  # behind the end
+        self._flush()  # the end of a handshake, an alert, or the answer to a new key
         if data:
             self.above(data if more is None else b"".join(more))
-        if self._outgoing.pending and self._can_send:
-            self._flush()  # an alert, or the answer to a new key
         if ended is not None:
             self._over = True
             if isinstance(ended, Failed):
@@ -315,11 +325,15 @@ class TlsLayer(Layer):
         assert self._tls is not None
         self._tls.write(plain[0] if len(plain) == 1 else b"".join(plain))
         plain.clear()
-        self.below.send_now(self._outgoing.read())
+        self._flush()
 
     def _flush(self) -> None:
-        if self._outgoing.pending:
-            self.below.send_now(self._outgoing.read())
+        """Send what OpenSSL has written."""
+        outgoing = self._server.outgoing
+        if outgoing.pending:
+            data = outgoing.read()
+            if self._can_send:
+                self.below.send_now(data)
 
     @property
     def pending(self) -> int:
@@ -343,10 +357,10 @@ class TlsLayer(Layer):
         if self._can_send and self._established:
             assert self._tls is not None
             self.end_turn()
-            self._can_send = False
             with suppress(ssl.SSLError):  # it waits for the client's own, or the client has broken the protocol
                 self._tls.unwrap()
             self._flush()
+            self._can_send = False
 
     def reset(self) -> None:
         self.end_turn()

@@ -206,12 +206,16 @@ class WebSocketLayer(Layer):
                 body = at + SHORT_HEADER
                 length = second & 0x7F
                 valid = second > 127
+            elif second == 254:
+                body = at + 8
+                length = data[at + 2] << 8 | data[at + 3]
+                valid = length > 125
             else:
-                body = at + (8 if second == 254 else 14)
-                if body > end:
-                    break
-                length = int.from_bytes(data[at + 2 : body - 4], "big")
-                valid = length > 125 if second == 254 else 65_535 < length < 1 << 63
+                body = at + 14
+                length = int.from_bytes(data[at + 2 : at + 10], "big")
+                valid = 65_535 < length < 1 << 63
+            if body > end:
+                break
             if first == whole and valid:
                 mask = data[body - 4 : body]
                 after = body + length
@@ -327,11 +331,7 @@ class WebSocketLayer(Layer):
         data, self._outgoing = self._outgoing, b""
         if not data:
             return
-        if self._extensions:
-            frames = [self._started().send(BytesMessage(data))]
-        else:
-            frames = [_frame(data[at : at + MAX_SENT]) for at in range(0, len(data), MAX_SENT)]
-        self.below.send_now(b"".join(frames))
+        self.below.send_now(self._started().send(BytesMessage(data)) if self._extensions else _framed(data))
 
     def _send_close(self, code: int, reason: str = "") -> None:
         self.end_turn()
@@ -374,9 +374,19 @@ class WebSocketLayer(Layer):
         super().close()
 
 
-def _frame(payload: bytes) -> bytes:
-    size = len(payload)
-    return (_HEADERS[size] if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")) + payload
+def _framed(data: bytes) -> bytes:
+    """In as few frames as there may be, copied once."""
+    size = len(data)
+    if size < 126:
+        return _HEADERS[size] + data
+    parts: list[bytes | memoryview] = []
+    rest = memoryview(data)
+    while size:
+        length = min(size, MAX_SENT)
+        parts += _HEADERS[length] if length < 126 else b"\x82\x7e" + length.to_bytes(2, "big"), rest[:length]
+        rest = rest[length:]
+        size -= length
+    return b"".join(parts)
 
 
 _TOO_LARGE: Final = UpgradeRefused(431, "The request to open a WebSocket is too large.")

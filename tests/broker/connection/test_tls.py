@@ -172,6 +172,41 @@ async def test_bytes_pass_in_both_directions_however_the_records_are_split(files
         assert pair.got[-1] == much, "the records of a read are passed on in one piece"
 
 
+BROKEN_RECORDS = b"\x17\x03\x03\x00\x05hello" * 3
+
+
+@pytest.mark.parametrize("ends", ["in its handshake", "by a broken record", "in order"])
+async def test_a_connection_that_ends_leaves_nothing_to_others(files: Path, ends: str) -> None:
+    """The listener's connections share their buffers."""
+    context = client_context()
+    first = Pair(settings(files), context)
+    if ends == "in its handshake":
+        first.outgoing.write(b"\x16\x03\x01\x00\x05hello" * 3)
+        first.exchange()
+        assert first.failed
+    else:
+        first.handshake()
+    second = Pair(settings(files), context, before=first)
+    second.handshake()
+    second.client.write(b"a record in two pieces")
+    record = second.outgoing.read()
+    second.below.receive(record[:9])
+    if ends == "in order":
+        with pytest.raises(ssl.SSLWantReadError):
+            first.client.unwrap()
+    if ends != "in its handshake":
+        first.outgoing.write(BROKEN_RECORDS)
+        first.exchange()
+    first.layer.close()
+    assert not first.server.incoming.pending
+    assert not first.server.outgoing.pending
+    second.below.receive(record[9:])
+    assert second.data == b"a record in two pieces"
+    second.layer.send_now(b"answer")
+    second.exchange()
+    assert second.client.read(100) == b"answer"
+
+
 async def test_close_notify_from_either_side_and_truncation(files: Path) -> None:
     pair = Pair(settings(files))
     pair.handshake()
