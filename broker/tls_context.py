@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -48,6 +50,7 @@ class TlsContext:
         Raises:
             SecurityError: with all problems.
         """
+        _ignore_names_that_are_not_text()
         self.settings = settings
         #: When the broker's certificates end, in seconds since the epoch.
         self.expiries: list[Expiry] = []
@@ -147,7 +150,7 @@ class TlsContext:
             decoded = decode_file(file)
         except (ssl.SSLError, OSError) as error:
             reason = getattr(error, "reason", None) or ""
-            if reason == "KEY_VALUES_MISMATCH":
+            if reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):  # another key, a key of another kind
                 why = f"is not the certificate of the key in {key}"
             elif secret is not None or "BAD_DECRYPT" in reason or "password" in str(error).lower():
                 why = f"or {key} cannot be read: is the password of the key right?"
@@ -193,6 +196,21 @@ class TlsContext:
             return found
 
         return find
+
+
+@cache
+def _ignore_names_that_are_not_text() -> None:
+    """The name that a client asks for, or the identity of its key, may be any bytes. `ssl` ends such a handshake, and
+    also reports the error as one that nobody handles, with a traceback: clients could fill the log with these."""
+    report = sys.unraisablehook
+
+    def report_others(unraisable: sys.UnraisableHookArgs) -> None:
+        trace = unraisable.exc_traceback
+        in_handshake = trace is not None and trace.tb_frame.f_code is ssl.SSLObject.do_handshake.__code__
+        if not (in_handshake and isinstance(unraisable.exc_value, UnicodeDecodeError)):
+            report(unraisable)
+
+    sys.unraisablehook = report_others
 
 
 def parse_keys(text: str) -> dict[str, bytes]:

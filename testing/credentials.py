@@ -44,7 +44,8 @@ def written(settings: Mapping[str, Any]) -> Generator[dict[str, Any], None, None
 
 
 def _certified(listener: object) -> object:
-    url = cast("Mapping[str, object]", listener).get("url") if isinstance(listener, dict) else listener
+    table: object = listener
+    url = cast("Mapping[str, object]", table).get("url") if isinstance(table, dict) else listener
     if not isinstance(url, str) or not url.lower().startswith(_ENCRYPTED):
         return listener
     from trunkline.testing.certificates import with_certificates  # few brokers speak TLS

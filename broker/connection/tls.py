@@ -43,6 +43,7 @@ _WORDS: Final = {
     "UNSUPPORTED_PROTOCOL": "the client offers no TLS version that this listener accepts",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
     "HTTP_REQUEST": "this looks like HTTP without TLS",
+    "CALLBACK_FAILED": "the client asks for a server name that is not ASCII",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the broker's certificate (unknown authority)",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the broker's certificate",
@@ -297,6 +298,7 @@ class TlsLayer(Layer):
             self._over = True
             if isinstance(ended, Failed):
                 self._can_send = False
+                self._plain.clear()  # OpenSSL encrypts nothing more
             self.above(ended)
 
     # To the client

@@ -3,8 +3,8 @@
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,11 +16,19 @@ import trio
 from paho.mqtt import client as mqtt
 from trio.testing import MockClock
 
+from tests.broker.connection.tls_pair import (
+    AUTHORITY,
+    SERVER,
+    Below,
+    Pair,
+    client_context,
+    mutual,
+    settings,
+    write_files,
+)
 from trunkline import testing
-from trunkline.actors import Scheduler
-from trunkline.broker.connection.tls import CUT_OFF, TlsLayer, TlsServer
-from trunkline.broker.connection.transport import BLOCKED, Ended, Event, Failed
-from trunkline.broker.metrics import Metrics
+from trunkline.broker.connection.tls import CUT_OFF, TlsLayer
+from trunkline.broker.connection.transport import BLOCKED, Ended, Failed
 from trunkline.broker.security import SecurityError
 from trunkline.broker.tls_context import TlsContext, certificate_of, parse_keys
 from trunkline.config.tls_settings import TlsSettings
@@ -29,124 +37,11 @@ from trunkline.mqtt.packets import Connect
 from trunkline.mqtt.versions import Version
 
 trustme = pytest.importorskip("trustme")
-AUTHORITY = trustme.CA()
-SERVER = AUTHORITY.issue_cert("localhost", "127.0.0.1", common_name="broker")
-CLIENT = AUTHORITY.issue_cert("device.example", common_name="device-1", organization_name="Plant, 3")
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    SERVER.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    CLIENT.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
-    return tmp_path
-
-
-def settings(files: Path, **more: Any) -> TlsSettings:
-    return TlsSettings(certificate=files / "server.pem", **more)
-
-
-def mutual(files: Path, **more: Any) -> TlsSettings:
-    return settings(files, client_certificates="required", client_ca=files / "ca.pem", **more)
-
-
-def client_context(*, certificate: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    AUTHORITY.configure_trust(context)
-    if certificate:
-        CLIENT.configure_cert(context)
-    return context
-
-
-class Below:
-    """In place of a socket: it records."""
-
-    peer = ("192.0.2.1", 5)
-    identity = None
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-        self.calls: list[str] = []
-        self.pending = 0
-        self.receive: Callable[[Event], None]
-
-    def start(self, receiver: Callable[[Event], None], _owner: object) -> None:
-        self.receive = receiver
-
-    def send_now(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def taken(self) -> bytes:
-        data = b"".join(self.writes)
-        self.writes.clear()
-        return data
-
-    def __getattr__(self, name: str) -> Callable[[], None]:
-        return lambda: self.calls.append(name)
-
-
-class Pair:
-    """A layer, and a client without a socket."""
-
-    def __init__(
-        self,
-        settings: TlsSettings,
-        context: ssl.SSLContext | None = None,
-        split: int = 0,
-        before: "Pair | None" = None,
-        server_name: str = "localhost",
-    ) -> None:
-        """`before` was connected to the same server; the client resumes its session, if it can."""
-        self.scheduler = Scheduler() if before is None else before.scheduler
-        self.metrics = Metrics()
-        self.server = TlsServer(TlsContext(settings), self.scheduler, self.metrics) if before is None else before.server
-        self.below = Below()
-        self.layer = TlsLayer(cast("Any", self.below), self.server)
-        self.got: list[Event] = []
-        owner = SimpleNamespace(ref=None, call_at=self.scheduler.call_at)
-        self.layer.start(self.got.append, cast("Any", owner))
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = context or client_context()
-        self.client = context.wrap_bio(
-            self.incoming,
-            self.outgoing,
-            server_hostname=server_name,
-            session=None if before is None else before.client.session,
-        )
-        self._split = split
-
-    def exchange(self) -> None:
-        """Each side gets what the other has sent."""
-        data = self.outgoing.read()
-        size = self._split or max(len(data), 1)
-        for start in range(0, len(data), size):
-            with self.scheduler.turn:
-                self.below.receive(data[start : start + size])
-        self.incoming.write(self.below.taken())
-
-    def handshake(self, first: bytes = b"") -> None:
-        for _ in range(4):
-            try:
-                self.client.do_handshake()
-            except ssl.SSLWantReadError:
-                self.exchange()
-            else:
-                if first:
-                    self.client.write(first)
-                self.exchange()
-                return
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(each for each in self.got if isinstance(each, bytes))
-
-    @property
-    def failed(self) -> str | None:
-        return next((each.problem for each in self.got if isinstance(each, Failed)), None)
-
-    @property
-    def ended(self) -> str | None:
-        return next((each.error for each in self.got if isinstance(each, Ended)), None)
+    return write_files(tmp_path)
 
 
 @pytest.mark.parametrize("split", [0, 1, 7])
@@ -254,20 +149,6 @@ async def test_failed_handshakes_are_named_and_counted(files: Path, data: bytes,
     assert pair.metrics.tls_handshakes_failed == 1
     pair.layer.close()
     assert pair.scheduler.timers == 0
-
-
-async def test_old_versions_and_weak_ciphers_are_refused(files: Path) -> None:
-    context = client_context()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("AES128-SHA:AES256-SHA256")
-    pair = Pair(settings(files), context)
-    with pytest.raises(ssl.SSLError):
-        pair.handshake()
-    assert "no cipher suite" in (pair.failed or "")
-    pair = Pair(settings(files, min_version="1.3"), context)
-    with pytest.raises(ssl.SSLError):
-        pair.handshake()
-    assert "no TLS version" in (pair.failed or "")
 
 
 async def test_a_client_certificate_names_the_client(files: Path) -> None:
@@ -399,6 +280,78 @@ def test_mqtt_over_websocket_over_tls(files: Path) -> None:
         assert got.wait(60)
         client.disconnect()
         client.loop_stop()
+
+
+async def test_output_that_waits_is_dropped_when_the_client_breaks_the_protocol(files: Path) -> None:
+    pair = Pair(settings(files))
+    pair.handshake()
+    pair.client.write(b"ping")
+    broken = pair.outgoing.read() + b"\x17\x03\x03\xff\xff"  # longer than a record may be
+    pair.layer.above = lambda event: pair.layer.send(b"pong") if isinstance(event, bytes) else pair.got.append(event)
+    with pair.scheduler.turn:
+        pair.below.receive(broken)
+    assert pair.failed == "TLS: packet length too long"
+    assert not pair.scheduler.crashes
+    assert pair.layer.pending == 0
+
+
+async def test_a_broken_record_behind_a_packet_ends_the_connection_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with testing.broker(listeners=["tls://127.0.0.1:0"]) as b:
+        raw = await trio.open_tcp_stream(b.host, b.port)
+        stream = trio.SSLStream(raw, b.client_context(), server_hostname="localhost")
+        await stream.send_all(encode(Connect("a"), Version.V5))
+        await stream.receive_some()
+        behind: list[bytes] = []
+        send_all, raw.send_all = raw.send_all, behind.append  # type: ignore[assignment, method-assign]
+        with suppress(TypeError):  # what holds it back is not async
+            await stream.send_all(b"\xc0\0" * 3)
+        await send_all(b"".join(behind) + b"\x17\x03\x03\xff\xff")
+        await b.wait_until(lambda: not b.clients)
+        await trio.aclose_forcefully(raw)
+    assert "crashed" not in caplog.text
+    assert "packet length too long" in caplog.text
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7", b"localho\0t"])
+async def test_a_server_name_that_is_no_text(files: Path, name: bytes) -> None:
+    pair = Pair(settings(files))
+    with suppress(ssl.SSLWantReadError):
+        pair.client.do_handshake()
+    hello = pair.outgoing.read()
+    assert hello.count(b"localhost") == 1
+    with pair.scheduler.turn:
+        pair.below.receive(hello.replace(b"localhost", name))  # a traceback would fail this test
+    assert (pair.failed or "").startswith("TLS handshake: ")
+    assert pair.below.taken(), "an alert"
+
+
+def test_other_errors_that_nobody_handles_are_reported_as_before() -> None:
+    code = """
+import sys
+from pathlib import Path
+from trunkline.broker.tls_context import TlsContext
+from trunkline.config.tls_settings import TlsSettings
+try:
+    TlsContext(TlsSettings(certificate=Path("none")))
+except Exception:
+    pass
+class Breaks:
+    def __del__(self) -> None:
+        b"\\xff".decode()
+Breaks()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "UnicodeDecodeError" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["ECDSA", "RSA"])
+async def test_the_key_of_another_certificate_is_named(files: Path, kind: str) -> None:
+    other = AUTHORITY.issue_cert("other", key_type=trustme.KeyType[kind])
+    other.private_key_pem.write_to_path(files / "other.key")
+    with pytest.raises(SecurityError, match=r"server\.pem is not the certificate of the key in .*other\.key"):
+        TlsContext(settings(files, key=files / "other.key"))
 
 
 def test_problems_with_files_are_named(files: Path) -> None:

@@ -1,0 +1,136 @@
+"""A TLS layer and a client in memory, with certificates of one authority."""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from trunkline.actors import Scheduler
+from trunkline.broker.connection.tls import TlsLayer, TlsServer
+from trunkline.broker.connection.transport import Ended, Event, Failed
+from trunkline.broker.metrics import Metrics
+from trunkline.broker.tls_context import TlsContext
+from trunkline.config.tls_settings import TlsSettings
+
+trustme = pytest.importorskip("trustme")
+AUTHORITY = trustme.CA()
+SERVER = AUTHORITY.issue_cert("localhost", "127.0.0.1", common_name="broker")
+CLIENT = AUTHORITY.issue_cert("device.example", common_name="device-1", organization_name="Plant, 3")
+
+
+def write_files(folder: Path) -> Path:
+    """The certificates of the authority, the broker and a client; the latter two with their keys."""
+    AUTHORITY.cert_pem.write_to_path(str(folder / "ca.pem"))
+    SERVER.private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    CLIENT.private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
+    return folder
+
+
+def settings(files: Path, **more: Any) -> TlsSettings:
+    return TlsSettings(certificate=files / "server.pem", **more)
+
+
+def mutual(files: Path, **more: Any) -> TlsSettings:
+    return settings(files, client_certificates="required", client_ca=files / "ca.pem", **more)
+
+
+def client_context(*, certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    if certificate:
+        CLIENT.configure_cert(context)
+    return context
+
+
+class Below:
+    """In place of a socket: it records."""
+
+    peer = ("192.0.2.1", 5)
+    identity = None
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.calls: list[str] = []
+        self.pending = 0
+        self.receive: Callable[[Event], None]
+
+    def start(self, receiver: Callable[[Event], None], _owner: object) -> None:
+        self.receive = receiver
+
+    def send_now(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def taken(self) -> bytes:
+        data = b"".join(self.writes)
+        self.writes.clear()
+        return data
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        return lambda: self.calls.append(name)
+
+
+class Pair:
+    """A layer, and a client without a socket."""
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        context: ssl.SSLContext | None = None,
+        split: int = 0,
+        before: "Pair | None" = None,
+        server_name: str = "localhost",
+    ) -> None:
+        """`before` was connected to the same server; the client resumes its session, if it can."""
+        self.scheduler = Scheduler() if before is None else before.scheduler
+        self.metrics = Metrics()
+        self.server = TlsServer(TlsContext(settings), self.scheduler, self.metrics) if before is None else before.server
+        self.below = Below()
+        self.layer = TlsLayer(cast("Any", self.below), self.server)
+        self.got: list[Event] = []
+        owner = SimpleNamespace(ref=None, call_at=self.scheduler.call_at)
+        self.layer.start(self.got.append, cast("Any", owner))
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = context or client_context()
+        self.client = context.wrap_bio(
+            self.incoming,
+            self.outgoing,
+            server_hostname=server_name,
+            session=None if before is None else before.client.session,
+        )
+        self._split = split
+
+    def exchange(self) -> None:
+        """Each side gets what the other has sent."""
+        data = self.outgoing.read()
+        size = self._split or max(len(data), 1)
+        for start in range(0, len(data), size):
+            with self.scheduler.turn:
+                self.below.receive(data[start : start + size])
+        self.incoming.write(self.below.taken())
+
+    def handshake(self, first: bytes = b"") -> None:
+        for _ in range(4):
+            try:
+                self.client.do_handshake()
+            except ssl.SSLWantReadError:
+                self.exchange()
+            else:
+                if first:
+                    self.client.write(first)
+                self.exchange()
+                return
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(each for each in self.got if isinstance(each, bytes))
+
+    @property
+    def failed(self) -> str | None:
+        return next((each.problem for each in self.got if isinstance(each, Failed)), None)
+
+    @property
+    def ended(self) -> str | None:
+        return next((each.error for each in self.got if isinstance(each, Ended)), None)
