@@ -112,6 +112,7 @@ class Attack(Station):
     def run(self, edges: Sequence[int]) -> None:
         self.edges += edges
         self.begin()
+        self.broker.watched()  # turns of the preparation are not measured
         while clock() < edges[-1]:
             with contextlib.suppress(OSError, Refused):  # thrown out: what else should it expect?
                 self.strike()

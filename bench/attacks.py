@@ -1,8 +1,7 @@
 """The effect on a quiet client of another that attacks the broker: `python -m bench.attacks --help`.
 
 The canary is a pair of clients that exchange 200 messages a second; its round trip is measured from the time at which a
-message was due. BackgroundTask it one attack after the other runs against a broker of its own, with the broker's
-defaults.
+message was due. Beside it one attack after the other runs against a broker of its own, with the broker's defaults.
 """
 
 import os
@@ -18,7 +17,7 @@ from typing import Final
 from bench.attackers import ATTACKS, Attack, Client, connect
 from bench.command import attempt, chosen, options, pinned, shown, write_results
 from bench.paced import Account, Station, Usage, clock, conduct
-from bench.peers import Peer, Running, running
+from bench.peers import Peer, Running, running, watched
 from bench.wire import Refused
 from trunkline.hooks.passwords import set_password
 
@@ -78,6 +77,7 @@ class Attacked:
     max: float | None
     late: float | None  # of the generator itself, the 99.9th percentile
     lost: int  # of the canary
+    turn: float | None  # the longest of the broker, in processor time; it is measured in Trunkline only
     memory_growth: int  # resident bytes, the most beyond what there was when the attack was prepared
     kept: tuple[int, int] | None  # of how many bystanders that many are still connected
     victim: float | None  # the share of its rate that a publisher kept
@@ -96,6 +96,7 @@ def attacked(broker: Running, name: str, seconds: float, cores: Sequence[int]) -
         builds.append(partial(BESIDE[name], broker.address))
     before = broker.memory()
     _, accounts = conduct(builds, [0.5, seconds], cores, usage)
+    turn = broker.watched().get("longest_turn")
     canary, kept, victim, logins = (accounts.get(each) for each in ("canary", "kept", "victim", "logins"))
     assert canary is not None
     seen = canary.latencies[1]
@@ -107,6 +108,7 @@ def attacked(broker: Running, name: str, seconds: float, cores: Sequence[int]) -
         max=seen.quantile(1.0),
         late=canary.late.quantile(0.999),
         lost=canary.lost,
+        turn=turn and 1000 * turn,
         memory_growth=max((sample[2] for sample in usage.samples), default=before) - before,
         kept=(sum(kept.arrived), sum(kept.sent)) if kept else None,
         victim=victim.arrived[1] / (VICTIM * seconds) if victim else None,
@@ -127,11 +129,11 @@ def configured(peer: Peer, attack: type[Attack], folder: Path) -> Peer | None:
     users = folder / "users"
     if attack.config:
         users.write_text(set_password(set_password("", "visitor", PASSWORD), "ann", "nobody guesses this"))
-    return replace(peer, config=attack.config.replace("{users}", str(users)))
+    return replace(watched(), config=attack.config.replace("{users}", str(users)))
 
 
 HEADER: Final = (
-    f"{'peer':<12}{'attack':<16}{'p50':>8}{'p99':>9}{'p99.9':>11}{'max':>11}{'gen.':>8}{'memory':>11}"
+    f"{'peer':<12}{'attack':<16}{'p50':>8}{'p99':>9}{'p99.9':>11}{'max':>11}{'gen.':>8}{'turn':>8}{'memory':>11}"
     f"  p99.9 < {BAR:g} ms"
 )
 
@@ -150,7 +152,7 @@ def line(peer: str, rounds: list[Attacked]) -> str:
     return (
         f"{peer:<12}{last.attack:<16}{shown(each.p50 for each in rounds):>8}{shown(each.p99 for each in rounds):>9}"
         f"{shown(each.p999 for each in rounds):>11}{max((each.max or 0 for each in rounds), default=0):>11,.1f}"
-        f"{shown(each.late for each in rounds):>8}"
+        f"{shown(each.late for each in rounds):>8}{max((each.turn or 0 for each in rounds), default=0):>8,.1f}"
         f"{max(each.memory_growth for each in rounds) / 1e6:>8,.0f} MB  {', '.join(notes)}"
     )
 
@@ -177,6 +179,7 @@ def main() -> int:
                 if (peer.name, name) in results:
                     print(line(peer.name, results[peer.name, name]), flush=True)
     print("\nMilliseconds from when a message was due, medians of the rounds. gen.: how late the generator itself was.")
+    print("turn: the longest of the broker, in processor time.")
     print("memory: the most that the broker grew by since before the attack was prepared.", *failures, sep="\n")
     rows = [{"peer": name, "rounds": [asdict(each) for each in rounds]} for (name, _), rounds in results.items()]
     write_results(given, {"rows": rows, "failures": failures})

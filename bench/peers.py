@@ -1,6 +1,7 @@
 """The brokers that are measured: each one is started fresh, alone on its core, and ended after its run."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from bench.workloads import Kind, Workload
 BENCH: Final = Path(__file__).parent
 ROOT: Final = BENCH.parent
 PATIENCE: Final = 60.0  # s that a broker may take to start, and to end
+WATCHED: Final = "watched.json"  # in the folder of a broker that is watched
 
 # Everything that costs it something is off: no queue bound (it drops QoS 0 otherwise), no in-flight bound, no
 # persistence, no log, no Nagle.
@@ -138,6 +140,12 @@ def hooked() -> Peer:
     return Peer("trunkline-hook", command, TRUNKLINE_CONF, ["{python}", "-m", "trunkline", "--version"])
 
 
+def watched() -> Peer:
+    """As `trunkline`; `Running.watched` asks it for its tasks and its longest turn."""
+    command = ["{python}", "-m", "bench.serve_watched", "{folder}/" + WATCHED, *trunkline().command[3:]]
+    return replace(trunkline(), command=command)
+
+
 def exporting() -> Peer:
     """As `trunkline`, with an event in the event log for each message published, delivered and acknowledged."""
     needs = "" if find_spec("pyarrow") else "no pyarrow: pip install trunkline[events]"
@@ -217,6 +225,21 @@ class Running:
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
+
+    def watched(self) -> dict[str, float]:
+        """Of a broker that is watched: how many tasks it has, and the longest turn since the last call in seconds of
+        processor time. Of another one: nothing."""
+        if "bench.serve_watched" not in self.process.args:  # type: ignore[operator]
+            return {}
+        file = self.folder / WATCHED
+        file.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + PATIENCE
+        while not file.exists():
+            if time.monotonic() > deadline:
+                raise NotStarted("the broker does not say what its event loop does")
+            time.sleep(0.01)
+        return dict(json.loads(file.read_text()))
 
     def memory(self) -> int:
         """Resident bytes."""

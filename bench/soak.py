@@ -1,8 +1,9 @@
 """A long run with mixed traffic and clients that are killed, cut and stalled at random: `python -m bench.soak --help`.
 
 A fifth of the connections are publishers at QoS 1 and 2, a fifth their subscribers, in sessions that stay; the others
-are idle. At the end no message may be missing, none of QoS 2 may have come twice, memory must not have grown after the
-first quarter, and no file may be open in the broker that was not at the start.
+are idle. A tenth comes by TLS and a tenth by WebSocket. At the end no message may be missing, none of QoS 2 may have
+come twice, memory must not have grown after the first quarter, and when all clients are gone, the broker must have no
+more tasks and open files than at the start, no actor of a connection, and one actor for each session that stays.
 """
 
 import argparse
@@ -11,60 +12,132 @@ import os
 import random
 import resource
 import socket
+import ssl
+import statistics
 import struct
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
+import trustme
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, Request
+from wsproto.utilities import ProtocolError
 
 from bench import wire
 from bench.command import write_results
-from bench.peers import PEERS, Running, running
+from bench.peers import TRUNKLINE_CONF, Peer, Running, free_port, running, watched
+from bench.turns import IP_BIND_ADDRESS_NO_PORT
 from bench.wire import V311, Refused
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
-INTERVAL: Final = 1.0  # s between two messages of a publisher
 KEEP_ALIVE: Final = 20.0  # s between two PINGREQs of an idle client
 STALL: Final = 5.0  # s for which a stalled client reads nothing
 TROUBLE: Final = 0.02  # the share of all connections that trouble comes to, each second
 PATIENCE: Final = 120.0  # s for everything to arrive, after the end
 GROWTH: Final = 1.1  # times the memory after the first quarter
 SLACK: Final = 16_000_000  # bytes, for what an allocator keeps
+SOURCES: Final = 200  # addresses that clients come from: one has too few ports for all that come again and again
+AT_ONCE: Final = 100  # clients that connect at the same time
+
+#: How a client comes, by its number.
+WAYS: Final = ("tls", "ws", *["tcp"] * 8)
+
+
+class WebSocketStream:
+    """MQTT in the frames of a WebSocket."""
+
+    def __init__(self, below: trio.SocketStream) -> None:
+        self.below = below
+        self.connection = WSConnection(ConnectionType.CLIENT)
+
+    async def open(self) -> None:
+        request = Request(host="localhost", target="/mqtt", subprotocols=["mqtt"])
+        await self.below.send_all(self.connection.send(request))
+        while True:
+            self.connection.receive_data(await self.below.receive_some(4096) or None)
+            if any(isinstance(event, AcceptConnection) for event in self.connection.events()):
+                return
+
+    async def send_all(self, data: bytes) -> None:
+        await self.below.send_all(self.connection.send(BytesMessage(data=data)))
+
+    async def receive_some(self, limit: int) -> bytes:
+        while data := await self.below.receive_some(limit):
+            self.connection.receive_data(data)
+            got = b"".join(event.data for event in self.connection.events() if isinstance(event, BytesMessage))
+            if got:
+                return got
+        return b""
+
+
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream] | WebSocketStream
+
+
+#: How the end of a connection is seen.
+LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError, Refused)
 
 
 class Client:
     """It connects again whenever its connection is lost."""
 
-    def __init__(self, soak: "Soak", name: str) -> None:
+    def __init__(self, soak: "Soak", name: str, number: int) -> None:
         self.soak = soak
         self.name = name
-        self.stream: trio.SocketStream | None = None
+        self.source = f"127.0.1.{1 + number % SOURCES}"
+        self.way = WAYS[number // 2 % len(WAYS)]  # publishers and subscribers of both QoS come each way
+        #: What it connects by, and what is on top of it once the broker has accepted it.
+        self.transport: trio.SocketStream | None = None
+        self.stream: Stream | None = None
         self.stalled = 0.0  # until then
         self.buffer = b""
 
     async def run(self) -> None:
         while not self.soak.over:
-            with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError, Refused):
-                stream = await trio.open_tcp_stream(*self.soak.address)
-                async with stream:
-                    self.buffer = b""
-                    await stream.send_all(wire.connect(self.name, V311, stays=self.stays))
-                    self.stream = stream
-                    first, _ = await self.packet()
-                    if first == 0x20:
-                        self.soak.counted["connections"] += 1
-                        await self.connected(stream)
-            self.stream = None
+            with contextlib.suppress(*LOST):
+                await self._live()
+            self.transport = self.stream = None
             await trio.sleep(random.uniform(0.05, 0.5))
+
+    async def _live(self) -> None:
+        sock = trio.socket.socket()
+        try:
+            async with self.soak.connecting:
+                stream = await self._connect(sock)
+            self.soak.counted["connections"] += 1
+            await self.connected(stream)
+        finally:
+            sock.close()
+
+    async def _connect(self, sock: trio.socket.SocketType) -> Stream:
+        sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        await sock.bind((self.source, 0))
+        await sock.connect(("127.0.0.1", self.soak.ports[self.way]))
+        stream: Stream
+        self.transport = stream = trio.SocketStream(sock)
+        if self.way == "tls":
+            stream = trio.SSLStream(self.transport, self.soak.trust, server_hostname="localhost", https_compatible=True)
+        elif self.way == "ws":
+            stream = WebSocketStream(self.transport)
+            await stream.open()
+        self.buffer = b""
+        await stream.send_all(wire.connect(self.name, V311, stays=self.stays))
+        self.stream = stream
+        if (await self.packet())[0] != 0x20:
+            raise Refused("no CONNACK")
+        return stream
 
     stays = False
 
-    async def connected(self, stream: trio.SocketStream) -> None:
+    async def connected(self, stream: Stream) -> None:
         due = trio.current_time() + random.uniform(0, KEEP_ALIVE)
         while True:
             with trio.move_on_at(due):
@@ -97,16 +170,16 @@ class Client:
         return buffer[0], buffer[2 : buffer[1] + 2]
 
     async def trouble(self) -> None:
-        stream = self.stream
+        transport = self.transport
         kind = random.choice(("killed", "cut", "stalled"))
         self.soak.counted[kind] += 1
         if kind == "stalled":
             self.stalled = trio.current_time() + STALL
-        elif stream is not None:
+        elif transport is not None:
             if kind == "killed":
                 with contextlib.suppress(OSError):  # it has just ended
-                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            await trio.aclose_forcefully(stream)
+                    transport.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await trio.aclose_forcefully(transport)
 
 
 class Publisher(Client):
@@ -115,13 +188,13 @@ class Publisher(Client):
     stays = True
 
     def __init__(self, soak: "Soak", number: int, qos: int) -> None:
-        super().__init__(soak, f"p-{number}")
+        super().__init__(soak, f"p-{number}", number)
         self.topic, self.qos = f"soak/{number}", qos
         self.sent = 0  # all of them are acknowledged, but for the last
         self.acknowledged = 0
         self.received = False  # the PUBREC for the last has come
 
-    async def connected(self, stream: trio.SocketStream) -> None:
+    async def connected(self, stream: Stream) -> None:
         again = self.sent > self.acknowledged
         while True:
             if self.sent == self.acknowledged:
@@ -134,10 +207,10 @@ class Publisher(Client):
             await self._send(stream, again)
             again = False
             self.acknowledged = self.sent
-            with trio.move_on_after(INTERVAL):
+            with trio.move_on_after(self.soak.interval):
                 await self.soak.stopped.wait()
 
-    async def _send(self, stream: trio.SocketStream, again: bool) -> None:
+    async def _send(self, stream: Stream, again: bool) -> None:
         packet_id = struct.pack("!H", self.sent % 65_535 + 1)
         if not self.received:
             frame = wire.publish(self.topic, b"%d" % self.sent, self.qos, V311, self.sent % 65_535 + 1)
@@ -158,7 +231,7 @@ class Subscriber(Client):
     stays = True
 
     def __init__(self, soak: "Soak", number: int, qos: int) -> None:
-        super().__init__(soak, f"s-{number}")
+        super().__init__(soak, f"s-{number}", number)
         self.topic, self.qos = f"soak/{number}", qos
         self.subscribed = trio.Event()
         self.got = 0  # all numbers up to this
@@ -166,7 +239,7 @@ class Subscriber(Client):
         self.twice = 0
         self.open: set[bytes] = set()  # packet ids of QoS 2 whose PUBREL has not come
 
-    async def connected(self, stream: trio.SocketStream) -> None:
+    async def connected(self, stream: Stream) -> None:
         await stream.send_all(wire.subscribe(self.topic, self.qos, V311))
         while True:
             first, body = await self.packet()
@@ -199,42 +272,79 @@ class Outcome:
     sent: int
     lost: int
     twice: int  # of QoS 2
-    memory: tuple[int, int]  # the most, in the second quarter and in the last
+    memory: list[int]  # bytes, each second
     files: tuple[int, int]  # that the broker has open, at the start and at the end
+    tasks: tuple[int, int]  # likewise
+    actors: tuple[int, int]  # at the end: of connections, and of sessions beyond those that stay
     counted: dict[str, int]
 
     @property
+    def settled(self) -> list[int]:
+        """The memory after the first quarter."""
+        return self.memory[len(self.memory) // 4 :]
+
+    @property
+    def slope(self) -> float:
+        """Bytes a second by which the memory grows after the first quarter: the line that fits best."""
+        settled = self.settled
+        return statistics.linear_regression(range(len(settled)), settled).slope if len(settled) > 1 else 0.0
+
+    @property
     def problems(self) -> list[str]:
-        early, late = self.memory
+        early, growth = self.settled[0], self.slope * len(self.settled)
+        connections, sessions = self.actors
         found = {
             f"{self.lost:,} messages lost": self.lost,
             f"{self.twice:,} messages of QoS 2 came twice": self.twice,
-            f"memory grew from {early / 1e6:,.0f} to {late / 1e6:,.0f} MB": late > GROWTH * early + SLACK,
+            f"memory grew from {early / 1e6:,.0f} by {growth / 1e6:,.0f} MB": growth > (GROWTH - 1) * early + SLACK,
             f"{self.files[1] - self.files[0]} files stay open": self.files[1] > self.files[0],
+            f"{self.tasks[1] - self.tasks[0]} tasks go on": self.tasks[1] > self.tasks[0],
+            f"{connections} actors of connections are left": connections,
+            f"{sessions} actors of sessions are left": sessions,
         }
         return [text for text, is_so in found.items() if is_so]
 
 
 class Soak:
-    def __init__(self, broker: Running, connections: int, seconds: float) -> None:
-        self.broker, self.address, self.seconds = broker, broker.address, seconds
+    def __init__(
+        self,
+        broker: Running,
+        ports: dict[str, int],
+        trust: ssl.SSLContext,
+        connections: int,
+        seconds: float,
+        interval: float,
+    ) -> None:
+        self.broker, self.ports, self.trust, self.seconds, self.interval = broker, ports, trust, seconds, interval
         pairs = max(2, connections // 5)
         self.publishers = [Publisher(self, number, 1 + number % 2) for number in range(pairs)]
         self.subscribers = [Subscriber(self, number, 1 + number % 2) for number in range(pairs)]
-        idle = [Client(self, f"i-{number}") for number in range(max(0, connections - 2 * pairs))]
+        idle = [Client(self, f"i-{number}", number) for number in range(max(0, connections - 2 * pairs))]
         self.clients: list[Client] = [*self.subscribers, *self.publishers, *idle]
         self.counted: Counter[str] = Counter()
+        self.connecting = trio.CapacityLimiter(AT_ONCE)
         #: No new messages from now on, and no trouble; publishers with nothing left to send.
         self.stopped = trio.Event()
         self.idle: set[Publisher] = set()
         self.over = False
         self.memory: list[int] = []
 
+    def tasks(self) -> int:
+        return int(self.broker.watched()["tasks"])
+
+    def actors(self, layer: str) -> int:
+        command = ["ctl", "--socket", str(self.broker.folder / "control"), "actors", "--layer", layer, "--json"]
+        done = subprocess.run([sys.executable, "-m", "trunkline", *command], capture_output=True, text=True, check=True)
+        return len(done.stdout.splitlines())
+
     def files(self) -> int:
         return len(os.listdir(f"/proc/{self.broker.process.pid}/fd"))
 
     async def run(self) -> Outcome:
-        before = self.files()
+        for port in self.ports.values():
+            await self.until(partial(_listens, port))
+        await trio.sleep(1)  # and whatever else belongs to the start
+        before, tasks = self.files(), self.tasks()
         async with trio.open_nursery() as nursery:
             for subscriber in self.subscribers:
                 nursery.start_soon(subscriber.run)
@@ -258,13 +368,16 @@ class Soak:
             self.over = True
             nursery.cancel_scope.cancel()
         await self.until(lambda: self.files() <= before)
-        quarter = max(1, len(self.memory) // 4)
+        staying = sum(client.stays for client in self.clients)
+        await self.until(lambda: not self.actors("connections") and self.actors("sessions") <= staying)
         return Outcome(
             sum(publisher.sent for publisher in self.publishers),
             self.lost(),
             sum(each.twice for each in self.subscribers if each.qos == 2),
-            (max(self.memory[quarter : 2 * quarter] or self.memory), max(self.memory[-quarter:])),
+            self.memory,
             (before, self.files()),
+            (tasks, self.tasks()),
+            (self.actors("connections"), self.actors("sessions") - staying),
             dict(self.counted),
         )
 
@@ -281,22 +394,54 @@ class Soak:
                 await trio.sleep(0.1)
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return not sock.connect_ex(("127.0.0.1", port))
+
+
+def secured(folder: Path) -> tuple[Peer, dict[str, int], ssl.SSLContext]:
+    """The broker with a listener for each way, the ports of those but TCP, and what trusts its certificate."""
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    certificate = authority.issue_cert("localhost", key_type=trustme.KeyType.ECDSA)
+    certificate.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    ports = {"tls": free_port(), "ws": free_port()}
+    place = folder / "server.pem"
+    listeners = [f"tls://127.0.0.1:{ports['tls']}?cert={place}&key={place}", f"ws://127.0.0.1:{ports['ws']}"]
+    peer = watched()
+    command = [*peer.command, *[word for url in listeners for word in ("--listen", url)]]
+    config = TRUNKLINE_CONF + '[control]\npath = "{folder}/control"\n'
+    return replace(peer, command=command, config=config), ports, trust
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two messages of a publisher")
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the broker inherits it
-    with running(PEERS["trunkline"], None) as broker:
-        run: Callable[[], Awaitable[Outcome]] = Soak(broker, given.connections, given.minutes * 60).run
-        outcome = trio.run(run)
-    early, late = outcome.memory
+    if hard < given.connections + 100:
+        sys.exit(f"{given.connections} connections need as many open files, and the system allows {hard}: ulimit -Hn")
+    with tempfile.TemporaryDirectory(prefix="bench-soak-") as place:
+        peer, ports, trust = secured(Path(place))
+        with running(peer, None, folder=Path(place)) as broker:
+            ports["tcp"] = broker.address[1]
+            soak = Soak(broker, ports, trust, given.connections, given.minutes * 60, given.interval)
+            outcome = trio.run(soak.run)
+    memory = outcome.settled
     print(f"{given.connections:,} connections, {given.minutes:g} minutes: {outcome.sent:,} messages")
     print(f"{outcome.lost:,} lost, {outcome.twice:,} of QoS 2 twice")
-    print(f"memory: {early / 1e6:,.0f} MB in the second quarter, {late / 1e6:,.0f} MB in the last")
-    print(f"open files: {outcome.files[0]} before, {outcome.files[1]} afterwards")
+    print(
+        f"memory after the first quarter: {memory[0] / 1e6:,.0f} MB, at most {max(memory) / 1e6:,.0f} MB, "
+        f"at the end {memory[-1] / 1e6:,.0f} MB; slope {outcome.slope * 60 / 1e6:+.3f} MB a minute"
+    )
+    for name, (before, after) in {"open files": outcome.files, "tasks": outcome.tasks}.items():
+        print(f"{name}: {before} before, {after} afterwards")
+    print("actors afterwards: {} of connections, {} of sessions that should be gone".format(*outcome.actors))
     print(", ".join(f"{number:,} {name}" for name, number in outcome.counted.items()))
     for problem in outcome.problems:
         print(f"MISSED: {problem}")

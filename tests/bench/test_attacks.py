@@ -58,6 +58,7 @@ def test_a_small_run(tmp_path: Path) -> None:
     assert results["failures"] == [], done.stdout + done.stderr
     rounds = {row["rounds"][0]["attack"]: row["rounds"][0] for row in results["rows"]}
     assert list(rounds) == names
+    assert all(round["turn"] > 0 for round in rounds.values())
     assert rounds["poison"]["kept"] == [50, 50]
     assert rounds["pressure"]["victim"] is not None
     assert rounds["logins"]["login"] is not None

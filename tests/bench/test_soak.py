@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,22 @@ def test_some_seconds_of_trouble(tmp_path: Path) -> None:
 def test_what_is_a_fault() -> None:
     from bench.soak import Outcome
 
-    memory = (100_000_000, 100_000_000)
-    assert Outcome(9, 0, 0, memory, (20, 20), {}).problems == []
-    assert Outcome(9, 1, 0, memory, (20, 20), {}).problems == ["1 messages lost"]
-    assert Outcome(9, 0, 2, memory, (20, 20), {}).problems == ["2 messages of QoS 2 came twice"]
-    assert Outcome(9, 0, 0, (100_000_000, 200_000_000), (20, 20), {}).problems == ["memory grew from 100 to 200 MB"]
-    assert Outcome(9, 0, 0, memory, (20, 22), {}).problems == ["2 files stay open"]
+    clean = Outcome(9, 0, 0, [100_000_000] * 100, (20, 20), (9, 9), (0, 0), {})
+    assert clean.problems == []
+    assert replace(clean, lost=1).problems == ["1 messages lost"]
+    assert replace(clean, twice=2).problems == ["2 messages of QoS 2 came twice"]
+    assert replace(clean, files=(20, 22)).problems == ["2 files stay open"]
+    assert replace(clean, tasks=(9, 10)).problems == ["1 tasks go on"]
+    assert replace(clean, actors=(3, 0)).problems == ["3 actors of connections are left"]
+    assert replace(clean, actors=(0, 4)).problems == ["4 actors of sessions are left"]
+
+
+def test_memory_may_grow_in_the_first_quarter_only() -> None:
+    from bench.soak import Outcome
+
+    grows_at_first = [50_000_000 + min(each, 20) * 2_500_000 for each in range(100)]
+    assert Outcome(9, 0, 0, grows_at_first, (20, 20), (9, 9), (0, 0), {}).problems == []
+    grows_on = [100_000_000 + each * 1_000_000 for each in range(100)]
+    outcome = Outcome(9, 0, 0, grows_on, (20, 20), (9, 9), (0, 0), {})
+    assert outcome.slope == pytest.approx(1_000_000)
+    assert outcome.problems == ["memory grew from 125 by 75 MB"]
