@@ -427,14 +427,14 @@ class Stopped(Attack):
         self.clients = [self.client(keep_alive=2) for _ in range(50)]
 
     def strike(self) -> None:
-        self.broker.process.send_signal(signal.SIGSTOP)
+        self.broker.signal(signal.SIGSTOP)
         try:
             for _ in range(4):
                 for client in self.clients:
                     client.sock.sendall(wire.PINGREQ)
                 time.sleep(1)
         finally:
-            self.broker.process.send_signal(signal.SIGCONT)
+            self.broker.signal(signal.SIGCONT)
         self.count(self.clients, self.kept)
 
 

@@ -223,6 +223,10 @@ class Running:
     process: subprocess.Popen[bytes]
     folder: Path
 
+    def signal(self, number: int) -> None:
+        """Also from another process than the one that started it, in which `Popen` takes it for ended."""
+        os.kill(self.process.pid, number)
+
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
 
@@ -233,7 +237,7 @@ class Running:
             return {}
         file = self.folder / WATCHED
         file.unlink(missing_ok=True)
-        self.process.send_signal(signal.SIGUSR1)
+        self.signal(signal.SIGUSR1)
         deadline = time.monotonic() + PATIENCE
         while not file.exists():
             if time.monotonic() > deadline:
