@@ -50,7 +50,7 @@ _WORDS: Final = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client finds the broker's certificate expired",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the client does not speak this TLS version",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the client ended the handshake",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the client reports that the handshake has failed",
 }
 
 

@@ -27,7 +27,7 @@ from tests.broker.connection.tls_pair import (
     write_files,
 )
 from trunkline import testing
-from trunkline.broker.connection.tls import CUT_OFF, TlsLayer
+from trunkline.broker.connection.tls import CUT_OFF, MAX_UNSTEPPED, TlsLayer
 from trunkline.broker.connection.transport import BLOCKED, Ended, Failed
 from trunkline.broker.security import SecurityError
 from trunkline.broker.tls_context import TlsContext, certificate_of, parse_keys
@@ -134,6 +134,8 @@ async def test_close_notify_from_either_side_and_truncation(files: Path) -> None
         (b"GET / HTTP/1.1\r\n\r\n", "this looks like HTTP"),
         (b"\x00\x01", "this is not TLS"),
         (b"\x16\x03\x01\x00\x05hello", "TLS handshake: "),
+        (b"\x16\x03\x01\xff\xff" + bytes(65_535), "TLS handshake: "),  # a record of 64 kB
+        (b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16_380), "TLS handshake: "),  # a ClientHello of 16 MB
     ],
 )
 async def test_failed_handshakes_are_named_and_counted(files: Path, data: bytes, why: str) -> None:
@@ -149,6 +151,32 @@ async def test_failed_handshakes_are_named_and_counted(files: Path, data: bytes,
     assert pair.metrics.tls_handshakes_failed == 1
     pair.layer.close()
     assert pair.scheduler.timers == 0
+
+
+async def test_what_comes_before_the_step_of_a_handshake_is_bounded(files: Path) -> None:
+    pair = Pair(settings(files))
+    with suppress(ssl.SSLWantReadError):
+        pair.client.do_handshake()
+    with pair.scheduler.turn:
+        pair.below.receive(pair.outgoing.read())
+        pair.below.receive(bytes(MAX_UNSTEPPED))
+        assert pair.below.calls == ["pause"]
+    assert pair.below.calls == ["pause", "resume"]
+    assert pair.failed is not None
+
+
+async def test_a_client_that_does_not_read_its_handshake_costs_one_flight(files: Path) -> None:
+    pair = Pair(settings(files))
+    with suppress(ssl.SSLWantReadError):
+        pair.client.do_handshake()
+    with pair.scheduler.turn:
+        pair.below.receive(pair.outgoing.read())
+    flight = len(pair.below.taken())
+    assert 0 < flight < 16_384
+    for _ in range(10):
+        with pair.scheduler.turn:
+            pair.below.receive(b"\x14\x03\x03\x00\x01\x01")  # ChangeCipherSpec, which TLS 1.3 ignores
+    assert len(pair.below.taken()) < 100, "no more than an alert"
 
 
 async def test_a_client_certificate_names_the_client(files: Path) -> None:
@@ -415,6 +443,45 @@ def test_s_client_gets_no_old_version(files: Path) -> None:
         assert "ALPN protocol: mqtt" in good
         assert "Verify return code: 0 (ok)" in good
         assert "Cipher is ECDHE-" in run("-tls1_2")
+
+
+@pytest.mark.parametrize(("version", "command"), [("-tls1_2", b"R"), ("-tls1_3", b"K")])
+def test_a_new_handshake_is_refused_and_new_keys_are_not(
+    version: str, command: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    with testing.broker(listeners=["tls://127.0.0.1:0"]) as b:
+        trust = ["-CAfile", str(b.certificates.authority)]
+        command_line = [openssl, "s_client", "-connect", f"{b.host}:{b.port}", version, *trust]
+        both = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        client: Any = subprocess.Popen(command_line, **both, bufsize=0)
+        output = b""
+
+        def until(wanted: bytes) -> None:
+            nonlocal output
+            while wanted not in output:
+                data = client.stdout.read(65_536)
+                assert data, output
+                output += data
+
+        try:
+            client.stdin.write(encode(Connect("a"), Version.V5))
+            b.wait_for_client("a", timeout=60)
+            client.stdin.write(command + b"\n")
+            if command == b"R":
+                until(b"no renegotiation")
+                b.wait_until(lambda: not b.clients, timeout=60)
+            else:
+                until(b"KEYUPDATE")
+                client.stdin.write(b"\xc0\0")
+                until(b"\xd0\0")
+                assert b.clients
+        finally:
+            client.kill()
+            client.communicate()
+    assert "crashed" not in caplog.text
 
 
 def test_paho_over_tls(files: Path) -> None:
