@@ -289,7 +289,8 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "A message reached no session (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
     "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`, `rate_exceeded`, `stream_full`), "
     "or did not reach this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
-    "`unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
+    "`unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `overloaded`, `refused`, `session_ended`, "
+    "`redispatched`).",
     publications=True,
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
