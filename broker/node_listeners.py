@@ -130,7 +130,7 @@ class NodeListeners(Sequence[Listener]):
             SecurityError: its certificates or keys cannot be used.
         """
         config = self._services.config
-        tls = None if settings.tls is None else self._tls.open(settings.tls)
+        tls = None if settings.tls is None else self._tls.open(settings.tls, settings.label)
         limited = self._services.metrics.limited
         admission = Admission(settings, config.limits.max_connections, self._count_connections, limited)
         limits = RateLimits(self._limits, settings.rate)

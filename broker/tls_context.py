@@ -45,13 +45,15 @@ class Expiry(NamedTuple):
 class TlsContext:
     """What the TLS connections of a listener begin with."""
 
-    def __init__(self, settings: TlsSettings) -> None:
-        """
+    def __init__(self, settings: TlsSettings, listener: str) -> None:
+        """`listener` is the name of the listener, for messages.
+
         Raises:
             SecurityError: with all problems.
         """
         _ignore_names_that_are_not_text()
         self.settings = settings
+        self.listener = listener
         #: When the broker's certificates end, in seconds since the epoch.
         self.expiries: list[Expiry] = []
         self._by_name: dict[str, ssl.SSLContext] = {}
@@ -66,7 +68,7 @@ class TlsContext:
                 self._problems.append("tls.psk_file needs Python 3.13 or later, with an OpenSSL that has PSK")
         contexts = [self._context(each, keys) for each in settings.server_certificates or (None,)]
         if self._problems:
-            raise SecurityError(self._problems)
+            raise SecurityError([f"{listener}: {problem}" for problem in self._problems])
         self._default = contexts[0]
         self._default.sni_callback = self._choose
 
@@ -135,6 +137,8 @@ class TlsContext:
             self._trust(context, settings.client_ca)
             if settings.crl is not None:
                 self._trust(context, settings.crl)
+                if not (self._problems or context.cert_store_stats()["crl"]):
+                    self._problems.append(f"{settings.crl} holds no revocation list")
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
 
@@ -143,21 +147,37 @@ class TlsContext:
         secret = certificate.key_password_file
         # an empty one, or OpenSSL would ask for it at the terminal
         password: str = "" if secret is None else self._read(secret, lambda text: text.rstrip("\r\n")) or ""
-        if self._read(file, bool) is None or self._read(key, bool) is None:
+        key_text: str | None = self._read(key, str)
+        if self._read(file, bool) is None or key_text is None:
             return
         try:
-            context.load_cert_chain(file, key, password)
             decoded = decode_file(file)
-        except (ssl.SSLError, OSError) as error:
-            reason = getattr(error, "reason", None) or ""
-            if reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):  # another key, a key of another kind
-                why = f"is not the certificate of the key in {key}"
-            elif secret is not None or "BAD_DECRYPT" in reason or "password" in str(error).lower():
-                why = f"or {key} cannot be read: is the password of the key right?"
-            else:
-                why = f"or {key} is not a certificate and its key as PEM"
-            self._problems.append(f"{file} {why}")
+        except ssl.SSLError:
+            self._problems.append(f"{file} holds no certificate as PEM")
             return
+        encrypted = "ENCRYPTED" in key_text
+        if "PRIVATE KEY-----" not in key_text:
+            hint = ": set tls.key" if certificate.key is None else ""
+            self._problems.append(f"{key} holds no private key as PEM{hint}")
+        elif encrypted and secret is None:
+            self._problems.append(f"the key in {key} is encrypted: set tls.key_password_file")
+        else:
+            try:
+                context.load_cert_chain(file, key, password)
+            except (ssl.SSLError, OSError) as error:
+                reason = getattr(error, "reason", None) or str(error)
+                if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
+                    why = f"{file} is not the certificate of the key in {key}"
+                elif encrypted:
+                    why = f"the password in {secret} does not open the key in {key}"
+                else:
+                    why = f"{file} and the key in {key} cannot be used: {reason.lower().replace('_', ' ')}"
+                self._problems.append(why)
+                return
+            self._note(context, decoded, file)
+
+    def _note(self, context: ssl.SSLContext, decoded: Mapping[str, Any], file: Path) -> None:
+        """Remember when a certificate ends, and its names."""
         self.expiries.append(Expiry(ssl.cert_time_to_seconds(decoded["notAfter"]), str(file)))
         for kind, name in decoded.get("subjectAltName", ()):
             if kind == "DNS":

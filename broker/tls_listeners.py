@@ -35,12 +35,13 @@ class TlsListeners:
         self._servers: list[TlsServer] = []
         self._timer = scheduler.call_at(inf, self.check_expiry)
 
-    def open(self, settings: TlsSettings) -> TlsServer:
-        """
+    def open(self, settings: TlsSettings, listener: str) -> TlsServer:
+        """`listener` is the name of the listener, for messages.
+
         Raises:
             SecurityError: its files cannot be used.
         """
-        server = TlsServer(TlsContext(settings), self._scheduler, self._metrics)
+        server = TlsServer(TlsContext(settings, listener), self._scheduler, self._metrics)
         self._servers.append(server)
         self.check_expiry()
         return server
@@ -60,7 +61,7 @@ class TlsListeners:
         problems: list[str] = []
         for server in self._servers:
             try:
-                contexts.append(TlsContext(server.context.settings))
+                contexts.append(TlsContext(server.context.settings, server.context.listener))
             except SecurityError as error:
                 problems += error.problems
         if problems:

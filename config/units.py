@@ -181,8 +181,9 @@ def check_mode(value: object) -> object:
 
 def check_listener_url(value: object) -> str:
     if isinstance(value, str):
-        split_listener_url(value)
-        return value
+        with suppress(ValueError):
+            split_listener_url(value)
+            return value
     raise ValueError("not a listener URL")
 
 

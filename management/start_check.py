@@ -24,11 +24,13 @@ def _files(config: Config) -> Iterator[str]:
         Security(config, Hooks()).load()
     except SecurityError as error:
         yield from error.problems
-    for tls in [listener.tls for listener in config.listeners if listener.tls is not None]:
+    for listener in config.listeners:
+        if listener.tls is None:
+            continue
         from trunkline.broker.tls_context import TlsContext  # few configurations have TLS
 
         try:
-            TlsContext(tls)
+            TlsContext(listener.tls, listener.label)
         except SecurityError as error:
             yield from error.problems
     log = config.log.file

@@ -5,13 +5,17 @@ from typing import Annotated
 
 from annotated_types import Interval
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from trunkline.broker.listeners import Listener, State
 from trunkline.broker.node_listeners import ListenError
+from trunkline.broker.security import SecurityError
 from trunkline.config.addresses import shown_address
 from trunkline.config.config import Config
-from trunkline.config.key_path import nearest
+from trunkline.config.fields import field_at
+from trunkline.config.key_path import dotted, nearest
 from trunkline.config.listener_settings import ListenerSettings
+from trunkline.config.units import accepted, own_words
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,
@@ -52,6 +56,13 @@ def _find(broker: Administered, name: str) -> Listener:
     raise NotFound(f"no listener {name!r}{nearest(name, [each.settings.label for each in broker.listeners])}")
 
 
+def _problem(detail: ErrorDetails) -> str:
+    path = detail["loc"]
+    field = field_at(ListenerSettings, path)[1]
+    words = own_words(detail) or (f"accepted is {accepted(field)}" if field is not None else detail["msg"])
+    return f"{dotted(path)}: {words}" if path else words
+
+
 @operation("listeners.list")
 def list_listeners(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ListenerRow]:
     """Listeners, and how many connections each has."""
@@ -69,12 +80,12 @@ async def add_listener(
         sections = {name: getattr(broker.config, name) for name in Config.model_fields}
         Config.model_validate({**sections, "listeners": (*there, settings)})
     except ValidationError as error:
-        raise BadRequest("; ".join(detail["msg"].removeprefix("Value error, ") for detail in error.errors())) from None
+        raise BadRequest("; ".join(map(_problem, error.errors()))) from None
     if any(settings.files):
         raise Refused("credential files are read at the start: write this listener in the configuration")
     try:
         return _row(await broker.listeners.open(settings))
-    except ListenError as error:
+    except (ListenError, SecurityError) as error:
         raise Refused(str(error)) from error
 
 

@@ -257,7 +257,7 @@ async def test_an_encrypted_key_has_its_password_in_a_file(files: Path) -> None:
     assert pair.data == b"x"
     (files / "password").write_text("wrong")
     with pytest.raises(SecurityError, match="key.pem"):
-        TlsContext(settings(files, key=files / "key.pem", key_password_file=files / "password"))
+        TlsContext(settings(files, key=files / "key.pem", key_password_file=files / "password"), "secure")
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
@@ -362,7 +362,7 @@ from pathlib import Path
 from trunkline.broker.tls_context import TlsContext
 from trunkline.config.tls_settings import TlsSettings
 try:
-    TlsContext(TlsSettings(certificate=Path("none")))
+    TlsContext(TlsSettings(certificate=Path("none")), "secure")
 except Exception:
     pass
 class Breaks:
@@ -379,13 +379,14 @@ async def test_the_key_of_another_certificate_is_named(files: Path, kind: str) -
     other = AUTHORITY.issue_cert("other", key_type=trustme.KeyType[kind])
     other.private_key_pem.write_to_path(files / "other.key")
     with pytest.raises(SecurityError, match=r"server\.pem is not the certificate of the key in .*other\.key"):
-        TlsContext(settings(files, key=files / "other.key"))
+        TlsContext(settings(files, key=files / "other.key"), "secure")
 
 
 def test_problems_with_files_are_named(files: Path) -> None:
     (files / "bad.pem").write_text("nothing")
+    chosen = TlsSettings(certificate=files / "bad.pem", client_certificates="optional", client_ca=files / "no")
     with pytest.raises(SecurityError) as caught:
-        TlsContext(TlsSettings(certificate=files / "bad.pem", client_certificates="optional", client_ca=files / "no"))
+        TlsContext(chosen, "secure")
     assert len(caught.value.problems) == 2
     with pytest.raises(ValueError, match="line 1"):
         parse_keys("device:12")

@@ -86,7 +86,10 @@ class Pair:
         """`before` was connected to the same server; the client resumes its session, if it can."""
         self.scheduler = Scheduler() if before is None else before.scheduler
         self.metrics = Metrics()
-        self.server = TlsServer(TlsContext(settings), self.scheduler, self.metrics) if before is None else before.server
+        if before is None:
+            self.server = TlsServer(TlsContext(settings, "secure"), self.scheduler, self.metrics)
+        else:
+            self.server = before.server
         self.below = Below()
         self.layer = TlsLayer(cast("Any", self.below), self.server)
         self.got: list[Event] = []
