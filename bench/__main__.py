@@ -16,7 +16,7 @@ from bench.peers import PEERS, NotStarted, Peer, running
 from bench.plan import FORMS, VERSIONS, Group, allow_files, groups, within
 from bench.plot import NotDrawn, plot
 from bench.progress import Progress
-from bench.report import generator_margin, line, short_table, table
+from bench.report import case_of, generator_margin, line, short_table, table
 from bench.results import NotResults, Series
 from bench.wire import Refused
 from bench.workloads import WORKLOADS
@@ -51,7 +51,7 @@ class Bench:
             for number in range(self.options.rounds):
                 for series, peer in zip(all_series, self.peers, strict=True):
                     if series.unsupported is None:
-                        self.progress.begin(f"{results.Case(*of(group))}, {peer.name}, round {number + 1}")
+                        self.progress.begin(f"{case_of(all_series[0])}, {peer.name}, round {number + 1}")
                         self.run_once(group, series, peer, profile if peer.name == "trunkline" else None)
                         self.progress.end()
             if profile is not None and profile.exists():
@@ -60,7 +60,7 @@ class Bench:
     def run_once(self, group: Group, series: Series, peer: Peer, profile: Path | None) -> None:
         options = self.options
         try:
-            with running(peer, self.core, profile) as broker:
+            with running(peer, self.core, profile, transport=group.workload.transport) as broker:
                 outcome: Outcome = measure(
                     group.workload,
                     broker,
@@ -80,10 +80,6 @@ class Bench:
         return results.document(options, self.versions, self.everything)
 
 
-def of(group: Group) -> tuple[str, str, int]:
-    return group.workload.name, group.version, group.workload.payload
-
-
 def run(arguments: list[str]) -> int:
     options, form = parse(arguments)
     if options.list:
@@ -100,7 +96,11 @@ def run(arguments: list[str]) -> int:
         if workload.flows < asked.flows:
             print(f"{name}: {workload.flows:,} connections, as {files:,} files may be open", file=sys.stderr)
         workloads.append(workload)
-    bench = Bench(options, chosen_peers(options, form), list(groups(workloads, options.version, options.payload)))
+    bench = Bench(
+        options,
+        chosen_peers(options, form),
+        list(groups(workloads, options.version, options.payload, options.transport)),
+    )
     bench.run()
     kept = bench.document()
     print(short_table(bench.everything) if options.form == "short" else table(bench.everything))

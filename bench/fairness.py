@@ -13,9 +13,10 @@ from typing import Final, Literal, get_args
 
 from bench import wire
 from bench.command import attempt, chosen, options, pinned, shown, write_results
-from bench.loop import CHUNK, IN, OUT, BrokenRun, Loop
+from bench.loop import CHUNK, BrokenRun, Loop
 from bench.paced import PAYLOAD, Account, Spread, Station, Usage, clock, conduct
 from bench.peers import Running, running
+from bench.transport import IN, OUT
 
 Noise = Literal["nothing", "one subscriber", "fifty subscribers"]
 

@@ -5,8 +5,9 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+from bench.transport import IN, OUT, Buffer, LayeredSocket, framed, framed_send, is_framed
+
 CHUNK = 1 << 19
-IN, OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class BrokenRun(Exception):
@@ -22,7 +23,7 @@ class Loop:
 
     def add(self, sock: socket.socket, handler: Callable[[int], None], mask: int = IN) -> int:
         fd = sock.fileno()
-        self.handlers[fd] = handler
+        self.handlers[fd] = sock.attach(self, handler) if isinstance(sock, LayeredSocket) else handler
         self.epoll.register(fd, mask)
         return fd
 
@@ -59,13 +60,14 @@ class Link:
 
     def __init__(self, loop: Loop, sock: socket.socket) -> None:
         self.loop, self.sock = loop, sock
+        self.is_framed, self.send_framed = is_framed(sock), framed_send(sock)
         self.pending = bytearray()
         self.rest = b""  # an incomplete packet
         self.fd = loop.add(sock, self.ready)
 
     def ready(self, mask: int) -> None:
         if mask & OUT:
-            del self.pending[: self.sock.send(self.pending)]
+            del self.pending[: self.send_framed(self.pending)]
             if not self.pending:
                 self.loop.epoll.modify(self.fd, IN)
                 self.drained()
@@ -78,10 +80,13 @@ class Link:
             raise BrokenRun("the broker closed a connection")
         self.read(self.rest + data if self.rest else data)
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: Buffer) -> None:
+        self.write_framed(framed(bytes(data)) if self.is_framed else data)
+
+    def write_framed(self, data: Buffer) -> None:
         if not self.pending:
             try:
-                taken = self.sock.send(data)
+                taken = self.send_framed(data)
             except BlockingIOError:
                 taken = 0
             if taken == len(data):

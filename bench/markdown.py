@@ -38,7 +38,7 @@ def about(kept: dict[str, Any]) -> str:
 
 def line(case: Case, by_peer: dict[str, Row], cells: list[str], unit: str = "") -> str:
     unit = unit or next(iter(by_peer.values())).unit
-    return f"| `{case.workload}` | {case.version} | {size(case.payload)} | {unit} | " + " | ".join(cells) + " |"
+    return f"| `{case.name}` | {case.version} | {size(case.payload)} | {unit} | " + " | ".join(cells) + " |"
 
 
 def rate(row: Row | None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.peers import PEERS, Peer, known
 from bench.plan import DEFAULT, FORMS, VERSIONS, Form
+from bench.transport import TRANSPORTS
 from bench.workloads import WORKLOADS
 
 EPILOG = """\
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="of the streaming workloads, the others have 64 bytes; all but the first with the first version alone",
     )
+    add("--transport", "-t", action="append", choices=TRANSPORTS, help="default: as the form has it")
     add("--rounds", type=int)
     add("--seconds", type=float, help="measured time of a round")
     add("--warmup", type=float)
@@ -76,6 +78,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, Form]:
             setattr(options, name, getattr(form, name))
     options.version = options.version or list(form.versions)
     options.payload = options.payload or list(form.payloads)
+    options.transport = options.transport or list(form.transports)
     names = options.workload or form.workloads
     options.workload = [name for name in WORKLOADS if name in names or "all" in names]
     return options, form

@@ -6,10 +6,11 @@ from functools import partial
 from typing import ClassVar
 
 from bench import wire
-from bench.loop import IN, BrokenRun, Flow, Loop, Totals
+from bench.loop import BrokenRun, Flow, Loop, Totals
 from bench.slots import Slots
 from bench.stored import Newcomer, Subscribing, await_retained, retain, subscribe_held
 from bench.streaming import AcknowledgedPublisher, Publisher, Subscriber, SubscriberQos1, SubscriberQos2
+from bench.transport import FRAMED, IN, framed
 from bench.turns import Caller, EchoQos0, EchoQos1
 from bench.wire import ring
 from bench.workloads import Kind, Workload
@@ -55,7 +56,13 @@ class Part:
         return range(self.worker, number, self.slots.workers)
 
     def open(self, name: str, filters: list[str] | None = None) -> socket.socket:
-        return wire.open_connection(self.address, name, self.version, filters, self.workload.qos)
+        load = self.workload
+        return wire.open_connection(self.address, name, self.version, filters, load.qos, transport=load.transport)
+
+    def ring(self, frames: list[bytes]) -> tuple[bytes, int]:
+        """What a publisher repeats, each packet in its own frame if there are frames; and the size of one."""
+        sent = list(map(framed, frames)) if self.workload.transport in FRAMED else frames
+        return ring(sent, RING), len(sent[0])
 
     def packet_id_at(self, frame: bytes) -> int:
         """Where a PUBLISH has its packet id: behind the topic, and all topics have one length."""
@@ -84,21 +91,17 @@ class Pairs(Part, kind="pairs"):
             frames = load.frames(flow, self.version)
             size = len(frames[0])
             sock = self.open(f"s-{flow}", [load.topic_filter(flow)])
-            buffer = ring(frames, RING)
+            buffer, sent = self.ring(frames)
+            publisher = self.open(f"p-{flow}")
             if load.qos == 0:
                 receiver = Subscriber(self.loop, sock, size, self.totals)
                 self.receivers.append(receiver)
-                self.publishers.append(
-                    Publisher(
-                        self.loop, self.open(f"p-{flow}"), buffer, size, load.window, partial(received_by, receiver)
-                    )
-                )
+                low = partial(received_by, receiver)
+                self.publishers.append(Publisher(self.loop, publisher, buffer, sent, load.window, low, size))
                 continue
             kind = SubscriberQos1 if load.qos == 1 else SubscriberQos2
             self.receivers.append(kind(self.loop, sock, size, self.totals, self.packet_id_at(frames[0])))
-            self.publishers.append(
-                AcknowledgedPublisher(self.loop, self.open(f"p-{flow}"), buffer, size, load.window, load.qos)
-            )
+            self.publishers.append(AcknowledgedPublisher(self.loop, publisher, buffer, sent, load.window, load.qos))
 
 
 def received_by(receiver: Subscriber) -> int:
@@ -120,7 +123,8 @@ class Fanout(Part, kind="fanout"):
         self.flows.append(LowMark(mine, slots, self.worker))
         if self.worker == 0:
             low = partial(lowest, slots, slots.all(Slots.LOW))
-            self.publishers.append(Publisher(self.loop, self.open("p-0"), ring(frames, RING), size, load.window, low))
+            buffer, sent = self.ring(frames)
+            self.publishers.append(Publisher(self.loop, self.open("p-0"), buffer, sent, load.window, low, size))
             self.timeout = 0.001  # the marks of the other processes wake nobody
 
     def complete(self) -> bool:
@@ -177,8 +181,9 @@ class Pool(Part, kind="pool"):
             self.receivers.append(Subscriber(self.loop, sock, size, self.totals))
         gate = Gate(self.slots, load.flows, load.window * size)
         for flow in self.mine(load.flows):
-            buffer = ring(load.frames(flow, self.version), RING)
-            publisher = GatedPublisher(self.loop, self.open(f"m-0-{flow}"), buffer, size, load.window, gate.low)
+            buffer, sent = self.ring(load.frames(flow, self.version))
+            sock = self.open(f"m-0-{flow}")
+            publisher = GatedPublisher(self.loop, sock, buffer, sent, load.window, gate.low, size)
             self.publishers.append(publisher)
             gate.publishers.append(publisher)
         self.flows.append(gate)
@@ -245,9 +250,13 @@ class Echo(Part, kind="echo"):
 class Connecting(Part, kind="connect"):
     def connect(self) -> None:
         hellos = [wire.connect(f"c-{self.worker}-{number:05}", self.version) for number in range(16384)]
-        for place in self.mine(self.workload.flows):
+        load = self.workload
+        for place in self.mine(load.flows):
             start = place * 97 % len(hellos)
-            self.callers.append(Caller(self.loop, self.address, hellos[start:] + hellos[:start], self.totals, place))
+            names = hellos[start:] + hellos[:start]
+            self.callers.append(
+                Caller(self.loop, self.address, names, self.totals, place, load.transport, resumes=load.resumes)
+            )
 
 
 class Idle(Part, kind="idle"):

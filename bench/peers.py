@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import wire
+from bench.transport import ENCRYPTED, FRAMED, Transport
 from bench.workloads import Kind, Workload
 
 BENCH: Final = Path(__file__).parent
@@ -29,6 +30,7 @@ WATCHED: Final = "watched.json"  # in the folder of a broker that is watched
 # persistence, no log, no Nagle.
 MOSQUITTO_CONF: Final = """\
 listener {port} 127.0.0.1
+{listener}
 allow_anonymous true
 set_tcp_nodelay true
 max_inflight_messages 0
@@ -77,7 +79,8 @@ mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 65535, consumer_memory_stor
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`command`, `config` and `about` may hold {port}, {folder}, {config}, {python} and {bench}."""
+    """`command`, `config` and `about` may hold {port}, {folder}, {config}, {python}, {bench} and {url}, that of a
+    listener for `trunkline`; `config` also {listener}, the lines of one for `mosquitto`."""
 
     name: str
     command: list[str]
@@ -98,6 +101,12 @@ class Peer:
 
     def cannot(self, workload: Workload, version: str) -> str | None:
         """A feature of the workload that is not supported: that is not a failure."""
+        if (
+            workload.transport != "tcp"
+            and not any("{url}" in part for part in self.command)
+            and ("{listener}" not in self.config)
+        ):
+            return workload.transport
         if version not in self.versions:
             return f"MQTT {version}"
         if workload.qos > self.max_qos:
@@ -130,13 +139,13 @@ def mosquitto() -> Peer:
 
 def trunkline() -> Peer:
     program = ["{python}", "-m", "trunkline"]
-    serve = [*program, "serve", "--config", "{config}", "--listen", "tcp://127.0.0.1:{port}"]
+    serve = [*program, "serve", "--config", "{config}", "--listen", "{url}"]
     return Peer("trunkline", serve, TRUNKLINE_CONF, [*program, "--version"])
 
 
 def hooked() -> Peer:
     """As `trunkline`, with one hook at each message."""
-    command = ["{python}", "-m", "bench.serve_hooked", "{config}", "tcp://127.0.0.1:{port}"]
+    command = ["{python}", "-m", "bench.serve_hooked", "{config}", "{url}"]
     return Peer("trunkline-hook", command, TRUNKLINE_CONF, ["{python}", "-m", "trunkline", "--version"])
 
 
@@ -268,15 +277,35 @@ class NotStarted(Exception):
 
 
 @contextlib.contextmanager
-def running(peer: Peer, core: int | None, profile: Path | None = None, folder: Path | None = None) -> Iterator[Running]:
+def running(
+    peer: Peer,
+    core: int | None,
+    profile: Path | None = None,
+    folder: Path | None = None,
+    transport: Transport = "tcp",
+) -> Iterator[Running]:
     """The peer on a port of its own, answering CONNECT. Its output is shown when it ends badly. What it keeps lies in
     the folder, or in one that ends with it."""
     port = free_port()
     with contextlib.nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)
         config = folder / "config"
-        config.write_text(peer.config.format(port=port, folder=folder))
-        places = {"port": port, "config": config, "folder": folder, "python": sys.executable, "bench": BENCH}
+        url, listener = f"{transport}://127.0.0.1:{port}", ""
+        if transport in ENCRYPTED:
+            certificate, key = make_certificate(folder)
+            url += f"?cert={certificate}&key={key}"
+            listener += f"certfile {certificate}\nkeyfile {key}\n"
+        if transport in FRAMED:  # a listener of another kind must be there, too
+            listener += f"protocol websockets\nsocket_domain ipv4\nlistener {free_port()} 127.0.0.1\n"
+        config.write_text(peer.config.format(port=port, folder=folder, listener=listener))
+        places = {
+            "port": port,
+            "config": config,
+            "folder": folder,
+            "python": sys.executable,
+            "bench": BENCH,
+            "url": url,
+        }
         command = [part.format_map(places) for part in peer.command]
         if profile is not None:
             command[1:1] = ["-m", "cProfile", "-o", str(profile)]
@@ -284,7 +313,7 @@ def running(peer: Peer, core: int | None, profile: Path | None = None, folder: P
         with output.open("wb") as stream, _confined(core if peer.pinned else None):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=ROOT)
         try:
-            _wait(process, ("127.0.0.1", port), output)
+            _wait(process, ("127.0.0.1", port), output, transport)
             yield Running(("127.0.0.1", port), process, folder)
             if process.poll() is not None:
                 raise NotStarted(f"{peer.name} ended during the run: {output.read_text(errors='replace')[-2000:]}")
@@ -314,13 +343,24 @@ def _confined(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _wait(process: subprocess.Popen[bytes], address: tuple[str, int], output: Path) -> None:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """The files of a certificate with an ECDSA key on P-256, and of its key."""
+    import trustme  # only TLS needs it
+
+    issued = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert("localhost", key_type=trustme.KeyType.ECDSA)
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    return certificate, key
+
+
+def _wait(process: subprocess.Popen[bytes], address: tuple[str, int], output: Path, transport: Transport) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
         try:
-            wire.open_connection(address, "bench-probe", wire.V311).close()
+            wire.open_connection(address, "bench-probe", wire.V311, transport=transport).close()
         except (OSError, wire.Refused):
             time.sleep(0.02)
         else:

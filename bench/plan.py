@@ -1,12 +1,13 @@
 """Which runs there are: the forms of the whole, and what the options make of them."""
 
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bench import wire
 from bench.results import Series
+from bench.transport import Transport
 from bench.workloads import PAYLOAD, WORKLOADS, Workload
 
 VERSIONS: Final = {"3.1.1": wire.V311, "5": wire.V5}
@@ -23,6 +24,7 @@ class Form:
     workloads: tuple[str, ...] = tuple(WORKLOADS)
     versions: tuple[str, ...] = ("3.1.1",)
     payloads: tuple[int, ...] = (PAYLOAD,)
+    transports: tuple[Transport, ...] = ("tcp",)
     peers: tuple[str, ...] = ("mosquitto", "trunkline")
     rounds: int = 3
     seconds: float = 2.0
@@ -76,9 +78,11 @@ class Group:
         return Series(self.workload, self.version, peer, unsupported)
 
 
-def groups(workloads: Iterable[Workload], versions: list[str], payloads: list[int]) -> Iterator[Group]:
+def groups(
+    workloads: Iterable[Workload], versions: list[str], payloads: list[int], transports: Sequence[Transport] = ("tcp",)
+) -> Iterator[Group]:
     """Every version with the first size; the other sizes with the first version, and where they are asked for."""
-    for workload in workloads:
+    for workload in filter(None, (each.over(transport) for each in workloads for transport in transports)):
         for payload in payloads if workload.sizes else [PAYLOAD]:
             for version in versions if payload == payloads[0] or not workload.sizes else versions[:1]:
                 yield Group(workload.sized(payload) if workload.sizes else workload, version)

@@ -12,7 +12,7 @@ MARGIN: Final = 2.0  # times as fast as the fastest broker the generator should 
 BUSY: Final = 0.9  # of its core, beyond which the generator is what all wait for
 
 HEADER: Final = (
-    f"{'workload':<16}{'MQTT':<7}{'payload':<9}{'peer':<18}{'median':>12}{'min … max':>25}{'ratio':>8}"
+    f"{'workload':<20}{'MQTT':<7}{'payload':<9}{'peer':<18}{'median':>12}{'min … max':>25}{'ratio':>8}"
     f"{'per CPU s':>12}{'broker':>8}{'gen.':>6}"
 )
 
@@ -20,7 +20,7 @@ HEADER: Final = (
 def line(series: Series, first: Series | None) -> str:
     """The ratio is to the first peer of the run."""
     workload = series.workload
-    name = f"{workload.name:<16}{series.version:<7}{size(workload.payload):<9}{series.peer:<18}"
+    name = head(series)
     if series.unsupported:
         return f"{name}  not supported: {series.unsupported}"
     if series.failures:
@@ -40,6 +40,11 @@ def line(series: Series, first: Series | None) -> str:
     if series.bytes_each is not None and workload.kind != "idle":
         held = f"  {series.bytes_each:,.0f} bytes/{workload.held_unit}"
     return f"{name}{series.median:>12,.0f}{span:>25}{ratio:>8}{work:>12}{broker:>8.0%}{generator:>6.0%}{held}"
+
+
+def head(series: Series) -> str:
+    case = case_of(series)
+    return f"{case.name:<20}{case.version:<7}{size(case.payload):<9}{series.peer:<18}"
 
 
 def table(all_series: list[Series]) -> str:
@@ -67,14 +72,14 @@ def short_table(all_series: list[Series]) -> str:
     for series in all_series:
         said = line(series, None)
         if series.ranked:
-            name = f"{series.workload.name:<16}{series.version:<7}{size(series.workload.payload):<9}{series.peer:<18}"
-            said = f"{name}  nothing lost"
+            said = f"{head(series)}  nothing lost"
         lines.append(said)
     return "\n".join(lines)
 
 
 def case_of(series: Series) -> Case:
-    return Case(series.workload.name, series.version, series.workload.payload)
+    workload = series.workload
+    return Case(workload.name, series.version, workload.payload, workload.transport)
 
 
 def generator_margin(rows: list[Row]) -> str | None:

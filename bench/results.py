@@ -62,6 +62,7 @@ class Series:
             "workload": self.workload.name,
             "version": self.version,
             "payload": self.workload.payload,
+            "transport": self.workload.transport,
             "peer": self.peer,
             "unit": self.workload.unit,
             "less_is_better": self.workload.less_is_better,
@@ -132,9 +133,14 @@ class Case(NamedTuple):
     workload: str
     version: str
     payload: int
+    transport: str = "tcp"
+
+    @property
+    def name(self) -> str:
+        return self.workload if self.transport == "tcp" else f"{self.workload} {self.transport}"
 
     def __str__(self) -> str:
-        return f"{self.workload}, MQTT {self.version}, {size(self.payload)}"
+        return f"{self.name}, MQTT {self.version}, {size(self.payload)}"
 
 
 class Row(NamedTuple):
@@ -155,11 +161,13 @@ class Row(NamedTuple):
 
 
 def rows(kept: dict[str, Any]) -> list[Row]:
-    """Files that are older than payload sizes have 64 bytes everywhere."""
+    """Files that are older than payload sizes have 64 bytes everywhere, older than transports TCP."""
     first: dict[Case, dict[str, Any]] = {}
     found = []
     for result in kept["results"]:
-        case = Case(result["workload"], result["version"], result.get("payload", PAYLOAD))
+        case = Case(
+            result["workload"], result["version"], result.get("payload", PAYLOAD), result.get("transport", "tcp")
+        )
         base = first.setdefault(case, result)
         common = (case, result["peer"], result["unit"])
         less = result.get("less_is_better", result["workload"] == "idle")

@@ -6,7 +6,8 @@ import struct
 import time
 
 from bench import wire
-from bench.loop import IN, OUT, BrokenRun, Loop, Totals
+from bench.loop import BrokenRun, Loop, Totals
+from bench.transport import IN, OUT
 from bench.workloads import Workload
 
 SCRATCH = 1 << 18

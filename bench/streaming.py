@@ -14,7 +14,8 @@ from array import array
 from collections.abc import Callable
 from itertools import compress
 
-from bench.loop import CHUNK, IN, OUT, BrokenRun, Held, Link, Loop, Totals
+from bench.loop import CHUNK, BrokenRun, Held, Link, Loop, Totals
+from bench.transport import IN, OUT, framed_send
 
 SCRATCH = bytearray(CHUNK)
 LOOKED_AT = 8  # one read of so many
@@ -26,9 +27,18 @@ class Publisher:
     """QoS 0: sends as far as `low()` (bytes that the slowest subscriber has) allows."""
 
     def __init__(
-        self, loop: Loop, sock: socket.socket, buffer: bytes, frame: int, window: int, low: Callable[[], int]
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        buffer: bytes,
+        frame: int,
+        window: int,
+        low: Callable[[], int],
+        delivered: int = 0,
     ) -> None:
+        """A message has `frame` bytes here, and `delivered` where `low` counts, if these are others."""
         self.loop, self.sock, self.frame, self.low = loop, sock, frame, low
+        self.send, self.delivered = framed_send(sock), delivered or frame
         self.buffer = memoryview(buffer)
         self.window = window * frame
         self.threshold = self.window // 8  # small top-ups would make this process busy, and show the broker nothing
@@ -53,7 +63,7 @@ class Publisher:
         raise BrokenRun(f"publisher got {data[:16].hex() or 'end of stream'}")
 
     def credit(self) -> int:
-        credit = self.low() + self.window - self.sent
+        credit = self.low() // self.delivered * self.frame + self.window - self.sent
         return credit if credit >= self.threshold else 0
 
     def push(self) -> None:
@@ -64,7 +74,7 @@ class Publisher:
         while credit > 0:
             offset = self.sent % size
             try:
-                taken = self.sock.send(self.buffer[offset : offset + credit])
+                taken = self.send(self.buffer[offset : offset + credit])
             except BlockingIOError:
                 self.blocked = True
                 self.loop.epoll.modify(self.fd, IN | OUT)
@@ -133,7 +143,7 @@ class AcknowledgedPublisher(Link):
         while self.running and credit > 0 and not self.pending:
             offset = self.messages % size
             number = min(credit, size - offset)
-            self.write(self.buffer[offset * self.frame : (offset + number) * self.frame])
+            self.write_framed(self.buffer[offset * self.frame : (offset + number) * self.frame])
             self.messages += number
             credit -= number
 

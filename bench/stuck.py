@@ -17,9 +17,10 @@ from typing import Final
 from bench import wire
 from bench.command import attempt, chosen, options, pinned, shown, write_results
 from bench.fairness import Flood
-from bench.loop import CHUNK, IN, BrokenRun, Loop
+from bench.loop import CHUNK, BrokenRun, Loop
 from bench.paced import PAYLOAD, Account, PacedPublisher, Spread, StampedSubscriber, Station, Usage, clock, conduct
 from bench.peers import Running, running
+from bench.transport import IN
 from bench.wire import Refused
 
 RATE: Final = 50_000  # messages a second to the two

@@ -2,16 +2,19 @@
 
 import os
 import socket
+import ssl
 
 from bench import wire
-from bench.loop import IN, OUT, BrokenRun, Loop, Totals
+from bench.loop import BrokenRun, Loop, Totals
+from bench.transport import IN, OUT, LayeredSocket, Transport, framed, framed_send, is_framed, layered
 
 
 class EchoQos0:
     """One connection that is subscribed to its own topic, with one message on its way."""
 
     def __init__(self, loop: Loop, sock: socket.socket, frame: bytes, totals: Totals) -> None:
-        self.sock, self.frame, self.totals = sock, frame, totals
+        self.sock, self.totals = sock, totals
+        self.frame, self.send = framed(frame) if is_framed(sock) else frame, framed_send(sock)
         self.length = len(frame)
         self.got = self.sent = self.messages = 0
         self.running = False
@@ -20,7 +23,7 @@ class EchoQos0:
     def start(self) -> None:
         self.running = True
         self.sent += 1
-        self.sock.send(self.frame)
+        self.send(self.frame)
 
     def ready(self, mask: int) -> None:
         size = len(self.sock.recv(4096))
@@ -36,7 +39,7 @@ class EchoQos0:
             totals.shared[totals.slot] += 1
             if self.running:
                 self.sent += 1
-                self.sock.send(self.frame)
+                self.send(self.frame)
 
     def after_turn(self) -> None:
         pass
@@ -52,7 +55,9 @@ class EchoQos1:
     """As EchoQos0; the next one leaves when both the message and the PUBACK of the last one have come."""
 
     def __init__(self, loop: Loop, sock: socket.socket, frame: bytes, totals: Totals, at: int) -> None:
-        self.sock, self.frame, self.totals = sock, frame, totals
+        self.sock, self.totals = sock, totals
+        self.is_framed, self.send = is_framed(sock), framed_send(sock)
+        self.frame = framed(frame) if self.is_framed else frame
         self.length = len(frame)
         self.at = at  # where the packet id stands
         self.sent = self.messages = 0
@@ -65,7 +70,7 @@ class EchoQos1:
         self.running = True
         self.sent += 1
         self.open = 3
-        self.sock.send(self.frame)
+        self.send(self.frame)
 
     def ready(self, mask: int) -> None:
         data = self.sock.recv(4096)
@@ -90,12 +95,14 @@ class EchoQos1:
                 raise BrokenRun(f"got {data[position : position + 16].hex()}")
             position += length
         self.rest = data[position:]
+        if answer and self.is_framed:
+            answer = framed(answer)
         if not self.open and self.running:
             self.open = 3
             self.sent += 1
-            self.sock.send(answer + self.frame)
+            self.send(answer + self.frame)
         elif answer:
-            self.sock.send(answer)
+            self.send(answer)
 
     def after_turn(self) -> None:
         pass
@@ -117,8 +124,20 @@ class Caller:
     two seconds.
     """
 
-    def __init__(self, loop: Loop, address: tuple[str, int], hellos: list[bytes], totals: Totals, place: int) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        address: tuple[str, int],
+        hellos: list[bytes],
+        totals: Totals,
+        place: int,
+        transport: Transport = "tcp",
+        *,
+        resumes: bool = False,
+    ) -> None:
         self.loop, self.address, self.hellos, self.totals = loop, address, hellos, totals
+        self.transport, self.resumes = transport, resumes
+        self.session: ssl.SSLSession | None = None
         self.source = (f"127.{1 + os.getpid() % 200}.{1 + place // 200}.{1 + place % 200}", 0)
         self.sent = self.messages = 0
         self.running = False
@@ -135,11 +154,9 @@ class Caller:
             sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
             sock.bind(self.source)
         sock.connect_ex(self.address)
-        self.sock = sock
-        self.fd = sock.fileno()
+        self.sock = sock = layered(sock, self.transport, self.session)
         self.greeted = False
-        self.loop.handlers[self.fd] = self.ready
-        self.loop.epoll.register(self.fd, OUT)
+        self.fd = self.loop.add(sock, self.ready, OUT)
         self.sent += 1
 
     def ready(self, mask: int) -> None:
@@ -154,12 +171,20 @@ class Caller:
             raise BrokenRun(f"CONNECT was answered with {data.hex() or 'end of stream'}")
         self.messages += 1
         self.totals.shared[self.totals.slot] += 1
+        if self.resumes and isinstance(self.sock, LayeredSocket):
+            self.session = self.resumed(self.sock)
         self.sock.send(wire.DISCONNECT)
         del self.loop.handlers[self.fd]
         self.sock.close()  # which also takes it out of the epoll
         self.sock = None
         if self.running:
             self.call()
+
+    def resumed(self, sock: LayeredSocket) -> ssl.SSLSession | None:
+        """What the next connection resumes."""
+        if self.session is not None and not (sock.tls and sock.tls.session_reused):
+            raise BrokenRun("the broker did not resume a TLS session")
+        return sock.tls.session if sock.tls else None
 
     def after_turn(self) -> None:
         pass

@@ -6,6 +6,8 @@ Deliberately not `trunkline.mqtt`: a generator that shares the broker's codec wo
 import socket
 import struct
 
+from bench.transport import Transport, layered
+
 V311 = 4
 V5 = 5
 
@@ -105,9 +107,10 @@ def open_connection(
     qos: int = 0,
     *,
     stays: bool = False,
+    transport: Transport = "tcp",
 ) -> socket.socket:
     """A connected client that is subscribed to the filters; the socket doesn't block afterwards."""
-    sock = socket.create_connection(address, timeout=60)
+    sock = layered(socket.create_connection(address, timeout=60), transport)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(connect(client_id, version, stays=stays))
     first, body = read_packet(sock)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from bench.transport import ENCRYPTED, Transport
 from bench.wire import payload_of, publish_frames
 
 PAYLOAD: Final = 64
@@ -36,6 +37,8 @@ class Workload:
     shared: bool = False  # they are one group
     held: int = 0
     batch: int = 0  # filters in one SUBSCRIBE of those that are held
+    resumes: bool = False  # TLS sessions
+    transport: Transport = "tcp"
 
     @property
     def unit(self) -> str:
@@ -77,6 +80,12 @@ class Workload:
     def sized(self, payload: int) -> "Workload":
         """With as many messages on their way as before, or as few as fit what brokers keep in memory."""
         return replace(self, payload=payload, window=max(2, min(self.window, IN_FLIGHT // payload)))
+
+    def over(self, transport: Transport) -> "Workload | None":
+        """With all clients over that transport; None where this is not measured."""
+        if transport != "tcp" and self.kind in ("retained", "online", "offline"):
+            return None
+        return None if self.resumes and transport not in ENCRYPTED else replace(self, transport=transport)
 
     def topic(self, flow: int, topic: int = 0) -> str:
         return f"bench/{flow:03}/{topic:04}/t"
@@ -127,6 +136,9 @@ WORKLOADS: Final = {
         Workload("sparse-qos0", "500 connections, one message each on its way, QoS 0", "echo", 500),
         Workload("sparse-qos1", "500 connections, one message each on its way, QoS 1", "echo", 500, qos=1),
         Workload("connect", "connect, CONNACK, DISCONNECT; 150 at a time", "connect", 150),
+        Workload(
+            "connect-resumed", "the same, each resuming a TLS session; only with TLS", "connect", 150, resumes=True
+        ),
         Workload(
             "retained", "10,000 retained messages to a new subscriber, four at a time", "retained", 4, held=10_000
         ),

@@ -43,9 +43,13 @@ def run(folder: Path, peer: str, workloads: list[str], *words: str) -> list[dict
     return list(json.loads((folder / "out.json").read_text())["results"])
 
 
+#: Those that are measured over plain TCP.
+OVER_TCP: Final = [name for name, each in WORKLOADS.items() if each.over("tcp")]
+
+
 #: Of the sink, no memory is measured.
 @pytest.mark.parametrize(
-    ("peer", "workloads"), [("trunkline", [*WORKLOADS]), ("sink", [name for name in WORKLOADS if name != "idle"])]
+    ("peer", "workloads"), [("trunkline", OVER_TCP), ("sink", [name for name in OVER_TCP if name != "idle"])]
 )
 def test_nothing_is_lost(tmp_path: Path, peer: str, workloads: list[str]) -> None:
     """By the broker in any workload, nor by the splice that shows the generator's limit."""
@@ -60,6 +64,18 @@ def test_nothing_is_lost(tmp_path: Path, peer: str, workloads: list[str]) -> Non
         assert (result["ranked"], result["lost"], outcome["duplicates"]) == (True, 0, 0), result
         # twelve connections may fit what was resident before
         assert outcome["rate"] > 0 or result["workload"] == "idle", result
+
+
+@pytest.mark.parametrize("transport", ["tls", "ws", "wss"])
+def test_nothing_is_lost_over_other_transports(tmp_path: Path, transport: str) -> None:
+    pytest.importorskip("trustme")
+    workloads = ["pair-qos0", "fanin-qos0", "pairs-qos2", "sparse-qos1", "connect", "idle"]
+    if transport != "ws":
+        workloads.append("connect-resumed")
+    results = run(tmp_path, "trunkline", workloads, "-V", "5", "-t", transport, "--payload", "1000")
+    assert {(result["workload"], result["transport"]) for result in results} == set(product(workloads, [transport]))
+    for result in results:
+        assert (result["ranked"], result["lost"]) == (True, 0), result
 
 
 OTHERS: Final = [name for name in PEERS if name not in ("trunkline", "sink")]

@@ -13,6 +13,9 @@ from bench.plan import FORMS, SIZES, groups, within
 from bench.progress import Progress, duration
 from bench.workloads import WORKLOADS
 
+#: Those that are measured over plain TCP.
+OVER_TCP = {name: each for name, each in WORKLOADS.items() if each.over("tcp")}
+
 
 def planned(*arguments: str) -> list[tuple[str, str, int]]:
     options, _form = parse([*arguments])
@@ -22,7 +25,7 @@ def planned(*arguments: str) -> list[tuple[str, str, int]]:
 
 
 def test_without_options_everything_is_run_once() -> None:
-    assert planned() == [(name, "3.1.1", 64) for name in WORKLOADS]
+    assert planned() == [(name, "3.1.1", 64) for name in OVER_TCP]
 
 
 def test_sizes_are_for_the_streaming_workloads_and_the_first_version() -> None:
@@ -47,15 +50,23 @@ def test_forms(form: str) -> None:
     if form in ("short", "full"):
         sized = {(name, payload) for name, version, payload in found if version == "3.1.1"}
         assert sized == {
-            (name, payload) for name, each in WORKLOADS.items() for payload in (SIZES if each.sizes else (64,))
+            (name, payload) for name, each in OVER_TCP.items() for payload in (SIZES if each.sizes else (64,))
         }
-        assert {name for name, version, _ in found if version == "5"} == set(WORKLOADS)
+        assert {name for name, version, _ in found if version == "5"} == set(OVER_TCP)
 
 
 def test_five_minutes_are_five_minutes() -> None:
     form = FORMS["five-minutes"]
     runs = len(planned("--form", "five-minutes")) * form.rounds * len(form.peers)
     assert 240 < runs * (form.seconds + form.warmup + 1.0) < 330  # a second for start, end and preparations
+
+
+def test_every_workload_over_every_transport_that_it_can_have() -> None:
+    options, _form = parse(["-t", "tcp", "-t", "ws", "-t", "wss", *("-w", "retained", "-w", "connect-resumed")])
+    workloads = [WORKLOADS[name] for name in options.workload]
+    made = groups(workloads, options.version, options.payload, options.transport)
+    found = [(group.workload.name, group.workload.transport) for group in made]
+    assert found == [("connect-resumed", "wss"), ("retained", "tcp")]
 
 
 def test_options_are_stronger_than_the_form() -> None:
@@ -100,6 +111,10 @@ def test_what_peers_cannot() -> None:
     assert PEERS["nats-server"].cannot(qos2, "3.1.1") == "QoS 2"
     assert PEERS["nats-server"].cannot(WORKLOADS["pairs-qos1"], "3.1.1") is None
     assert PEERS["nats-server"].cannot(WORKLOADS["pairs-qos1"], "5") == "MQTT 5"
+    encrypted = qos2.over("tls")
+    assert encrypted is not None
+    assert PEERS["aedes"].cannot(encrypted, "3.1.1") == "tls"
+    assert PEERS["mosquitto"].cannot(encrypted, "3.1.1") is PEERS["trunkline"].cannot(encrypted, "3.1.1") is None
     assert PEERS["aedes"].cannot(shared, "3.1.1") == "shared subscriptions"
     assert PEERS["amqtt"].cannot(many, "3.1.1") == "more than 100,000 subscriptions, in useful time"
     assert PEERS["amqtt"].cannot(WORKLOADS["subscribe-100k"], "3.1.1") is None
