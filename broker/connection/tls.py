@@ -166,7 +166,12 @@ class TlsLayer(Layer):
 
     @property
     def identity(self) -> Identity | None:
-        return self._identity
+        """That of this handshake if it names the client. Otherwise the other side may be a load balancer, which knows
+        more of the client."""
+        own = self._identity
+        if own is not None and (own.username or own.client_id):
+            return own
+        return self.below.identity or own
 
     # Handshake
 

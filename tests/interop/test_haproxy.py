@@ -91,7 +91,7 @@ def test_the_broker_sees_the_client(tmp_path: Path, how: str, scheme: str) -> No
         assert b.metrics()["connections.broken"] == 0
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "tls", "wss"])
 @pytest.mark.parametrize("shown", [True, False])
 def test_it_ends_tls_and_a_certificate_names_the_client(tmp_path: Path, scheme: str, shown: bool) -> None:
     proxy_protocol = {"trusted": ["127.0.0.1"], "username_from": "cn"}
@@ -99,10 +99,12 @@ def test_it_ends_tls_and_a_certificate_names_the_client(tmp_path: Path, scheme: 
     how = "send-proxy-v2 proxy-v2-options ssl,cert-cn,authority"
     with testing.broker(listeners=[listener], users={"ada": "secret"}) as b:
         own = b.certificates
+        if scheme in ("tls", "wss"):
+            how += f" ssl verify required ca-file {own.authority}"  # encrypted anew
         (tmp_path / "server.pem").write_bytes(own.server.read_bytes() + own.server_key.read_bytes())
         bind = f"ssl crt {tmp_path / 'server.pem'} ca-file {own.authority} verify optional alpn mqtt"
         with haproxy(tmp_path, b.port, how, bind) as port:
-            transport: Any = "websockets" if scheme == "ws" else "tcp"
+            transport: Any = "websockets" if scheme.startswith("ws") else "tcp"
             client = Client(CallbackAPIVersion.VERSION2, client_id="far", transport=transport)
             if not shown:
                 client.username_pw_set("ada", "secret")
@@ -116,6 +118,24 @@ def test_it_ends_tls_and_a_certificate_names_the_client(tmp_path: Path, scheme: 
             finally:
                 client.disconnect()
                 client.loop_stop()
+
+
+def test_it_passes_tls_through_and_the_broker_names_the_client(tmp_path: Path) -> None:
+    tls = {"client_certificates": "required", "username_from": "cn"}
+    listener: Any = {"url": "tls://127.0.0.1:0", "tls": tls, "proxy_protocol": {"trusted": ["127.0.0.1"]}}
+    with testing.broker(listeners=[listener]) as b, haproxy(tmp_path, b.port, "send-proxy-v2") as port:
+        client = Client(CallbackAPIVersion.VERSION2, client_id="far")
+        client.tls_set_context(b.client_context("pump-7"))
+        client.connect("localhost", port)
+        sock: Any = client.socket()
+        own_port = sock.getsockname()[1]
+        client.loop_start()
+        try:
+            seen = b.wait_for_client("far", timeout=PATIENCE)
+            assert (seen.username, seen.peer) == ("pump-7", f"127.0.0.1:{own_port}")
+        finally:
+            client.disconnect()
+            client.loop_stop()
 
 
 @pytest.mark.parametrize("how", ["send-proxy", "send-proxy-v2"])

@@ -32,6 +32,7 @@ from trunkline.broker.connection.transport import BLOCKED, Ended, Failed
 from trunkline.broker.security import SecurityError
 from trunkline.broker.tls_context import TlsContext, certificate_of, parse_keys
 from trunkline.config.tls_settings import TlsSettings
+from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connect
 from trunkline.mqtt.versions import Version
@@ -192,6 +193,19 @@ async def test_a_client_certificate_names_the_client(files: Path) -> None:
     pair = Pair(mutual(files))
     pair.handshake()
     assert pair.failed == "TLS handshake: the client has no certificate"
+
+
+async def test_what_a_load_balancer_knows_of_the_client_is_not_hidden(files: Path) -> None:
+    known = Identity(Certificate("Sensor 7"), username="Sensor 7")
+    pair = Pair(mutual(files), client_context(certificate=True))
+    pair.below.identity = known
+    pair.handshake()
+    assert pair.layer.identity is known
+    pair = Pair(mutual(files, username_from="cn"), client_context(certificate=True))
+    pair.below.identity = known
+    pair.handshake()
+    assert pair.layer.identity is not None
+    assert pair.layer.identity.username == "device-1", "the settings say so"
 
 
 async def test_the_client_that_waited_longest_is_given_up(files: Path) -> None:

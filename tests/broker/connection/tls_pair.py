@@ -14,6 +14,7 @@ from trunkline.broker.connection.transport import Ended, Event, Failed
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.tls_context import TlsContext
 from trunkline.config.tls_settings import TlsSettings
+from trunkline.hooks.identity import Identity
 
 trustme = pytest.importorskip("trustme")
 AUTHORITY = trustme.CA()
@@ -49,7 +50,7 @@ class Below:
     """In place of a socket: it records."""
 
     peer = ("192.0.2.1", 5)
-    identity = None
+    identity: Identity | None = None
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
