@@ -175,19 +175,6 @@ def switching(settings: LogSettings) -> Generator[None]:
     logging.captureWarnings(True)
 
 
-class UnraisableErrors:
-    """Logs the errors that C code can raise nowhere, such as that of a TLS client that asks for a server whose name is
-    not ASCII. Python itself would write each one to the standard error."""
-
-    count = 0
-
-    def __call__(self, ignored: sys.UnraisableHookArgs) -> None:
-        self.count += 1
-        if worth_logging(self.count):
-            where = ignored.err_msg or f"in {ignored.object!r}"
-            _own.warning("an error was ignored (%d so far), %s", self.count, where, exc_info=ignored.exc_value)
-
-
 def set_level(level: str) -> None:
     """Set the lowest level of the broker's own records that are written, until `configure` is called again."""
     _own.setLevel(level.upper())

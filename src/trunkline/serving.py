@@ -64,7 +64,6 @@ def run(read: Callable[[], Config], source: str) -> int:
         _keep_freed_memory()
         garbage.set_up()
         sys.setswitchinterval(SWITCH_INTERVAL)
-        sys.unraisablehook = logs.UnraisableErrors()
         trio.run(serve, config, read)
     except Unusable as error:  # files of the configuration, and streams that it declares
         fail(error.problems, BAD_USAGE)

@@ -1,7 +1,6 @@
 import json
 import logging
 import re
-import ssl
 import sys
 import warnings
 from collections.abc import Callable
@@ -163,26 +162,3 @@ def test_the_level_until_the_next_configuration(written: Callable[[], str]) -> N
     logs.configure(LogSettings(level="warning"))
     assert logs.level() == "warning"
     assert [line.rpartition(" ")[2] for line in written().splitlines()] == ["small"]
-
-
-def test_errors_that_c_code_cannot_raise(written: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server name in a ClientHello that is not ASCII is one: anybody can send it, as often as they like."""
-    monkeypatch.setattr(sys, "unraisablehook", logs.UnraisableErrors())
-    logs.configure(LogSettings())
-    sent = ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="broker.example")
-    with pytest.raises(ssl.SSLWantReadError):
-        client.do_handshake()
-    hello = sent.read().replace(b"broker.example", b"br\xffker.example")
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.sni_callback = lambda _tls, _name, _context: None
-    for _ in range(7):
-        incoming = ssl.MemoryBIO()
-        incoming.write(hello)
-        with pytest.raises(ssl.SSLError):
-            server.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True).do_handshake()
-    lines = written().splitlines()
-    assert re.findall(r"an error was ignored \((\d) so far\), in (\S+)", "\n".join(lines)) == [
-        (count, r"b'br\xffker.example'") for count in "124"
-    ]
-    assert sum("UnicodeDecodeError" in line for line in lines) == 3
