@@ -9,18 +9,23 @@ LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class Authority:
-    def __init__(self, days: int) -> None:
-        """Its certificates are valid for so many days.
+    def __init__(self, days: int, certificate: bytes = b"", key: bytes = b"") -> None:
+        """The certificates that it issues are valid for so many days. With its own certificate and key it is one that
+        was made before.
 
         Raises:
             ImportError: trustme is not installed.
+            ValueError: the certificate or the key is not valid PEM.
         """
         try:
             import trustme
         except ImportError as error:
             raise ImportError("this needs the library trustme: install trunkline[tls]", name="trustme") from error
         self._until = datetime.now(UTC) + timedelta(days=days)
-        self._authority = trustme.CA(organization_name="Trunkline development", key_type=trustme.KeyType.ECDSA)
+        if certificate:
+            self._authority = trustme.CA.from_pem(certificate, key)
+        else:
+            self._authority = trustme.CA(organization_name="Trunkline development", key_type=trustme.KeyType.ECDSA)
 
     def own_files(self) -> dict[str, bytes]:
         """`ca.pem` and `ca.key`"""

@@ -26,16 +26,26 @@ def tls() -> None:
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are valid.")
 def selfsigned(folder: Path, hosts: tuple[str, ...], clients: tuple[str, ...], days: int) -> None:
     """Make an authority in FOLDER, and the certificates of a broker and of clients that it signs. For production,
-    use those of a real authority. Existing files are kept."""
+    use those of a real authority. An authority that FOLDER has already signs further certificates, such as those of
+    more clients. Existing files are kept."""
+    own, server = (folder / "ca.pem", folder / "ca.key"), (folder / "server.pem", folder / "server.key")
     try:
-        authority = Authority(days)
-        files = authority.own_files() | authority.issue_server(*hosts)
+        files: dict[str, bytes] = {}
+        if all(file.exists() for file in own):
+            authority = Authority(days, *(file.read_bytes() for file in own))
+        else:
+            authority = Authority(days)
+            files |= authority.own_files()
+        if hosts or not (clients and all(file.exists() for file in server)):
+            files |= authority.issue_server(*hosts)
         for name in clients:
             files |= authority.issue_client(name)
     except ImportError as error:
         fail([str(error)], FAILED)
     except ValueError as error:
         fail([str(error)], BAD_USAGE)
+    except OSError as error:
+        fail([f"{error.filename}: {error.strerror}"], FAILED)
     present = [str(folder / name) for name in files if (folder / name).exists()]
     if present:
         fail([f"{each} exists already" for each in present], FAILED)
@@ -47,7 +57,7 @@ def selfsigned(folder: Path, hosts: tuple[str, ...], clients: tuple[str, ...], d
         fail([f"{error.filename}: {error.strerror}"], FAILED)
     for name in files:
         click.echo(folder / name)
-    click.echo(f"\ntrunkline --listen 'tls://127.0.0.1:8883?cert={folder / 'server.pem'}&key={folder / 'server.key'}'")
+    click.echo(f"\ntrunkline --listen 'tls://127.0.0.1:8883?cert={server[0]}&key={server[1]}'")
 
 
 def _replaced(text: str, _former: str) -> str:

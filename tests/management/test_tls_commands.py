@@ -27,15 +27,26 @@ def test_certificates_for_development_are_trusted_by_clients(tmp_path: Path) -> 
     again = CliRunner().invoke(tls, ["selfsigned", str(folder)])
     assert again.exit_code
     assert "exists already" in again.output
+    more = CliRunner().invoke(tls, ["selfsigned", str(folder), "--client", "device-2"])  # by the same authority
+    assert more.output.splitlines()[:2] == [str(folder / "device-2.pem"), str(folder / "device-2.key")]
     url = f"tls://127.0.0.1:0?cert={folder / 'server.pem'}&key={folder / 'server.key'}&ca={folder / 'ca.pem'}"
     tool = shutil.which("mosquitto_pub")
     if tool is None:
         pytest.skip("mosquitto_pub is not installed (Debian: mosquitto-clients)")
     with testing.broker(listeners=[url + "&tls.client_certificates=required&tls.username_from=cn"]) as b:
-        options = ["--cafile", folder / "ca.pem", "--cert", folder / "device-1.pem", "--key", folder / "device-1.key"]
+        options = ["--cafile", folder / "ca.pem", "--cert", folder / "device-2.pem", "--key", folder / "device-2.key"]
         where = [tool, "-h", b.host, "-p", str(b.port), "-t", "a", "-m", "b", "-q", "1", *options]
         subprocess.run(where, check=True, timeout=60)
         assert [row.refused for row in b.connections] == [""]
+
+
+def test_an_authority_that_cannot_be_read_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    (tmp_path / "ca.key").write_text("no key")
+    done = CliRunner().invoke(tls, ["selfsigned", str(tmp_path), "--client", "device-1"])
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["ca.key", "ca.pem"]
 
 
 @pytest.mark.parametrize("name", ["server", "a/b", ".."])
