@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from trunkline.broker.connection.acceptor import Acceptor
 from trunkline.broker.connection.admission import Admission
@@ -15,7 +15,7 @@ from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.listeners import Listener
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
-from trunkline.config.settings import IN_PROCESS
+from trunkline.hooks.client import IN_PROCESS
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.tls_listeners import TlsListeners
     from trunkline.config.listener_settings import ListenerSettings
+
+#: How the log calls what listeners of a scheme speak.
+_PROTOCOLS: Final = {"tls": " (TLS)", "ws": " (WebSocket)", "wss": " (WebSocket over TLS)"}
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -173,7 +176,7 @@ class NodeListeners(Sequence[Listener]):
         reach = ", from this machine only" if settings.loopback else ""
         host, port = listener.address
         place = f"{host} port {port}" if port else host
-        _logger.info("listening on %s: %s%s", place, who, reach)
+        _logger.info("listening on %s%s: %s%s", place, _PROTOCOLS.get(settings.address.scheme, ""), who, reach)
 
     def remove(self, listener: Listener) -> None:
         """Close it, and disconnect its clients."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
 from trunkline.config.files import read_text
-from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
+from trunkline.hooks.client import IN_PROCESS
 from trunkline.hooks.credentials import CredentialsError
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.passwords import PasswordAuthenticator, parse_passwords

@@ -5,13 +5,13 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from trunkline.config.settings import Section, key
-from trunkline.config.units import Duration, Flag, Network, Size, Text
+from trunkline.config.units import Duration, Flag, Network, Origin, Size
 
 
 class WebSocketSettings(Section):
     """MQTT over WebSocket, at listeners whose URL begins with `ws` or `wss`."""
 
-    origins: tuple[Text, ...] = key(
+    origins: tuple[Origin, ...] = key(
         (),
         "Web pages from these origins may connect, such as `https://app.example.com`. When it is empty, all may. "
         "Clients other than browsers need none.",

@@ -163,6 +163,8 @@ class ListenerSettings(Section):
             raise ValueError(f"{self.url} needs a certificate: tls.certificate, or ?cert=FILE&key=FILE in the URL")
         if not encrypted and self.tls is not None:
             raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
+        if self.address.scheme not in ("ws", "wss") and self.websocket != WebSocketSettings():
+            raise ValueError(f"{self.url} has settings of WebSocket, and does not use it: its URL would be ws://")
         return self
 
     @property

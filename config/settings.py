@@ -5,7 +5,7 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -48,10 +48,6 @@ class Section(BaseModel):
             ValueError: the short form is invalid.
         """
         return value
-
-
-#: Stands in for a listener's name where connections have no socket.
-IN_PROCESS: Final = "in-process"
 
 
 class CredentialFiles(NamedTuple):

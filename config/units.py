@@ -208,6 +208,13 @@ def check_mountpoint(value: object) -> str:
     raise ValueError("not a mountpoint")
 
 
+def check_origin(value: object) -> str:
+    """The origin of a web page, as browsers send it."""
+    if isinstance(value, str) and (value == "null" or re.fullmatch(r"[A-Za-z][\w+.-]*://[^/?#\s]+", value)):
+        return value
+    raise ValueError("not an origin")
+
+
 def check_wire_text(value: object) -> str:
     """Text that goes to clients."""
     if isinstance(value, str):
@@ -264,6 +271,10 @@ AccessRule = Annotated[
 ]
 MountpointText = Annotated[
     str, *_parsed(check_mountpoint, 'a topic that ends with "/", without wildcards, not beginning with "$"')
+]
+Origin = Annotated[
+    str,
+    *_parsed(check_origin, 'an origin such as "https://app.example.com" or "http://localhost:8000", without a path'),
 ]
 FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[

@@ -10,6 +10,9 @@ from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.versions import Version
 
+#: Stands in for a listener's name where connections have no socket.
+IN_PROCESS: Final = "in-process"
+
 #: What an attribute may be to be kept with the client.
 _PLAIN: Final = (str, bytes, bool, int, float, type(None))
 #: Leading bits of an IPv6 address that identify one customer of a provider.
@@ -62,7 +65,7 @@ class ClientInfo:
     def address(self) -> str:
         """The client's address in readable form."""
         if self.peer is None:
-            return "this process"
+            return "this process" if self.listener in ("", IN_PROCESS) else "a Unix socket"
         host, port = self.peer
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -95,3 +95,19 @@ def test_where_systemd_listens_is_not_known() -> None:
 @pytest.mark.parametrize("value", ["allow", "permit all", "deny 10.0.0.0/33", "0888", "rw"])
 def test_invalid_rules_and_modes(key: str, value: str) -> None:
     assert "accepted is" in refusal({"url": "unix:///a", key: [value] if key == "access_rules" else value})
+
+
+def test_settings_of_websocket_without_websocket_are_refused() -> None:
+    table = {"origins": ["https://app.example.com"]}
+    assert "does not use it: its URL would be ws://" in refusal({"url": "tcp://127.0.0.1", "websocket": table})
+    assert ListenerSettings.model_validate({"url": "ws://127.0.0.1", "websocket": table}).websocket.origins
+
+
+@pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "*", "https://"])
+def test_an_origin_that_no_browser_sends_is_refused(origin: str) -> None:
+    assert "accepted is" in refusal({"url": "ws://127.0.0.1", "websocket": {"origins": [origin]}})
+
+
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1:99999", "tcp://127.0.0.1:abc", "tcp://[::1"])
+def test_an_invalid_url_is_quoted(url: str) -> None:
+    assert f'"{url}": accepted is "tcp://HOST:PORT"' in refusal(url)

@@ -11,6 +11,10 @@ def test_the_address_is_for_people(peer: tuple[str, int] | None, text: str) -> N
     assert ClientInfo("c", peer=peer).address == text
 
 
+def test_a_client_of_a_unix_socket_has_no_address() -> None:
+    assert ClientInfo("c", listener="sock").address == "a Unix socket"
+
+
 def test_log_records_about_a_client_name_it() -> None:
     client = ClientInfo("c", "ann", ("10.0.0.1", 5), "tcp")
     assert client.log_fields == {"client": "c", "username": "ann", "peer": "10.0.0.1:5", "listener": "tcp"}
