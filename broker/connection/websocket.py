@@ -10,6 +10,7 @@ fragments, compressed and control frames, and all that is wrong.
 from __future__ import annotations
 
 from enum import Enum
+from struct import iter_unpack
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 WHOLE_BINARY: Final = 0x82
 #: Bytes of the header of a client's frame with a payload of less than 126.
 SHORT_HEADER: Final = 6
+#: Frames as long as the first of a read that must have room behind it for a look at whether they are like it, as those
+#: of a stream often are.
+MIN_ALIKE: Final = 8
 #: The opcode of text.
 _TEXT: Final = 1
 #: What wsproto may read in a turn, so that other clients get theirs: inflated bytes, and for each frame or piece of one
@@ -200,6 +204,7 @@ class WebSocketLayer(Layer):
         `_mask` are about that one, if its header has come. Returns its place."""
         end = len(data)
         whole = -1 if self._fragmented else WHOLE_BINARY
+        is_first = True
         while end - at >= SHORT_HEADER:
             first, second = data[at], data[at + 1]
             if second < 254:
@@ -217,8 +222,12 @@ class WebSocketLayer(Layer):
             if body > end:
                 break
             if first == whole and valid:
-                mask = data[body - 4 : body]
                 after = body + length
+                if is_first and end - after >= MIN_ALIKE * (after - at):
+                    is_first = False
+                    at = _read_alike(data, at, body, after, payloads)
+                    continue
+                mask = data[body - 4 : body]
                 if after <= end:
                     payloads.append(apply_mask(data[body:after], mask))
                     at = after
@@ -372,6 +381,18 @@ class WebSocketLayer(Layer):
         self._held = b""
         self._timer.discard()
         super().close()
+
+
+def _read_alike(data: bytes, at: int, body: int, after: int, payloads: list[bytes]) -> int:
+    """Read the frame there, and all that follow with the same header but for the mask. Returns where they end."""
+    size = after - at
+    alike = (len(data) - at) // size
+    for place in range(at, body - 4):
+        column = data[place : at + alike * size : size]
+        alike = len(column) - len(column.lstrip(column[:1]))
+    frames = iter_unpack(f"{body - at - 4}x4s{after - body}s", memoryview(data)[at : at + alike * size])
+    payloads += [apply_mask(payload, mask) for mask, payload in frames]
+    return at + alike * size
 
 
 def _framed(data: bytes) -> bytes:

@@ -248,6 +248,22 @@ async def test_small_frames_of_one_read_go_on_together() -> None:
     assert below.got == [bytes(range(200))]
 
 
+OTHERS = [frame(b"ab"), frame(b"a" * 200), frame(b"", opcode=9), frame(b"a", fin=False) + frame(b"b", opcode=0), b""]
+
+
+@pytest.mark.parametrize("size", [1, 130, 70_000])
+@pytest.mark.parametrize("other", OTHERS, ids=["shorter", "longer", "ping", "fragments", "none"])
+async def test_frames_that_are_alike_with_another_in_between(size: int, other: bytes) -> None:
+    for place in range(12):
+        below, _ = opened()
+        payloads = [os.urandom(size) for _ in range(12)]
+        data = [frame(payload) for payload in payloads]
+        below.receive(b"".join(data[:place]) + other + b"".join(data[place:]))
+        expected = {OTHERS[0]: b"ab", OTHERS[1]: b"a" * 200, OTHERS[3]: b"ab"}.get(other, b"")
+        assert below.data == b"".join(payloads[:place]) + expected + b"".join(payloads[place:])
+        assert below.failed is None
+
+
 async def test_payload_goes_on_before_its_frame_is_complete() -> None:
     below, made = opened()
     data = frame(b"x" * 1_000_000)
