@@ -71,6 +71,7 @@ class NodeListeners(Sequence[Listener]):
                 frozenset(Version),
                 durable=True,
                 services=services,
+                config=services.config,
                 directory=sessions,
                 limits=RateLimits(self._limits),
             )
@@ -132,17 +133,18 @@ class NodeListeners(Sequence[Listener]):
             ListenError: its address cannot be listened on.
             SecurityError: its certificates or keys cannot be used.
         """
-        config = self._services.config
+        config = self._services.config.at(settings)
         tls = None if settings.tls is None else self._tls.open(settings.tls, settings.label)
         limited = self._services.metrics.limited
         admission = Admission(settings, config.limits.max_connections, self._count_connections, limited)
-        limits = RateLimits(self._limits, settings.rate)
+        limits = RateLimits(self._limits, settings.rate, config.rate)
         mqtt = MqttListener(
             settings.label,
             config.allows_anonymous(settings),
             frozenset(version for version in Version if str(version) in settings.versions),
             durable=settings.durability != "memory",
             services=self._services,
+            config=config,
             directory=self._sessions,
             limits=limits,
             mountpoint=settings.mountpoint,

@@ -141,11 +141,14 @@ class RateLimits:
 
     __slots__ = ("_clients", "_node", "_rates", "_shared", "connections", "is_unlimited", "pauses")
 
-    def __init__(self, node: NodeLimits, own: ListenerRateSettings | None = None) -> None:
-        """`own` is None for connections inside the process."""
+    def __init__(
+        self, node: NodeLimits, own: ListenerRateSettings | None = None, zone: RateSettings | None = None
+    ) -> None:
+        """`own` is None for connections inside the process. Rates of clients and connections
+        that it does not set come from `zone`, or else from the node."""
         self._node = node
         #: What holds for each client id and each connection.
-        self._rates = rates = _merged(node.rates, own)
+        self._rates = rates = _merged(zone or node.rates, own)
         self._clients = node.clients if rates == node.rates else ClientRegistry(rates)
         #: Of new connections.
         self.connections = [] if node.connections is None else [node.connections]

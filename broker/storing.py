@@ -103,12 +103,13 @@ class Storing:
                     _log_refused(refused)
                 StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
                 settings = services.config.session
+                max_length, max_bytes = services.config.largest_queue
                 services.committer = pubsub.committer = committer
                 services.backlogs = backlogs = Backlogs(
                     pubsub.router,
                     committer,
-                    settings.max_queue_length,
-                    services.config.queue_bytes,
+                    max_length,
+                    max_bytes,
                     upgrade_qos=settings.upgrade_qos,
                     is_used=not settings.priorities and settings.overflow == "drop_oldest",
                 )

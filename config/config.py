@@ -11,15 +11,19 @@ from pydantic_core import PydanticCustomError
 from trunkline.config import settings
 from trunkline.config.addresses import TakenAddresses
 from trunkline.config.declared_streams import StreamSettings, conflicts
-from trunkline.config.key_path import KeyPath, Keys, dotted
+from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.settings import PluginSettings, Section
-from trunkline.config.units import Accepts, Durability, parse_mark
+from trunkline.config.units import Accepts, Durability, ZoneName, parse_mark
 
 #: Sections that are lists of tables.
 LISTS: Final = ("listeners", "streams")
+#: Sections whose value is taken as a whole: lists, and tables by name.
+WHOLE: Final = (*LISTS, "zones")
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, TRUNKLINE_LISTENERS and TRUNKLINE_STREAMS.
 PREFIX: Final = "TRUNKLINE_"
+
+_KEEP_ALIVES: Final = frozenset({"max_keep_alive", "server_keep_alive"})
 
 
 class Config(Section):
@@ -48,9 +52,23 @@ class Config(Section):
     limits: settings.LimitSettings = settings.LimitSettings()
     rate: settings.RateSettings = settings.RateSettings()
     overload: settings.OverloadSettings = settings.OverloadSettings()
+    zones: Mapping[ZoneName, settings.ZoneSettings] = {}
     control: settings.ControlSettings = settings.ControlSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
+
+    def at(self, listener: ListenerSettings) -> Self:
+        """The settings for a listener's clients: those of its zone before the general ones."""
+        if not listener.zone:
+            return self
+        zone = self.zones[listener.zone]
+        sections = {name: getattr(self, name) for name in Config.model_fields}
+        own = {
+            "mqtt": zone.applied_to(self.mqtt),
+            "session": zone.applied_to(self.session),
+            "rate": zone.applied_to(self.rate),
+        }
+        return self.model_construct(None, **{**sections, **own})
 
     def allows_anonymous(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients may connect without credentials; None stands for in-process connections."""
@@ -79,13 +97,22 @@ class Config(Section):
     @cached_property
     def refuses_over_rates(self) -> bool:
         """Whether messages over a rate may be refused, at any listener."""
-        return "refuse" in (self.rate.over, *[listener.rate.over for listener in self.listeners])
+        zones, listeners = self.zones.values(), self.listeners
+        return "refuse" in (self.rate.over, *[zone.over for zone in zones], *[each.rate.over for each in listeners])
 
     @cached_property
     def queue_bytes(self) -> int:
         """The limit in bytes for messages that wait for a client; 0 means no limit."""
         asked = self.session.max_queue_bytes
         return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
+
+    @property
+    def largest_queue(self) -> tuple[int, int]:
+        """What may wait for a client in the zone that allows the most: messages and bytes; 0 means no limit."""
+        zones = [self, *[self.at(listener) for listener in self.listeners]]
+        lengths = [zone.session.max_queue_length for zone in zones]
+        sizes = [zone.queue_bytes for zone in zones]
+        return min(lengths) and max(lengths), min(sizes) and max(sizes)
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -114,6 +141,8 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 "connect"
             )
             yield path, text
+        if listener.zone and listener.zone not in config.zones:
+            yield (*path, "zone"), f"no zone is called {listener.zone!r}{nearest(listener.zone, config.zones)}"
         if listener.durability not in (None, "memory", config.store.durability):
             text = (
                 f'"{listener.durability}" is not the level of the store, which all sessions share: set '
@@ -135,6 +164,10 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
     yield from _mark_conflicts(config.overload)
     if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
         yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"
+    for name, zone in config.zones.items():
+        mqtt = zone.applied_to(config.mqtt)
+        if 0 < mqtt.max_keep_alive < mqtt.server_keep_alive and zone.model_fields_set & _KEEP_ALIVES:
+            yield ("zones", name), "server_keep_alive is longer than max_keep_alive"
 
 
 def _mark_conflicts(overload: settings.OverloadSettings) -> Iterator[tuple[KeyPath, str]]:
@@ -156,7 +189,7 @@ def model_of(section: str) -> type[Section]:
 def key_paths() -> Iterator[Keys]:
     """Every key of the broker's own, section by section."""
     for section in Config.model_fields:
-        if section in LISTS:
+        if section in WHOLE:
             yield (section,)
         elif section != "plugins":
             yield from ((section, key) for key in model_of(section).model_fields)

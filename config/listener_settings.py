@@ -91,6 +91,10 @@ class ListenerSettings(Section):
         "MQTT versions that are accepted here. Clients with other versions are refused.",
         min_length=1,
     )
+    zone: Text = key(
+        "",
+        "Name of the [zone](listeners.md#zones) whose settings hold for clients that connect here. Empty means none.",
+    )
     mountpoint: MountpointText = key(
         "",
         "Prefix of all topics of clients that connect here, which do not see it: `plant/%c/`, with `%c` for the client "

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trunkline.config.config import LISTS, PREFIX, Config, key_paths, model_of, variable
+from trunkline.config.config import LISTS, PREFIX, WHOLE, Config, key_paths, model_of, variable
 from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, is_secret
 from trunkline.config.files import file_problem, files_in, read_text
@@ -99,7 +99,7 @@ class ConfigReader:
                 if not self._partial:
                     hint = nearest(section, Config.model_fields) or f"; known are {', '.join(Config.model_fields)}"
                     self._complain(source, (section,), f"unknown section{hint}")
-            elif section in LISTS:
+            elif section in WHOLE:
                 self._set((section,), Config.model_fields[section], content, source, base)
             elif section != "plugins":
                 self._take_section((section,), model_of(section), content, source, base)
@@ -242,7 +242,7 @@ class ConfigReader:
         for _ in range(2):
             table: dict[str, Any] = {"plugins": plugins}
             for path, value in self._values.items():
-                if path[0] in LISTS:
+                if path[0] in WHOLE:
                     table[path[0]] = value
                 elif path[0] != "plugins":
                     table.setdefault(path[0], {})[path[1]] = value
@@ -262,7 +262,14 @@ class ConfigReader:
         """Replaces a wrong value by a valid one, so that the rest can still be checked."""
         section = str(path[0])
         listed = self._values.get((section,))
-        if section not in LISTS:
+        if section == "zones" and len(path) > 1 and isinstance(listed, Mapping):
+            whole_table = dict(cast("Mapping[str, object]", listed))
+            if len(path) > 2:
+                whole_table[str(path[1])] = {}  # a listener may name it
+            else:
+                del whole_table[str(path[1])]
+            self._values[section,] = whole_table
+        elif section not in LISTS:
             self._values.pop(cast("Keys", path[:2]), None)
             if path[0] == "auth":
                 self._values["auth", "allow_anonymous"] = True

@@ -5,9 +5,9 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from trunkline.config.units import (
     Duration,
@@ -50,6 +50,9 @@ class Section(BaseModel):
         return value
 
 
+SectionType = TypeVar("SectionType", bound=Section)
+
+
 class CredentialFiles(NamedTuple):
     password_file: Path | None
     client_id_file: Path | None
@@ -79,8 +82,8 @@ class NodeSettings(Section):
     )
 
 
-class MqttSettings(Section):
-    """What the broker offers, and what it accepts from a client."""
+class ZoneMqtt(Section):
+    """What a zone may set of `[mqtt]`."""
 
     max_packet_size: Size = key(10_485_760, "Largest packet accepted from a client.", "bytes", ge=128, le=268_435_460)
     max_payload_size: Size = key(
@@ -140,6 +143,23 @@ class MqttSettings(Section):
         "seconds",
         gt=0,
     )
+    allow_empty_client_id: Flag = key(True, "Whether the broker assigns a client id to clients without one.")
+    max_client_id_length: Whole = key(256, "Longest client id that is accepted.", "bytes", ge=23, le=65_535)
+    response_information: WireText = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
+    server_reference: WireText = key(
+        "", "Another server that the broker names to refused 5.0 clients. Empty sends none."
+    )
+    linger: Duration = key(
+        5.0,
+        "After its last packet the broker waits this long for the client to close the connection, so that it can "
+        "read the packet.",
+        "seconds",
+    )
+
+
+class MqttSettings(ZoneMqtt):
+    """What the broker offers, and what it accepts from a client."""
+
     packet_timeout: OptionalDuration = key(
         None,
         "A client is disconnected (0x97) when one of its packets takes longer than this, and a second more for each "
@@ -151,30 +171,18 @@ class MqttSettings(Section):
     min_packet_rate: Whole = key(
         100, "Bytes that a client sends of a large packet each second, at least; see `packet_timeout`.", "bytes/s", ge=1
     )
-    allow_empty_client_id: Flag = key(True, "Whether the broker assigns a client id to clients without one.")
     assigned_client_id_prefix: WireText = key(
         "auto-", "Prefix of client ids that the broker assigns; 20 random characters follow.", max_length=1000
-    )
-    max_client_id_length: Whole = key(256, "Longest client id that is accepted.", "bytes", ge=23, le=65_535)
-    response_information: WireText = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
-    server_reference: WireText = key(
-        "", "Another server that the broker names to refused 5.0 clients. Empty sends none."
     )
     subscribe_denied: Literal["refuse", "grant"] = key(
         "refuse",
         "The answer to a SUBSCRIBE that the access rules deny: a failure, or a grant without deliveries.",
     )
     strict_utf8: Flag = key(True, "Whether text with control characters or non-characters is refused.")
-    linger: Duration = key(
-        5.0,
-        "After its last packet the broker waits this long for the client to close the connection, so that it can "
-        "read the packet.",
-        "seconds",
-    )
 
 
-class SessionSettings(Section):
-    """What is kept for each client, connected or not."""
+class ZoneSession(Section):
+    """What a zone may set of `[session]`."""
 
     max_inflight: Whole = key(
         100,
@@ -209,32 +217,10 @@ class SessionSettings(Section):
         ge=0,
     )
     store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
-    priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
-        {}, "Topic filters and their priorities, 1 to 255: messages of a higher priority leave the queue first."
-    )
-    default_priority: Literal["lowest", "highest"] = key(
-        "lowest", "Priority of messages whose topic matches nothing in `priorities`."
-    )
-    overflow: Literal["drop_oldest", "drop_new"] = key(
-        "drop_oldest", "What a full queue drops: its oldest message of the lowest priority, or the new one."
-    )
     retry_interval: Duration = key(
         0.0,
         "Send unacknowledged messages again after this long while a 3.1 or 3.1.1 client stays connected; 5.0 "
         "forbids it. 0 sends them again only when the client reconnects.",
-        "seconds",
-    )
-    backpressure: Duration = key(
-        1.0,
-        "When the queue of a connected client is a quarter full, its publishers wait until the queue is short "
-        "again, but no longer than this; then the client is a slow consumer, and its queue drops messages. 0 "
-        "turns waiting off.",
-        "seconds",
-    )
-    backpressure_budget: Duration = key(
-        6.0,
-        "Seconds of each minute that a publisher waits in vain, for all subscribers that do not catch up in time "
-        "or disconnect. After that it waits only for subscribers that caught up the last time. 0 means no limit.",
         "seconds",
     )
     max_awaiting_rel: Whole = key(
@@ -251,6 +237,40 @@ class SessionSettings(Section):
         "client may publish it twice. 0 waits as long as the session lasts.",
         "seconds",
     )
+    expiry_interval: Expiry = key(
+        7200, "How long a 3.1 or 3.1.1 session with clean session 0 outlives its connection.", "seconds", ge=0
+    )
+    max_expiry_interval: WholeSeconds = key(
+        0, "Longest session expiry that a 5.0 client gets. 0 means no maximum.", "seconds", ge=0
+    )
+    max_subscriptions: Whole = key(10_000, "Subscriptions of one client. 0 means no limit.", "subscriptions", ge=0)
+
+
+class SessionSettings(ZoneSession):
+    """What is kept for each client, connected or not."""
+
+    priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
+        {}, "Topic filters and their priorities, 1 to 255: messages of a higher priority leave the queue first."
+    )
+    default_priority: Literal["lowest", "highest"] = key(
+        "lowest", "Priority of messages whose topic matches nothing in `priorities`."
+    )
+    overflow: Literal["drop_oldest", "drop_new"] = key(
+        "drop_oldest", "What a full queue drops: its oldest message of the lowest priority, or the new one."
+    )
+    backpressure: Duration = key(
+        1.0,
+        "When the queue of a connected client is a quarter full, its publishers wait until the queue is short "
+        "again, but no longer than this; then the client is a slow consumer, and its queue drops messages. 0 "
+        "turns waiting off.",
+        "seconds",
+    )
+    backpressure_budget: Duration = key(
+        6.0,
+        "Seconds of each minute that a publisher waits in vain, for all subscribers that do not catch up in time "
+        "or disconnect. After that it waits only for subscribers that caught up the last time. 0 means no limit.",
+        "seconds",
+    )
     hook_timeout: Duration = key(
         120.0,
         "A client whose packet has waited this long for async hooks is disconnected. Access decisions also have "
@@ -261,13 +281,6 @@ class SessionSettings(Section):
     upgrade_qos: Flag = key(
         False, "Deliver with the subscription's QoS even when the message was published with a lower one."
     )
-    expiry_interval: Expiry = key(
-        7200, "How long a 3.1 or 3.1.1 session with clean session 0 outlives its connection.", "seconds", ge=0
-    )
-    max_expiry_interval: WholeSeconds = key(
-        0, "Longest session expiry that a 5.0 client gets. 0 means no maximum.", "seconds", ge=0
-    )
-    max_subscriptions: Whole = key(10_000, "Subscriptions of one client. 0 means no limit.", "subscriptions", ge=0)
 
 
 class RetainedSettings(Section):
@@ -523,16 +536,9 @@ class TraceSettings(Section):
         return bool(self.clients or self.topics)
 
 
-class RateSettings(Section):
-    """Rates, as token buckets: so many per second on average, and a burst at once. 0 means no limit.
+class ZoneRates(Section):
+    """What a zone may set of `[rate]`."""
 
-    Nothing is lost by default: over a limit, connections are not read from, and new ones are accepted later. The rates
-    of each client and of each connection hold at every listener that has none of its own.
-    """
-
-    connections: RateText = key("0", "New connections, of all clients together. More are accepted later.")
-    messages: RateText = key("0", "Messages from all clients together.")
-    bytes: RateText = key("0", "Bytes from all clients together.")
     client_connections: RateText = key("0", "Connections of each client id; further ones are refused (0x9F).")
     client_messages: RateText = key("0", "Messages from each client id, over all its connections.")
     client_bytes: RateText = key("0", "Bytes from each client id, over all its connections.")
@@ -570,6 +576,34 @@ class OverloadSettings(Section):
         "90%", "Open file descriptors, as a share of the limit (RLIMIT_NOFILE), or as a number."
     )
     files_low: FileMarkText = key("80%", "The same, when it is over.")
+
+
+class RateSettings(ZoneRates):
+    """Rates, as token buckets: so many per second on average, and a burst at once. 0 means no limit.
+
+    Nothing is lost by default: over a limit, connections are not read from, and new ones are accepted later. The rates
+    of each client and of each connection hold at every listener that has none of its own.
+    """
+
+    connections: RateText = key("0", "New connections, of all clients together. More are accepted later.")
+    messages: RateText = key("0", "Messages from all clients together.")
+    bytes: RateText = key("0", "Bytes from all clients together.")
+
+
+class ZoneSettings(ZoneMqtt, ZoneSession, ZoneRates):
+    """Keys of `[mqtt]`, `[session]` and `[rate]` for the clients of the listeners that name this zone; they mean what
+    they mean there. Where a key is not set, the general one holds.
+    """
+
+    @model_serializer(mode="wrap")
+    def _only_own(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without keys that are not set: the same keys are set again when it is read."""
+        return {name: value for name, value in dump(self).items() if name in self.model_fields_set}
+
+    def applied_to(self, general: SectionType) -> SectionType:
+        """A general section with what is set here."""
+        own = {name: getattr(self, name) for name in self.model_fields_set if name in type(general).model_fields}
+        return general.model_copy(update=own)
 
 
 class LimitSettings(Section):

@@ -187,6 +187,12 @@ def check_listener_url(value: object) -> str:
     raise ValueError("not a listener URL")
 
 
+def check_zone_name(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        return value
+    raise ValueError("the name of a zone has letters, digits, _ and - only")
+
+
 def check_topic_filter(value: object) -> str:
     if isinstance(value, str):
         try:
@@ -276,6 +282,7 @@ Origin = Annotated[
     str,
     *_parsed(check_origin, 'an origin such as "https://app.example.com" or "http://localhost:8000", without a path'),
 ]
+ZoneName = Annotated[str, *_parsed(check_zone_name, "names")]
 FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[
     str,

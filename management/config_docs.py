@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.config.config import LISTS, Config, variable
-from trunkline.config.settings import PluginSettings, Section
+from trunkline.config.settings import PluginSettings, Section, ZoneSettings
 from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain, unit_of
 from trunkline.plugins.finding import settings_model, shipped
@@ -66,6 +66,8 @@ def page() -> str:
             parts.append(_section(f"[[{section}]]", model, (section,)))
             for table, _, inner in tables_of(model):
                 parts.append(_section(f"[{section}.{table}]", inner, (section, table)))
+        elif section == "zones":
+            parts.append(_section("[zones.NAME]", ZoneSettings, (section,), defaults=False))
         elif section == "plugins":
             parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
             for name in shipped():
@@ -88,8 +90,10 @@ def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]
             yield name, listed, inner
 
 
-def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bool = False) -> str:
-    """`own` leaves out the keys that every plugin has."""
+def _section(
+    title: str, model: type[Section], path: tuple[str, ...], *, own: bool = False, defaults: bool = True
+) -> str:
+    """`own` leaves out the keys that every plugin has. `defaults` says whether the keys have some."""
     lines = [f"## `{title}`", "", _words(model), ""]
     if title.strip("[]") in LISTS:
         lines += [f"Variable: `{variable(path)}`.", ""]
@@ -97,7 +101,8 @@ def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bo
     for name, field in model.model_fields.items():
         if own and name in PluginSettings.model_fields:
             continue
-        lines.append(f"| `{name}` | {_default(field)} | {unit_of(field)} | {accepted(field)} | {field.description} |")
+        default = _default(field) if defaults else ""
+        lines.append(f"| `{name}` | {default} | {unit_of(field)} | {accepted(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 

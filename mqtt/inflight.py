@@ -84,7 +84,7 @@ class Inflight(Generic[T]):
         self._limit = limit
         #: The same, or 0 while the bytes are full.
         self.limit = limit
-        self._max_bytes = max_bytes or maxsize
+        self.limit_bytes(max_bytes)
         #: The weight of each heavy message by its packet id, and of all together.
         self._heavy: dict[int, int] = {}
         self.byte_size = 0
@@ -93,6 +93,10 @@ class Inflight(Generic[T]):
         self._last_id = 0
         #: Packet ids that a resumed session has not sent again yet, in order, because the window is too small for all.
         self.unsent: dict[int, None] = {}
+
+    def limit_bytes(self, max_bytes: int) -> None:
+        """The limit from the next message, acknowledgement or `resume` on."""
+        self._max_bytes = max_bytes or maxsize
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -101,7 +101,7 @@ class Connection(ProtocolActor["Mail"]):
         self._transport = transport
         self._on_closed = on_closed
         self.state = ConnectionState.AWAITING_CONNECT
-        mqtt = listener.services.config.mqtt
+        mqtt = listener.config.mqtt
         limits = listener.limits
         kind = CountingDecoder if limits.pauses and not limits.is_unlimited else Decoder
         self._decoder: Decoder | LoggedDecoder | MountedDecoder = kind(
@@ -270,7 +270,7 @@ class Connection(ProtocolActor["Mail"]):
         if early or error is not None:
             channel.session(mail.Received(channel, early, error))
         if keep_alive:
-            self._max_silence = keep_alive * self._listener.services.config.mqtt.keep_alive_multiplier
+            self._max_silence = keep_alive * self._listener.config.mqtt.keep_alive_multiplier
             self._timer.restart_at(self._last_read + self._max_silence)
         else:
             self._max_silence = inf
@@ -320,7 +320,7 @@ class Connection(ProtocolActor["Mail"]):
             self._holders = None
             self._transport.resume()
         self._transport.finish()
-        self._max_silence = self._listener.services.config.mqtt.linger
+        self._max_silence = self._listener.config.mqtt.linger
         self._last_read = trio.current_time()
         self._timer.restart_at(self._last_read + self._max_silence)
 

@@ -15,6 +15,7 @@ from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Reje
 from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session.channel import Channel
+from trunkline.broker.session.services import bounded_expiry
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from trunkline.broker.rate_limits import Buckets, ClientLimits, RateLimits
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.config.config import Config
     from trunkline.hooks.points import Decide
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Decoded
@@ -60,6 +62,8 @@ class MqttListener:
     #: Whether what its clients get acknowledged is stored.
     durable: bool
     services: Services
+    #: The settings that hold here: those of its zone before the general ones.
+    config: Config
     directory: Directory
     limits: RateLimits
     #: The template of its clients' topic prefix; empty if they have none.
@@ -151,7 +155,7 @@ class Handshake:
                 )
             if services.overload.exceeded:
                 raise self._overloaded()
-            self._terms = terms = negotiate(connect, services.config)
+            self._terms = terms = negotiate(connect, listener.config)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
         except Rejected as rejected:
             self._reject(rejected.reason, rejected.text)
@@ -271,8 +275,8 @@ class Handshake:
         properties: Properties = {}
         if connect.properties.get("request_problem_information", 1):
             properties = {**reason_string(text)}
-        if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
-            properties["server_reference"] = services.config.mqtt.server_reference
+        if self._listener.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
+            properties["server_reference"] = self._listener.config.mqtt.server_reference
         connack = Connack(False, fitting(reason, PacketType.CONNACK), properties)  # [MQTT-3.2.2-6]
         farewell = encode_within(connack, connect.version, connect.properties.get("maximum_packet_size", 0))
         services.metrics.sent[PacketType.CONNACK] += 1
@@ -290,6 +294,7 @@ class Handshake:
 
     def _open_session(self) -> None:
         connect, services, directory = self._connect, self._listener.services, self._listener.directory
+        config = self._listener.config
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
         # only after the login: other clients must not be able to block a client id, and many clients log in at a time
         if directory.flaps(self._client.client_id):
@@ -317,10 +322,10 @@ class Handshake:
             self._connection.mount(mountpoint)
         asked = connect.properties
         if connect.version == Version.V5:
-            expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))
+            expiry = bounded_expiry(asked.get("session_expiry_interval", 0), config.session)
         else:
-            expiry = 0.0 if connect.clean_start else services.config.session.expiry_interval
-        aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
+            expiry = 0.0 if connect.clean_start else config.session.expiry_interval
+        aliases = min(asked.get("topic_alias_maximum", 0), config.mqtt.max_topic_alias_out)
         largest = asked.get("maximum_packet_size", 0)
         if 0 < largest < len(encode(Connack(True, Reason.SUCCESS, self._terms.connack), connect.version)):
             self._reject(Reason.PACKET_TOO_LARGE, "the CONNACK is larger than the client accepts")
@@ -330,11 +335,12 @@ class Handshake:
             self._connection.ref.cast,
             self._connection.ref.crash,
             connect.version,
+            config,
             connect.clean_start,
             expiry,
             will,
             receive_maximum=(
-                services.config.session.max_inflight_bridge
+                config.session.max_inflight_bridge
                 if connect.bridge
                 else asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM)
             ),
@@ -343,7 +349,7 @@ class Handshake:
             problem_information=bool(asked.get("request_problem_information", 1)),
             connack=self._terms.connack,
             authentication_method=asked.get("authentication_method"),
-            aliases_in=ReceivedAliases(services.config.mqtt.max_topic_alias),
+            aliases_in=ReceivedAliases(config.mqtt.max_topic_alias),
             aliases_out=SentAliases(aliases),
             plain=not aliases and not largest,
             quota=self._quota(client_limits),

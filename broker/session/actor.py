@@ -20,6 +20,7 @@ from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget
+from trunkline.broker.session.services import bounded_expiry
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.broker.session.waiting import Waiting
@@ -266,7 +267,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if expiry is not None:
             if expiry and not channel.expiry_interval:  # [MQTT-3.14.2-2]
                 raise ProtocolError("a session expiry of 0 cannot be raised at DISCONNECT")
-            session.expiry_interval = self._services.bounded_expiry(expiry)
+            session.expiry_interval = bounded_expiry(expiry, channel.config.session)
         if packet.reason == Reason.SUCCESS:
             session.will = None  # [MQTT-3.14.4-3]
         self._outbound.flush()  # output that the client was to get before

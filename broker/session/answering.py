@@ -48,7 +48,7 @@ class Answering:
         self._channel: Channel | None = None
         #: Is the client not read from, because it is owed too many answers?
         self._crowded = False
-        self._max_owed = min(context.services.config.mqtt.receive_maximum, MAX_OWED)
+        self._max_owed = MAX_OWED
 
     def bind(self, awaiting_rel: AwaitingRel) -> None:
         """Take this part of the session, which may be a new one."""
@@ -56,6 +56,7 @@ class Answering:
 
     def attach(self, channel: Channel) -> None:
         self._channel = channel
+        self._max_owed = min(channel.config.mqtt.receive_maximum, MAX_OWED)
 
     def detach(self) -> None:
         """The client gets none of the answers that it is owed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -301,9 +301,15 @@ class Behind:
         for member in self.members.values():
             member.backlog.watchers[member] = None
         self._wake_all()
-        limits = self._backlogs
-        if self.waiting > limits.max_length or self.byte_size > limits.max_bytes:
+        max_length, max_bytes = self._limits
+        if self.waiting > max_length or self.byte_size > max_bytes:
             self._too_long = DropReason.QUEUE_FULL
+
+    @property
+    def _limits(self) -> tuple[float, float]:
+        """Messages and bytes that may wait for the client where it came last."""
+        config = self._context.config
+        return config.session.max_queue_length or inf, config.queue_bytes or inf
 
     def _end_slices(self) -> None:
         if self._slices is not None:
@@ -587,8 +593,8 @@ class Behind:
 
     async def _excess(self, unread: list[Membership], token: Merge) -> tuple[int, float]:
         """How many messages, and how many bytes, are above the limits."""
-        limits = self._backlogs
-        count, weight = self.waiting - limits.max_length, self.byte_size - limits.max_bytes
+        max_length, max_bytes = self._limits
+        count, weight = self.waiting - max_length, self.byte_size - max_bytes
         if len(unread) == 1 and unread[0].is_exact:
             return int(max(0, count)), max(0, weight)
         merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
@@ -600,7 +606,7 @@ class Behind:
             stored_weight += sum([read.entry.weight for read in reads])
             if merge.drained:
                 break
-        return int(max(0, stored - self._ahead - limits.max_length)), max(0, stored_weight - limits.max_bytes)
+        return int(max(0, stored - self._ahead - max_length)), max(0, stored_weight - max_bytes)
 
     async def _pages(self, merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
         return await self._backlogs.committer.read(partial(_page, merge, woken))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trunkline.broker.rate_limits import Buckets
     from trunkline.broker.session.mail import ToConnection, ToSession
     from trunkline.broker.session.revoked import Revoked
+    from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
     from trunkline.mqtt.errors import ProtocolError
@@ -33,6 +34,8 @@ class Channel:
     #: Ends the connection with an error that it is to blame for.
     crash: Callable[[Exception], None]
     version: Version
+    #: The settings at the client's listener.
+    config: Config
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.
     expiry_interval: float = 0.0

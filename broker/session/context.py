@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from trunkline.broker.session.mail import ToSession
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.config.config import Config
 
 
 class SessionContext(Later):
-    __slots__ = ("reading", "services", "session", "state", "subscriber")
+    __slots__ = ("config", "reading", "services", "session", "state", "subscriber")
 
     def __init__(
         self,
@@ -31,6 +32,8 @@ class SessionContext(Later):
         super().__init__(ref, scheduler)
         self.session = session
         self.services = services
+        #: The settings for its client: those of the zone that the client came by last.
+        self.config = services.config
         #: The session as routes and publishers see it.
         self.subscriber = subscriber or Subscriber(session.client_id, ref.cast)
         self.subscriber.cast = ref.cast
@@ -44,6 +47,14 @@ class SessionContext(Later):
         self.subscriber.durable = durable is not None
         if durable is not None:
             durable.owner = self._ref
+
+    def enter_zone(self, config: Config) -> None:
+        """The client has come by a listener with these settings: from now on they bound what the session keeps."""
+        session, settings = self.session, config.session
+        self.config = config
+        session.queue.limit(settings.max_queue_length, config.queue_bytes, store_qos0=settings.store_qos0)
+        session.inflight.limit_bytes(settings.max_inflight_bytes)
+        session.awaiting_rel.maximum, session.awaiting_rel.max_bytes = settings.max_awaiting_rel, config.queue_bytes
 
     def became_durable(self) -> None:
         self._own_durable()

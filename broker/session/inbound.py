@@ -61,13 +61,6 @@ class Inbound:
         self._context = context
         self._session = context.session
         self._services = services = context.services
-        self._mqtt = services.config.mqtt
-        self._max_payload_size = services.config.mqtt.max_payload_size
-        #: May a QoS or RETAIN be refused?
-        self._is_limited = self._mqtt.max_qos < 2 or not self._mqtt.retain_available
-        #: May a publication be too large, or too much?
-        self._may_refuse = bool(self._max_payload_size) or services.config.refuses_over_rates
-        self._await_rel_timeout = services.config.session.await_rel_timeout
         self._stop_waiting: Callable[[], None] | None = None
         #: Counts messages by QoS, and packets that acknowledge them.
         self._received = services.metrics.messages_in
@@ -78,8 +71,16 @@ class Inbound:
         self.bind()
 
     def bind(self) -> None:
-        """Take the session's parts, which may be new ones."""
+        """Take the session's parts and settings, which may be new ones."""
         self._awaiting_rel = self._session.awaiting_rel
+        config = self._context.config
+        self._mqtt = config.mqtt
+        self._max_payload_size = config.mqtt.max_payload_size
+        #: May a QoS or RETAIN be refused?
+        self._is_limited = self._mqtt.max_qos < 2 or not self._mqtt.retain_available
+        #: May a publication be too large, or too much?
+        self._may_refuse = bool(self._max_payload_size) or config.refuses_over_rates
+        self._await_rel_timeout = config.session.await_rel_timeout
 
     def publish(
         self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None

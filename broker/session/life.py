@@ -101,6 +101,10 @@ class SessionLife:
             hooks.notify(SESSION_TAKEN_OVER, outbound.channel.client)
             self.end_connection(Reason.SESSION_TAKEN_OVER, "another connection has this client id", client)
         self.stop_timers()
+        if not (context.config is channel.config is services.config):
+            context.enter_zone(channel.config)
+            self.inbound.bind()
+            outbound.enter_zone()
         context.follow(SessionEvent.ATTACH, channel)
         outbound.attach(channel)  # first, so that a crash ends this connection
         self._requested.remove(channel)
@@ -133,11 +137,11 @@ class SessionLife:
                 extra=client.log_fields,
             )
         hooks.notify(CLIENT_CONNECTED, client)
-        if services.config.session.retry_interval and channel.version != Version.V5:
+        if context.config.session.retry_interval and channel.version != Version.V5:
             self._retry_later(channel)
 
     def _retry_later(self, channel: Channel) -> None:
-        interval = self.context.services.config.session.retry_interval
+        interval = self.context.config.session.retry_interval
         self._timers = [self.context.after(interval, partial(self._retry, channel, interval))]
 
     def _retry(self, channel: Channel, interval: float) -> None:
@@ -257,7 +261,7 @@ class SessionLife:
         session = self.context.session
         gone, session.will = session.will, None
         if gone is not None:  # [MQTT-3.1.2-8]
-            will.publish(gone, session.client, self.context.subscriber, self.context.services, self.outbound.now)
+            will.publish(gone, session.client, self.context, self.outbound.now)
 
     def _expire(self) -> None:
         self.context.services.metrics.session_expired += 1

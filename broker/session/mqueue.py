@@ -128,9 +128,7 @@ class MessageQueue(Generic[T]):
         """`max_length` bounds each class, `max_bytes` the whole queue; 0 means no limit. `priority` gives the priority
         of a topic, or None for the default; without it there is one class. While `overloads` has any element, QoS 0
         messages are dropped."""
-        self._max_length = max_length or maxsize
-        self._max_bytes = max_bytes or maxsize
-        self._store_qos0 = store_qos0
+        self.limit(max_length, max_bytes, store_qos0=store_qos0)
         self._overloads = overloads
         self._drop_new = overflow is Overflow.DROP_NEW
         self._priority = priority
@@ -147,6 +145,13 @@ class MessageQueue(Generic[T]):
         self._cursor: tuple[int, int, int] | None = None
         self.length = 0
         self.byte_size = 0
+
+    def limit(self, max_length: int, max_bytes: int, *, store_qos0: bool) -> None:
+        """Limits from now on. What is there above them stays until it is sent; a new message takes an old one's
+        place."""
+        self._max_length = max_length or maxsize
+        self._max_bytes = max_bytes or maxsize
+        self._store_qos0 = store_qos0
 
     def __len__(self) -> int:
         return self.length

@@ -120,6 +120,10 @@ class Outbound:
             self._behind = session.behind = Behind(self._context, backlogs, self._fill_on_arrival)
         self.answers.bind(session.awaiting_rel)
 
+    def enter_zone(self) -> None:
+        """The session's settings are other ones."""
+        self._pressure.enter_zone()
+
     # Messages
 
     def deliver(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
@@ -338,7 +342,7 @@ class Outbound:
         self._writable = not self._resuming
         if durable is not None and self._resuming:  # how far its messages have come is stored before it is repeated
             durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
-        self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
+        self._window.resume(min(channel.config.session.max_inflight, channel.receive_maximum))
 
     def _resume(self, channel: Channel) -> None:
         if self.channel is channel:

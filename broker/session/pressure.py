@@ -74,9 +74,8 @@ class Pressure:
     )
 
     def __init__(self, context: SessionContext) -> None:
-        settings = context.services.config.session
         self._context = context
-        self._patience = settings.backpressure
+        self._patience = context.services.config.session.backpressure
         #: Seconds that it may hold publishers until its queue is short once, and the time since when it does.
         self._left = self._patience
         self._began = 0.0
@@ -87,8 +86,13 @@ class Pressure:
         self._trusted = False
         #: Whether anything has to be undone when the queue is short again.
         self.on = False
-        self.high = min(settings.max_queue_length // 4 or MAX_HIGH, MAX_HIGH)
-        self.high_bytes = min(context.services.config.queue_bytes // 4 or MAX_HIGH_BYTES, MAX_HIGH_BYTES)
+        self.enter_zone()
+
+    def enter_zone(self) -> None:
+        """Take the length and size of a long queue from the session's settings."""
+        config = self._context.config
+        self.high = min(config.session.max_queue_length // 4 or MAX_HIGH, MAX_HIGH)
+        self.high_bytes = min(config.queue_bytes // 4 or MAX_HIGH_BYTES, MAX_HIGH_BYTES)
 
     def hold(self, publisher: str, now: float) -> None:
         """The queue is long, and a message of this publisher made it longer."""

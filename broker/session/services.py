@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.access import Access
     from trunkline.broker.session.channel import Channel
     from trunkline.config.config import Config
+    from trunkline.config.settings import ZoneSession
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.publication import Publication
@@ -111,7 +112,8 @@ class Services:
         reason = DropReason.STREAM_FULL if refusal else DropReason.NO_SUBSCRIBERS
         self.dropped(client, publication, reason, refusal)
 
-    def bounded_expiry(self, asked: int) -> float:
-        """The session expiry that a client gets, in seconds: the requested one, up to the configured maximum."""
-        expiry = inf if asked == FOR_EVER else float(asked)
-        return min(expiry, self.config.session.max_expiry_interval or inf)
+
+def bounded_expiry(asked: int, settings: ZoneSession) -> float:
+    """The session expiry that a client gets, in seconds: the requested one, up to the configured maximum."""
+    expiry = inf if asked == FOR_EVER else float(asked)
+    return min(expiry, settings.max_expiry_interval or inf)

@@ -130,7 +130,7 @@ class Subscribing:
             ProtocolError: one of them is not a topic filter, and no plugin supports its form.  # [MQTT-4.7.0-1] #
                 [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
-        max_levels = self.context.services.config.mqtt.max_topic_levels
+        max_levels = self.context.config.mqtt.max_topic_levels
         for filter in filters:
             try:
                 validate_filter(filter, max_levels)
@@ -160,7 +160,7 @@ class Subscribing:
 
     def _unfit(self, request: SubscriptionRequest, properties: Properties) -> Deny | None:
         """The reason that refuses it for every client, if any."""
-        mqtt = self.context.services.config.mqtt
+        mqtt = self.context.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
         except ProtocolError:
@@ -188,7 +188,7 @@ class Subscribing:
         return refusal(streams(), self.context.session, filter, properties)
 
     async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
-        access, mqtt = self.context.services.access, self.context.services.config.mqtt
+        access, mqtt = self.context.services.access, self.context.config.mqtt
         looks_granted = mqtt.subscribe_denied == "grant"
         if looks_granted and not access.waits:
             return None  # each delivery is checked instead
@@ -203,7 +203,7 @@ class Subscribing:
     def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
         answer = self._answer(packet, outcomes, channel, PacketType.SUBACK)
         known = len(self.context.session.subscriptions)
-        limit = self.context.services.config.session.max_subscriptions or known + len(outcomes)
+        limit = self.context.config.session.max_subscriptions or known + len(outcomes)
         identifiers = packet.properties.get("subscription_identifier")
         self.properties = packet.properties
         for place, (outcome, request) in enumerate(zip(outcomes, packet.requests, strict=True)):
@@ -246,7 +246,7 @@ class Subscribing:
                     self._refuse(answer, place, filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
                     continue
                 room -= 1
-            qos = min(request.qos, services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+            qos = min(request.qos, self.context.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
             no_local, as_published = request.no_local, request.retain_as_published
             if answer.client.bridge:  # it needs both, and 3.x cannot request them
                 no_local, as_published = parse_shared(filter) is None, True

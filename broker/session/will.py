@@ -15,6 +15,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
 if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Will
@@ -47,25 +48,25 @@ class OwnCopy:
             self.deliver(publication, target.own)
 
 
-def publish(will: Will, client: ClientInfo, subscriber: Subscriber, services: Services, now: float) -> None:
+def publish(will: Will, client: ClientInfo, context: SessionContext, now: float) -> None:
     """Publish it as the client would: the access rules are checked now, not when it connected."""
     question = Question(client, "publish", will.topic, will.qos, will.retain)
+    services = context.services
     if will.topic[:5] == "$SYS/":
-        _route(will, client, subscriber, services, now, allowed=False)
+        _route(will, client, context, now, allowed=False)
     elif services.access.waits:
-        services.start_task(_ask_first, question, will, subscriber, services)
+        services.start_task(_ask_first, question, will, context)
     else:
-        _route(will, client, subscriber, services, now, allowed=services.access.decide(question))
+        _route(will, client, context, now, allowed=services.access.decide(question))
 
 
-async def _ask_first(question: Question, will: Will, subscriber: Subscriber, services: Services) -> None:
-    allowed = await services.access.ask(question)
-    _route(will, question.client, subscriber, services, trio.current_time(), allowed=allowed)
+async def _ask_first(question: Question, will: Will, context: SessionContext) -> None:
+    allowed = await context.services.access.ask(question)
+    _route(will, question.client, context, trio.current_time(), allowed=allowed)
 
 
-def _route(
-    will: Will, client: ClientInfo, subscriber: Subscriber, services: Services, now: float, *, allowed: bool | None
-) -> None:
+def _route(will: Will, client: ClientInfo, context: SessionContext, now: float, *, allowed: bool | None) -> None:
+    services, subscriber = context.services, context.subscriber
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
     message = Message(
@@ -81,7 +82,7 @@ def _route(
     if not allowed:
         services.dropped(client, message, DropReason.NOT_AUTHORIZED)
         return
-    if 0 < services.config.mqtt.max_payload_size < len(message.payload):
+    if 0 < context.config.mqtt.max_payload_size < len(message.payload):
         services.dropped(client, message, DropReason.PAYLOAD_TOO_LARGE)
         return
     if services.hooks.message_publish:

@@ -41,12 +41,20 @@ class ListenerRow:
     address: str
     state: str
     connections: int
+    zone: str
 
 
 def _row(listener: Listener) -> ListenerRow:
     settings = listener.settings
     connections = len(listener.acceptor.connections)
-    return ListenerRow(settings.label, settings.url, shown_address(listener.address), listener.state.value, connections)
+    return ListenerRow(
+        settings.label,
+        settings.url,
+        shown_address(listener.address),
+        listener.state.value,
+        connections,
+        settings.zone,
+    )
 
 
 def _find(broker: Administered, name: str) -> Listener:

@@ -3,7 +3,7 @@ import re
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from trunkline.config.config import LISTS, Config, key_paths
+from trunkline.config.config import WHOLE, Config, key_paths
 from trunkline.config.fields import field_at
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.settings import SessionSettings
@@ -16,7 +16,7 @@ def all_keys() -> list[tuple[str, ...]]:
 def test_every_key_says_what_it_means() -> None:
     for path in all_keys():
         field = field_at(Config, path)[1]
-        if path[0] not in LISTS:
+        if path[0] not in WHOLE:
             assert field is not None, path
             assert field.description, path
             assert field.description.endswith("."), path
@@ -24,7 +24,7 @@ def test_every_key_says_what_it_means() -> None:
 
 def test_every_section_says_what_it_is() -> None:
     for section in Config.model_fields:
-        if section not in (*LISTS, "plugins"):
+        if section not in (*WHOLE, "plugins"):
             assert type(getattr(Config(), section)).__doc__, section
 
 

@@ -7,6 +7,7 @@ import pytest
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.session.access import Access, Question
 from trunkline.broker.session.channel import Channel
+from trunkline.config.config import Config
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.mqtt.reasons import Reason
@@ -23,7 +24,7 @@ class Rules:
         self.hooks, self.metrics = Hooks(), Metrics()
         self.hooks.add("client.check_acl", self.check)
         self.access = Access(self.hooks, self.metrics, from_mapping(settings))
-        self.channel = Channel(ClientInfo("a"), cast("Any", None), cast("Any", None), Version.V5)
+        self.channel = Channel(ClientInfo("a"), cast("Any", None), cast("Any", None), Version.V5, Config())
 
     def check(self, client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
         self.asked.append((action, topic, qos, retain))

@@ -187,7 +187,9 @@ async def test_a_timer_that_was_too_late_to_be_stopped_takes_no_time_from_the_ne
 
     async with room() as here:
         await here.client("fast")
-        slow = SimpleNamespace(services=here.node.services, session=SimpleNamespace(client_id="slow"), after=after)
+        slow = SimpleNamespace(
+            config=here.node.config, services=here.node.services, session=SimpleNamespace(client_id="slow"), after=after
+        )
         pressure = Pressure(cast("Any", slow))
         pressure.hold("fast", 0.0)
         pressure.release()

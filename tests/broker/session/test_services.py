@@ -5,7 +5,8 @@ from math import inf
 from typing import Any
 
 from trunkline import testing
-from trunkline.broker.session.services import FOR_EVER, Services
+from trunkline.broker.session.services import FOR_EVER, Services, bounded_expiry
+from trunkline.config.settings import SessionSettings
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
 
@@ -39,8 +40,7 @@ async def test_a_hook_can_take_the_expiry_away_and_refuse() -> None:
         assert isinstance(services(b).publishing(ClientInfo("a"), message, 100.0), Deny)
 
 
-async def test_session_expiries_are_bounded() -> None:
-    async with testing.broker() as b:
-        assert [services(b).bounded_expiry(asked) for asked in (0, 5, FOR_EVER)] == [0, 5, inf]
-    async with testing.broker(session={"max_expiry_interval": 100}) as b:
-        assert [services(b).bounded_expiry(asked) for asked in (0, 5, 101, FOR_EVER)] == [0, 5, 100, 100]
+def test_session_expiries_are_bounded() -> None:
+    free, bounded = SessionSettings(), SessionSettings(max_expiry_interval=100)
+    assert [bounded_expiry(asked, free) for asked in (0, 5, FOR_EVER)] == [0, 5, inf]
+    assert [bounded_expiry(asked, bounded) for asked in (0, 5, 101, FOR_EVER)] == [0, 5, 100, 100]
