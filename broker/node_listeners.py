@@ -147,6 +147,7 @@ class NodeListeners(Sequence[Listener]):
             config=config,
             directory=self._sessions,
             limits=limits,
+            authenticators=settings.authenticators,
             mountpoint=settings.mountpoint,
         )
         acceptor = self._acceptor(mqtt, layers_of(settings, admission, tls), admission)

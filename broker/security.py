@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
 from trunkline.config.files import read_text
+from trunkline.config.settings import PASSWORDS, SCRAM
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
 from trunkline.hooks.client import IN_PROCESS
@@ -68,9 +69,9 @@ class Security:
         self.unload()
         if default_passwords is not None or any(passwords.values()):
             check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
-            self._register(CLIENT_AUTHENTICATE, check, check.concerns)
+            self._register(CLIENT_AUTHENTICATE, check, check.concerns, authenticator=PASSWORDS)
         if default_scram is not None or any(scrams.values()):
-            self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram))
+            self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram), authenticator=SCRAM)
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
         self._register(CLIENT_CHECK_ACL, AccessRules(Acl(rules, no_match=config.acl.no_match)))
@@ -82,9 +83,13 @@ class Security:
         self._registered.clear()
 
     def _register(
-        self, point: Point, callback: Callable[..., Any], filter: Callable[..., object] | None = None
+        self,
+        point: Point,
+        callback: Callable[..., Any],
+        filter: Callable[..., object] | None = None,
+        authenticator: str = "",
     ) -> None:
-        self._hooks.add(point, callback, filter=filter, priority=CONFIGURATION)
+        self._hooks.add(point, callback, filter=filter, priority=CONFIGURATION, authenticator=authenticator)
         self._registered.append((point, callback))
 
 

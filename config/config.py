@@ -59,9 +59,9 @@ class Config(Section):
 
     def at(self, listener: ListenerSettings) -> Self:
         """The settings for a listener's clients: those of its zone before the general ones."""
-        if not listener.zone:
-            return self
-        zone = self.zones[listener.zone]
+        return self._in(self.zones[listener.zone]) if listener.zone else self
+
+    def _in(self, zone: settings.ZoneSettings) -> Self:
         sections = {name: getattr(self, name) for name in Config.model_fields}
         own = {
             "mqtt": zone.applied_to(self.mqtt),
@@ -89,7 +89,15 @@ class Config(Section):
         """Whether clients can authenticate there."""
         if listener is not None and listener.names_clients:
             return True
-        return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
+        usable = self.authenticators_at(listener)
+        return bool(usable if listener is None or listener.authenticators is None else listener.authenticators)
+
+    def authenticators_at(self, listener: ListenerSettings | None) -> list[str]:
+        """Those that can let clients in there, if the listener asks all."""
+        files = self.credentials_at(listener)
+        passwords = [settings.PASSWORDS] if files.password_file or files.client_id_file else []
+        scram = [settings.SCRAM] if files.scram_file else []
+        return [*passwords, *scram, *[name for name, plugin in self.plugins.items() if plugin.authenticates]]
 
     def durability(self, *, standalone: bool) -> Durability:
         return self.store.durability or ("fsync" if standalone else "memory")
@@ -109,7 +117,7 @@ class Config(Section):
     @property
     def largest_queue(self) -> tuple[int, int]:
         """What may wait for a client in the zone that allows the most: messages and bytes; 0 means no limit."""
-        zones = [self, *[self.at(listener) for listener in self.listeners]]
+        zones = [self, *map(self._in, self.zones.values())]
         lengths = [zone.session.max_queue_length for zone in zones]
         sizes = [zone.queue_bytes for zone in zones]
         return min(lengths) and max(lengths), min(sizes) and max(sizes)
@@ -143,6 +151,13 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
             yield path, text
         if listener.zone and listener.zone not in config.zones:
             yield (*path, "zone"), f"no zone is called {listener.zone!r}{nearest(listener.zone, config.zones)}"
+        known = listener.names_clients or config.allows_anonymous(listener)
+        if listener.authenticators == () and listener.loopback and not known:
+            yield (*path, "authenticators"), "is empty, and allow_anonymous is not true: nobody could connect"
+        usable = config.authenticators_at(listener)
+        for name in listener.authenticators or ():
+            if name not in usable:
+                yield (*path, "authenticators"), _unusable_authenticator(name, config, usable)
         if listener.durability not in (None, "memory", config.store.durability):
             text = (
                 f'"{listener.durability}" is not the level of the store, which all sessions share: set '
@@ -168,6 +183,17 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
         mqtt = zone.applied_to(config.mqtt)
         if 0 < mqtt.max_keep_alive < mqtt.server_keep_alive and zone.model_fields_set & _KEEP_ALIVES:
             yield ("zones", name), "server_keep_alive is longer than max_keep_alive"
+
+
+def _unusable_authenticator(name: str, config: Config, usable: list[str]) -> str:
+    if name == settings.PASSWORDS:
+        return f'"{name}" needs a password_file or client_id_file, here or in [auth]'
+    if name == settings.SCRAM:
+        return f'"{name}" needs a scram_file, here or in [auth]'
+    if name in config.plugins:
+        return f'the plugin "{name}" authenticates nobody as it is configured'
+    known = nearest(name, usable) or f"; configured are {', '.join(usable) or 'none'}"
+    return f"no authenticator is called {name!r}{known}"
 
 
 def _mark_conflicts(overload: settings.OverloadSettings) -> Iterator[tuple[KeyPath, str]]:

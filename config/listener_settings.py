@@ -18,6 +18,7 @@ from trunkline.config.units import (
     MountpointText,
     OptionalDurability,
     OptionalFlag,
+    OptionalNames,
     OptionalOver,
     OptionalPath,
     OptionalRateText,
@@ -76,6 +77,12 @@ class ListenerSettings(Section):
     )
     allow_anonymous: OptionalFlag = key(
         None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
+    )
+    authenticators: OptionalNames = key(
+        None,
+        "Which authenticators let clients in here, in the order in which they are asked: `passwords` for the files of "
+        "user names and client ids, `scram`, and names of plugins. An empty list: none. All are asked when it is not "
+        "set.",
     )
     password_file: OptionalPath = key(
         None, "User names and hashed passwords of clients that connect here, in place of `auth.password_file`."

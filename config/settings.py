@@ -5,7 +5,7 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -51,6 +51,10 @@ class Section(BaseModel):
 
 
 SectionType = TypeVar("SectionType", bound=Section)
+
+#: The authenticators of the broker itself, by the names that a listener's `authenticators` may have.
+PASSWORDS: Final = "passwords"
+SCRAM: Final = "scram"
 
 
 class CredentialFiles(NamedTuple):

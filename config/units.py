@@ -245,6 +245,7 @@ Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 OptionalFlag = Annotated[bool | None, Strict()]
 Text = Annotated[str, Accepts("text")]
+OptionalNames = Annotated[tuple[Text, ...] | None, Accepts("a list of names")]
 WireText = Annotated[str, *_parsed(check_wire_text, "printable text")]
 #: Text that is shown as stars wherever settings are shown; `get_secret_value()` is the text.
 Secret = Annotated[SecretStr, Accepts("text")]
@@ -297,7 +298,7 @@ ListenerUrl = Annotated[
 def accepted(field: FieldInfo) -> str:
     """The values that a key takes, in words."""
     annotation = without_none(field.annotation)
-    if get_origin(annotation) is tuple:
+    if get_origin(annotation) is tuple and not any(isinstance(entry, Accepts) for entry in field.metadata):
         return f"a list{_limits(field.metadata, 'entries')}, each {_each(annotation)}"
     return _kind(annotation, field.metadata) + _limits(field.metadata)
 
@@ -370,7 +371,8 @@ def from_text(field: FieldInfo, text: str) -> object:
     """Parses a variable's text as a value for a key. Text that cannot be parsed is returned as it is and fails
     validation later. A list is a TOML array or words separated by commas; a table is an inline TOML table.
     """
-    annotation, origin = field.annotation, get_origin(field.annotation)
+    annotation = without_none(field.annotation)
+    origin = get_origin(annotation)
     if origin is tuple or origin is Mapping:
         if text.lstrip().startswith(("[", "{")):
             try:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
+from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import STOP, Deny, Stop, Withhold
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
 from trunkline.hooks.registration import Callback, Registering, Registration, RegistrationOptions
@@ -248,7 +249,24 @@ class Hooks(Registering):
 
     async def decide_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
         """`decide` that awaits async callbacks."""
-        for callback in self._chains[point]:
+        return await self._decide_async(self._chains[point], point, *args)
+
+    async def decide_login(self, point: Decide[D, ClientInfo, T], client: ClientInfo, proof: T) -> D | Deny | None:
+        """`decide_async` for a login. Where the client's listener names authenticators, they alone can let it in, in
+        that order; callbacks that are no authenticators can deny before them."""
+        names = client.authenticators
+        if names is None:
+            return await self.decide_async(point, client, proof)
+        registered = self._registered[point]
+        named = [entry for name in names for entry in registered if entry.authenticator == name]
+        for entry in [entry for entry in registered if not entry.authenticator] + named:
+            decision = await self._decide_async((entry.call,), point, client, proof)
+            if decision is not None and (entry.authenticator or isinstance(decision, Deny)):
+                return decision
+        return None
+
+    async def _decide_async(self, chain: Chain, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
+        for callback in chain:
             try:
                 result = callback(*args)
                 if isawaitable(result):

@@ -48,6 +48,8 @@ class ClientInfo:
     #: What the layers below MQTT have learned: the TLS connection and its certificate. None without such a layer, and
     #: when the connection is gone and the broker has restarted.
     identity: Identity | None = None
+    #: The authenticators that its listener asks, in order; None if it asks all.
+    authenticators: tuple[str, ...] | None = None
     #: For authenticators and plugins: data about the client, for callbacks that run later.
     attributes: dict[str, object] = field(default_factory=lambda: {})
 
@@ -81,9 +83,9 @@ class ClientInfo:
 
 
 def client_to_plain(client: ClientInfo) -> dict[str, Any]:
-    """As values that msgpack knows, without attributes that are none and without its identity."""
+    """As values that msgpack knows, without attributes that are none, and without what its connection alone has."""
     about = asdict(replace(client, attributes={}, identity=None))
-    del about["identity"]
+    del about["identity"], about["authenticators"]
     return {**about, "version": int(client.version), "attributes": plain_attributes(client)}
 
 

@@ -164,6 +164,8 @@ CLIENT_ENHANCED_AUTHENTICATE: Final[Decide[Continue | Success | Deny, ClientInfo
     answers=(Continue, Success, Deny),
     waits=True,
 )
+#: Where clients log in.
+AUTHENTICATION: Final = (CLIENT_AUTHENTICATE, CLIENT_ENHANCED_AUTHENTICATE)
 CLIENT_AUTHENTICATED: Final[Notify[ClientInfo, Reason, str]] = Notify(
     "client.authenticated",
     "client reason text",

@@ -27,6 +27,8 @@ class RegistrationOptions(TypedDict, total=False):
     #: For callbacks that only watch: such a callback is called once for messages that came together, with the
     #: publication in place of a message.
     publications: bool
+    #: The name by which a listener's `authenticators` name it; empty for callbacks that are no authenticators.
+    authenticator: str
 
 
 class Registering:
@@ -52,7 +54,18 @@ class Registration:
     """A callback, and where and how it is registered. The chain runs `call`, which applies the filter and the extra
     arguments."""
 
-    __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority", "publications")
+    __slots__ = (
+        "args",
+        "authenticator",
+        "call",
+        "callback",
+        "crashes",
+        "filter",
+        "is_async",
+        "point",
+        "priority",
+        "publications",
+    )
 
     def __init__(
         self,
@@ -63,6 +76,7 @@ class Registration:
         filter: Callback | None = None,
         args: tuple[object, ...] = (),
         publications: bool = False,
+        authenticator: str = "",
     ) -> None:
         _check_arguments(point, callback, args)
         if publications:
@@ -81,6 +95,7 @@ class Registration:
         self.args = tuple(args)
         #: Whether it is called once for messages that came together.
         self.publications = publications
+        self.authenticator = authenticator
         #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
         self.call = _bound(callback, filter, args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
 
-from trunkline.hooks.points import find
+from trunkline.hooks.points import AUTHENTICATION, find
 from trunkline.hooks.registration import HookError, Registering, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
@@ -142,6 +142,8 @@ class PluginHooks(Registering):
         self._running.check_alive()
         point = _point(point, callback)
         try:
+            if point in AUTHENTICATION and self._running.authenticates:
+                options["authenticator"] = self._running.name
             added = self._hooks.add(point, callback, **options)
         except HookError as error:
             raise PluginError([f"{self._running.name}: {error}"]) from None

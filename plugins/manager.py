@@ -160,7 +160,8 @@ class _Plugin:
         self.unguard()
         self._guarded = settings.guards
         for point in self._guarded:
-            self._hooks.add(point, self._guard, priority=GUARD)
+            authenticator = self.name if settings.authenticates and "authenticate" in point else ""
+            self._hooks.add(point, self._guard, priority=GUARD, authenticator=authenticator)
         self._forget_decisions()
 
     def unguard(self) -> None:

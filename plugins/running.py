@@ -191,6 +191,11 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         self._finished = True
 
     @property
+    def authenticates(self) -> bool:
+        """Whether listeners may name it among their authenticators."""
+        return self._settings.authenticates
+
+    @property
     def decides(self) -> bool:
         """Whether it has started and not ended."""
         return self._plugin is not _NOT_YET and not self._over

@@ -66,6 +66,8 @@ class MqttListener:
     config: Config
     directory: Directory
     limits: RateLimits
+    #: The authenticators that it asks; None if it asks all.
+    authenticators: tuple[str, ...] | None = None
     #: The template of its clients' topic prefix; empty if they have none.
     mountpoint: str = ""
 
@@ -145,6 +147,7 @@ class Handshake:
             connect.bridge,
             durable=listener.durable,
             identity=identity,
+            authenticators=listener.authenticators,
         )
         services.hooks.notify(CLIENT_CONNECT, client, connect)
         try:
@@ -256,14 +259,14 @@ class Handshake:
     def _ask(self, point: Decide[D, ClientInfo, P], proof: P, decided: Callable[[D | Deny | None], None]) -> None:
         """Let the hooks decide; where one of them is async, the connection reads no more until then."""
         hooks, client, connection = self._listener.services.hooks, self._client, self._connection
-        if not hooks.is_async(point):
+        if client.authenticators is None and not hooks.is_async(point):
             decision = hooks.decide(point, client, proof)
             decided(decision)
             return
         connection.pause(self)
 
         async def ask() -> None:
-            answer = await hooks.decide_async(point, client, proof)
+            answer = await hooks.decide_login(point, client, proof)
             connection.resume(self)
             if connection.state is ConnectionState.AUTHENTICATING:
                 decided(answer)

@@ -63,7 +63,7 @@ def step(
     hooks = waiting.context.services.hooks
     waiting.ask(
         channel,
-        lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange),
+        lambda: hooks.decide_login(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange),
         decided,
         in_task=hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE),
     )
