@@ -35,6 +35,7 @@ from trunkline.broker.views import subscription_rows
 from trunkline.broker.watchdog import Watchdog
 from trunkline.management.operations.listeners import drain_listener, remove_listener
 from trunkline.plugins import Context, PluginError, Settings
+from trunkline.streams import StreamConfig
 
 #: Seconds, of a clock that jumps, after which somebody waits in vain.
 PATIENCE = 200
@@ -51,6 +52,9 @@ LISTENERS: list[Any] = [
     },
     {"url": "tcp://127.0.0.1:0", "name": "spare"},
 ]
+#: What an earlier start has left in the store.
+STREAM = StreamConfig(name="log", filters=("log/#",))
+STORED = 20
 
 
 @pytest.fixture
@@ -277,6 +281,16 @@ class Scene:
         await client.ping()
         await client.wire.abort()
 
+    async def reader(self) -> None:
+        """Reads a stream from its beginning, which is in the store."""
+        client = await self.tcp()
+        await client.connect("reader")
+        start = raw.user_property("from", "earliest")
+        await client.ask(raw.subscribe(1, ("$stream/log/log/#", 0), properties=start), raw.SUBACK)
+        for _ in range(STORED):
+            await client.wait(raw.PUBLISH)
+        await client.wire.abort()
+
     async def silent(self) -> None:
         """Three that begin nothing, or not enough, and are disconnected in time."""
         for name, data in (("tls", b"\x16"), ("wrapped", b"PROXY"), ("wrapped", proxied.v1(("192.0.2.7", 1)))):
@@ -323,7 +337,7 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (
                 *(self.busy, self.old, self.slow, self.crowd),
-                *(self.encrypted, self.wrapped, self.silent, self.spare),
+                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader),
             ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
@@ -378,6 +392,17 @@ def check_tables(node: Node) -> None:
         assert all(polled.owner is None or polled.owner.alive for polled in watched)
 
 
+async def live_before(store: dict[str, Any]) -> None:
+    """A broker with this store that leaves a stream in it, and a session whose client does not come back."""
+    async with testing.broker(history=0, store=store) as broker, Wire(broker.connect()) as wire:
+        await broker.streams.create(STREAM)
+        for number in range(STORED):
+            broker.publish(f"log/{number}", b"stored", qos=1)
+        client = Client(wire)
+        await client.connect("dormant", clean=False, properties=raw.session_expiry(20))
+        await client.ping()
+
+
 @asynccontextmanager
 async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) -> AsyncGenerator[Scene]:
     """With two bystanders who have nothing to do with what happens, and for whom nothing may change; unless it `cuts`
@@ -398,6 +423,7 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) 
         "flapping": {"max_takeovers": 0},
         "store": {"path": str(folder / "store.db"), "durability": "os"},
     }
+    await live_before(settings["store"])
     async with testing.broker(history=0, **settings) as broker:
         here = Scene(broker, patch)
         try:
@@ -444,14 +470,7 @@ VITAL = {
 }
 
 
-#: The scenario has no session of an earlier start, and no stream.
-NOT_REACHED = {
-    Site("broker/session/dormant.py", "Dormants._wake_in_time", "call_at"),
-    Site("broker/session/stream_feed.py", "StreamFeeds._look_for_more", "start_task"),
-}
-
-
-@pytest.mark.parametrize("site", [site for site in sites() if site not in VITAL | NOT_REACHED], ids=str)
+@pytest.mark.parametrize("site", [site for site in sites() if site not in VITAL], ids=str)
 async def test_what_is_registered_crashes(
     clock: MockClock, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
