@@ -46,17 +46,19 @@ def limit_of(kind: LimitKind, rates: RateSettings | ListenerRateSettings) -> Rat
 class Buckets:
     """The limits of messages and bytes that concern one connection."""
 
-    __slots__ = ("bytes", "messages")
+    __slots__ = ("bytes", "messages", "shape")
 
     def __init__(self) -> None:
         self.messages: list[RateLimit] = []
         self.bytes: list[RateLimit] = []
+        #: Whether any of them wants packets one by one.
+        self.shape = False
 
     def add(self, messages: RateLimit | None, size: RateLimit | None) -> None:
-        if messages is not None:
-            self.messages.append(messages)
-        if size is not None:
-            self.bytes.append(size)
+        for limits, limit in ((self.messages, messages), (self.bytes, size)):
+            if limit is not None:
+                limits.append(limit)
+                self.shape = self.shape or limit.shapes
 
     def room(self, now: float) -> float:
         """Messages that no limit keeps from coming now."""

@@ -10,6 +10,8 @@ class TokenBucket:
 
     The one number that is kept is when the bucket will be full (the generic cell rate algorithm): a time that was
     computed once can be compared exactly, where a number of tokens would need tolerance.
+
+    With a burst of 1 it is a leaky bucket that shapes: events leave one by one, evenly spaced.
     """
 
     __slots__ = ("_full_at", "_spare", "burst", "rate")
@@ -21,6 +23,10 @@ class TokenBucket:
         #: Seconds that a single token is there before the bucket is full.
         self._spare = (burst - 1) / rate
         self._full_at = -inf
+
+    @property
+    def shapes(self) -> bool:
+        return self.burst == 1
 
     def available(self, now: float) -> float:
         """Tokens that are there; negative for a debt."""

@@ -583,7 +583,8 @@ class OverloadSettings(Section):
 
 
 class RateSettings(ZoneRates):
-    """Rates, as token buckets: so many per second on average, and a burst at once. 0 means no limit.
+    """Rates, as token buckets: so many per second on average, and a burst at once, or `shaped`: one by one. 0 means no
+    limit.
 
     Nothing is lost by default: over a limit, connections are not read from, and new ones are accepted later. The rates
     of each client and of each connection hold at every listener that has none of its own.

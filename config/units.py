@@ -27,7 +27,7 @@ _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "m
 _PERIODS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
-_RATE = re.compile(r"([^/]+?)\s*(?:/\s*([a-z]*)\s*)?(?:burst\s+(.+))?", re.IGNORECASE)
+_RATE = re.compile(r"([^/]+?)\s*(?:/\s*([a-z]*)\s*)?(?:burst\s+(.+)|(shaped))?", re.IGNORECASE)
 
 
 class Accepts(NamedTuple):
@@ -86,7 +86,7 @@ class Rate(NamedTuple):
 
 def parse_rate(value: object) -> Rate | None:
     """A number per second, or text such as "100/s", "5MB/s" or "1000/m burst 200"; None for 0, which is no limit.
-    Without a burst, as many may come at once as come in a second."""
+    Without a burst, as many may come at once as come in a second; "shaped" lets them come one by one."""
     if isinstance(value, str) and not value.strip():
         return None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -99,6 +99,8 @@ def parse_rate(value: object) -> Rate | None:
                 burst = max(1.0, rate) if found[3] is None else float(parse_size(found[3]))
                 if rate == 0:
                     return None
+                if found[4]:
+                    return Rate(rate, 1.0)
                 if burst >= 1:
                     return Rate(rate, burst)
     raise ValueError("not a rate")
@@ -257,7 +259,7 @@ WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or t
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
-_RATE_WORDS: Final = 'a number per second, or text such as "100/s", "5MB/s", "1000/m burst 200"'
+_RATE_WORDS: Final = 'a number per second, or text such as "100/s", "5MB/s", "1000/m burst 200", "10/s shaped"'
 Over: TypeAlias = Literal["pause", "refuse"]
 OptionalOver = Annotated[Over | None, Accepts('"pause" or "refuse"')]
 #: Kept as text; `parse_rate` reads it.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Bytes of the smallest PUBLISH: no more messages can come than bytes divided by this.
 SMALLEST_PUBLISH: Final = 5
-#: Bytes that are passed on at least, so that large packets do not take many steps.
+#: Bytes that are passed on at least, so that small packets do not take many steps, where no limit shapes.
 MIN_SLICE: Final = 64
 
 
@@ -87,8 +87,11 @@ class RateLimiter:
         connection, decoder, buckets = self._connection, self._decoder, self.buckets
         now, position, size = connection.scheduler.now, 0, len(data)
         while position < size:
-            room = buckets.room(now)
-            end = size if room == inf else position + max(MIN_SLICE, decoder.missing, int(room) * SMALLEST_PUBLISH)
+            if buckets.shape:
+                end = position + max(SMALLEST_PUBLISH, decoder.missing)
+            else:
+                room = buckets.room(now)
+                end = size if room == inf else position + max(MIN_SLICE, decoder.missing, int(room) * SMALLEST_PUBLISH)
             piece = data if not position and end >= size else data[position:end]
             before = decoder.messages
             connection.receive(piece)

@@ -59,3 +59,17 @@ def test_more_than_the_burst_needs_a_full_bucket() -> None:
     bucket.take(1, 0.0)
     assert not bucket.has(100, 0.0)
     assert bucket.has(100, 1.0)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 100))
+def test_with_a_burst_of_one_it_is_a_leaky_bucket_that_shapes(rate: int, events: int) -> None:
+    """What comes at once leaves evenly spaced, whatever the pause before it."""
+    bucket, now = TokenBucket(rate, 1), 1000.0
+    left: list[float] = []
+    for _ in range(events):
+        now = max(now, bucket.ready_at)
+        bucket.take(1, now)
+        left.append(now)
+    assert left == pytest.approx([1000 + n / rate for n in range(events)])
+    assert bucket.shapes
+    assert not TokenBucket(rate, 2).shapes

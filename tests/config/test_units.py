@@ -10,6 +10,7 @@ from trunkline.config.config import Config
 from trunkline.config.fields import field_at
 from trunkline.config.units import (
     NEVER,
+    Rate,
     Text,
     accepted,
     from_text,
@@ -17,6 +18,7 @@ from trunkline.config.units import (
     parse_expiry,
     parse_network,
     parse_path,
+    parse_rate,
     parse_size,
     parse_whole_seconds,
     shown,
@@ -136,3 +138,13 @@ def test_what_a_list_of_words_takes() -> None:
         words: tuple[Literal["one", "two"], ...] = ()
 
     assert accepted(Words.model_fields["words"]) == 'a list, each "one" or "two"'
+
+
+def test_a_shaped_rate_has_no_burst() -> None:
+    assert parse_rate("10/s shaped") == Rate(10, 1)
+    assert parse_rate("5MB/m Shaped") == Rate(5e6 / 60, 1)
+    assert parse_rate("10 shaped") == Rate(10, 1)
+    assert parse_rate("0 shaped") is None
+    for wrong in ("10/shaped", "10/s shaped burst 5", "10/s burst shaped", "shaped"):
+        with pytest.raises(ValueError, match="rate"):
+            parse_rate(wrong)

@@ -1,5 +1,7 @@
 """Connections over their rates wait, and lose nothing."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
@@ -32,6 +34,36 @@ async def test_messages_over_the_rate_come_later_all_of_them_and_in_order(autoju
         figures = await here.node.figures()
         assert figures["rate.connection.messages"] > 5
         assert figures["messages.dropped"] == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 200])
+async def test_a_shaped_rate_lets_messages_go_on_one_by_one(size: int, autojump_clock: MockClock) -> None:
+    async with room(rate={"connection_messages": "10/s shaped"}) as here:
+        publisher, watcher = await here.client("p"), await here.client("w")
+        await watcher.subscribe(("t", 0))
+        await publisher.send(raw.publish("t", bytes(size)) * 50)
+        came: list[float] = []
+        for _ in range(50):
+            await watcher.expect_publish("t", bytes(size))
+            came.append(trio.current_time())
+        gaps = [later - earlier for earlier, later in pairwise(came)]
+        assert gaps == pytest.approx([0.1] * 49)
+
+
+async def test_a_shaped_rate_of_bytes_puts_the_time_of_a_packet_behind_it(autojump_clock: MockClock) -> None:
+    async with room(rate={"connection_bytes": "100/s shaped"}) as here:
+        publisher, watcher = await here.client("p"), await here.client("w")
+        await watcher.subscribe(("t", 0))
+        await trio.sleep(60)  # its CONNECT is paid for
+        packets = [raw.publish("t", bytes(20 * (n + 1))) for n in range(5)]
+        await publisher.send(*packets)
+        came: list[float] = []
+        for n in range(5):
+            await watcher.expect_publish("t", bytes(20 * (n + 1)))
+            came.append(trio.current_time())
+        # a packet goes on with its last bytes, so it is its own bytes that it waited for, but for the first few
+        for n in range(1, 5):
+            assert came[n] - came[n - 1] == pytest.approx(len(packets[n - 1]) / 100, abs=0.06)
 
 
 async def test_a_client_that_keeps_its_rate_is_never_paused(autojump_clock: MockClock) -> None:
