@@ -14,6 +14,9 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.connection.poller import MAX_PASSING
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.points import CLIENT_CONNECTED, MESSAGE_PUBLISH
+from trunkline.mqtt.message import Message
 
 #: The longest turn: what takes about 25 ms on a machine of today.
 MAX_TURN: Final = int(0.025 / SECONDS)
@@ -198,8 +201,12 @@ async def test_many_clients_that_come_back_at_once(operations: Operations) -> No
     async with besieged(operations) as siege:
         stays, order = await siege.client("stays"), list[str]()
         await stays.ping()
-        siege.broker.hooks.add("client.connected", lambda client: order.append(client.client_id))
-        siege.broker.hooks.add("message.publish", lambda client, _: order.append(client.client_id))
+
+        def note(client: ClientInfo, message: Message | None = None) -> None:
+            order.append(client.client_id)
+
+        siege.broker.hooks.add(CLIENT_CONNECTED, note)
+        siege.broker.hooks.add(MESSAGE_PUBLISH, note)
         for number in range(2):
             wires = [await siege.open() for _ in range(400)]
             with siege.turns():
