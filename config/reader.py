@@ -293,7 +293,8 @@ class ConfigReader:
             text = own or detail["msg"]
         else:
             value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
-            text = f"{value}: accepted is {accepted(field)}"
+            entry = isinstance(within[-1] if within else None, int)
+            text = f"{value}: accepted is {accepted(field, entry=entry)}"
         self._complain(self._source(path), path, text)
         return path
 

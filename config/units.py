@@ -297,10 +297,12 @@ ListenerUrl = Annotated[
 ]
 
 
-def accepted(field: FieldInfo) -> str:
-    """The values that a key takes, in words."""
+def accepted(field: FieldInfo, *, entry: bool = False) -> str:
+    """The values that a key takes, or those of an entry of its list, in words."""
     annotation = without_none(field.annotation)
-    if get_origin(annotation) is tuple and not any(isinstance(entry, Accepts) for entry in field.metadata):
+    if get_origin(annotation) is tuple and not any(isinstance(each, Accepts) for each in field.metadata):
+        if entry:
+            return _each(annotation)
         return f"a list{_limits(field.metadata, 'entries')}, each {_each(annotation)}"
     return _kind(annotation, field.metadata) + _limits(field.metadata)
 
