@@ -15,6 +15,7 @@ from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.listeners import Listener
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
+from trunkline.config.addresses import ANY_HOST
 from trunkline.hooks.client import IN_PROCESS
 from trunkline.mqtt.versions import Version
 
@@ -178,6 +179,8 @@ class NodeListeners(Sequence[Listener]):
         who = "any client may connect" if anonymous else "clients need credentials"
         reach = ", from this machine only" if settings.loopback else ""
         host, port = listener.address
+        if settings.host == ANY_HOST and not settings.systemd_socket:
+            host = "all addresses"
         place = f"{host} port {port}" if port else host
         _logger.info("listening on %s%s: %s%s", place, _PROTOCOLS.get(settings.address.scheme, ""), who, reach)
 

@@ -31,6 +31,17 @@ async def test_an_address_in_use_is_one_line() -> None:
     taken.close()
 
 
+async def test_the_log_says_what_is_listened_for_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trunkline.node")
+    every = {"url": "tcp://*:0", "allow_anonymous": True, "access_rules": ["allow 127.0.0.1", "deny all"]}
+    async with testing.broker(listeners=[every, "ws://127.0.0.1:0"]) as b:
+        ports = [listener.address[1] for listener in b.node.listeners]
+    assert f"listening on all addresses port {ports[0]}: any client may connect" in caplog.messages
+    assert f"listening on 127.0.0.1 port {ports[1]} (WebSocket): any client may connect, from this machine only" in (
+        caplog.messages
+    )
+
+
 async def test_several_listeners_know_their_ports() -> None:
     async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"]) as b:
         ports = {listener.address[1] for listener in b.node.listeners}
