@@ -86,6 +86,7 @@ async def test_connections_of_a_removed_listener_count_until_they_end() -> None:
             assert list(b.node.listeners) == [second]
             assert len(list(b.node.connections)) == 2
             await leaving.expect_disconnect(0x98)
+            await leaving.abort()
             await b.wait_until(lambda: len(list(b.node.connections)) == 1)
             await staying.ping()
         socket.create_server(first.address).close()
