@@ -6,14 +6,13 @@ lead on from it, and the next state for each of them, are computed once. All lev
 to the same next state, so that varying the topic does not help. A state is dropped when one of its nodes changes.
 """
 
-from typing import Final, Generic, TypeAlias, TypeVar
+from collections.abc import Sequence
+from itertools import compress, zip_longest
+from typing import Final, Generic, TypeVar
 
 from trunkline.router.branches import Leaf, TrieNode
 
 V = TypeVar("V")
-
-#: The rest of a filter that has no nodes of its own any more: its value, its levels, and how many of them have matched.
-_Tail: TypeAlias = tuple[V, list[str], int]
 
 #: References that all states may hold together.
 _CAPACITY: Final = 1_000_000
@@ -21,10 +20,56 @@ _CAPACITY: Final = 1_000_000
 _NAMES: Final = 65_536
 
 
+class _Tails(Generic[V]):
+    """The rests of filters that have no nodes of their own any more, side by side: a level of all is taken at once."""
+
+    __slots__ = ("_column", "_columns", "_depth", "_found", "_levels", "values")
+
+    def __init__(self, values: Sequence[V], columns: Sequence[Sequence[str | None]], found: Sequence[int], depth: int):
+        """`found` are the places, in the columns, of those whose first `depth` levels have matched. A filter that has
+        ended has None in the columns that follow."""
+        self.values = values
+        self._columns = columns
+        self._found = found
+        self._depth = depth
+        #: The level that comes next in each filter, and all of these.
+        self._column: Sequence[str | None] = ()
+        if depth < len(columns):
+            column = columns[depth]
+            self._column = column if len(column) == len(found) else list(map(column.__getitem__, found))
+        else:
+            self._column = (None,) * len(found)
+        self._levels = set(self._column)
+
+    def having(self, level: str | None) -> list[V]:
+        """The values of those whose next level this is."""
+        if level not in self._levels:
+            return []
+        return [value for value, each in zip(self.values, self._column, strict=True) if each == level]
+
+    @property
+    def named(self) -> set[str]:
+        return {level for level in self._levels if level is not None and level not in ("+", "#")}
+
+    def follow(self, level: str) -> "_Tails[V] | None":
+        """Those that go on with this level of a topic."""
+        depth = self._depth + 1
+        if self._levels <= {level, "+"}:
+            return _Tails(self.values, self._columns, self._found, depth)
+        taken = [each in (level, "+") for each in self._column]
+        found = list(compress(self._found, taken))
+        return _Tails(list(compress(self.values, taken)), self._columns, found, depth) if found else None
+
+
+def _tails_of(leaves: list[Leaf[V]]) -> _Tails[V]:
+    levels = [[] if leaf.suffix is None else leaf.suffix.split("/") for leaf in leaves]
+    return _Tails([leaf.value for leaf in leaves], list(zip_longest(*levels)), range(len(leaves)), 0)
+
+
 class _State(Generic[V]):
     __slots__ = ("ends", "named", "nodes", "passes", "steps", "tails")
 
-    def __init__(self, nodes: list[TrieNode[V]], tails: list[_Tail[V]]) -> None:
+    def __init__(self, nodes: list[TrieNode[V]], tails: list[_Tails[V]]) -> None:
         self.nodes = nodes
         self.tails = tails
         #: Values of the filters that match if the topic ends here, and of those that match if it goes on in any way.
@@ -46,34 +91,31 @@ class _State(Generic[V]):
                 names += len(node.children)
                 if names <= _NAMES:
                     named.update(node.children)
-        for value, levels, met in tails:
-            if met == len(levels):
-                self.ends.append(value)
-            elif levels[met] == "#":
-                self.ends.append(value)
-                self.passes.append(value)
-            elif levels[met] != "+":
-                named.add(levels[met])
+        for each in tails:
+            passes = each.having("#")
+            self.ends += each.having(None) + passes
+            self.passes += passes
+            named |= each.named
         if names <= _NAMES:
             self.named = named
 
     @property
     def size(self) -> int:
-        return len(self.nodes) + len(self.tails) + len(self.named or ())
+        return len(self.nodes) + sum([len(each.values) for each in self.tails]) + len(self.named or ())
 
     def follow(self, level: str) -> "_State[V]":
         nodes: list[TrieNode[V]] = []
-        tails: list[_Tail[V]] = []
+        leaves: list[Leaf[V]] = []
         for node in self.nodes:
             child = node.children.get(level) if node.children is not None else None
             for branch in (child, node.plus):
                 if isinstance(branch, Leaf):
-                    tails.append((branch.value, [] if branch.suffix is None else branch.suffix.split("/"), 0))
+                    leaves.append(branch)
                 elif branch is not None:
                     nodes.append(branch)
-        for value, levels, met in self.tails:
-            if met < len(levels) and levels[met] in (level, "+"):
-                tails.append((value, levels, met + 1))
+        tails = [left for each in self.tails if (left := each.follow(level)) is not None]
+        if leaves:
+            tails.append(_tails_of(leaves))
         return _State(nodes, tails)
 
 

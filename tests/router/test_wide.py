@@ -1,6 +1,7 @@
 """`trunkline.router.wide`: large sets of nodes, remembered, against the definition of matching."""
 
 from itertools import product
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -48,7 +49,7 @@ def test_varying_the_topic_costs_no_more_than_repeating_it(monkeypatch: pytest.M
 
     def counting(self: wide._State[str], level: str) -> wide._State[str]:  # pyright: ignore[reportPrivateUsage]
         nonlocal looked
-        looked += len(self.nodes) + len(self.tails)
+        looked += len(self.nodes) + sum(len(each.values) for each in self.tails)
         return follow(self, level)
 
     monkeypatch.setattr(wide._State, "follow", counting)  # pyright: ignore[reportPrivateUsage]
@@ -58,6 +59,24 @@ def test_varying_the_topic_costs_no_more_than_repeating_it(monkeypatch: pytest.M
         assert len(trie.match(f"{beginning}/{number}")) == 1024
         assert len(trie.match(f"{beginning}/{number}/x/{number}")) == 1024
     assert 0 < looked < 4 * 1024
+
+
+def test_long_ends_of_many_filters_are_followed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    follow = wide._Tails.follow  # pyright: ignore[reportPrivateUsage]
+
+    def counting(self: Any, level: str) -> Any:
+        nonlocal steps
+        steps += 1
+        return follow(self, level)
+
+    monkeypatch.setattr(wide._Tails, "follow", counting)  # pyright: ignore[reportPrivateUsage]
+    trie = of_a_and_plus(10, "/x" * 50)
+    for other in ("/y", "/x/+/#", "/x" * 49 + "/+"):
+        beginning = "a" + "/+" * 9
+        trie.set(beginning + other, beginning + other)
+    assert len(trie.match("/".join("a" * 10) + "/x" * 50)) == 1026
+    assert steps <= 2 * 50
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
