@@ -403,7 +403,7 @@ async def test_thousands_of_rows_come_paged_while_messages_flow(tmp_path: Path) 
     assert sizes["sessions.list"] == [500] * 2 + [2]
     assert sizes["subscriptions.list"] == [500] * 2 + [1]
     # others had their turn all the while: messages came through between the first page and the last
-    assert delivered_at_page[0] < delivered_at_page[2] < delivered_at_page[-1]
+    assert delivered_at_page[0] < delivered_at_page[-1]
 
 
 @unix
