@@ -271,7 +271,7 @@ class ConfigReader:
             self._values[section,] = whole_table
         elif section not in LISTS:
             self._values.pop(cast("Keys", path[:2]), None)
-            if path[0] == "auth":
+            if section == "auth":
                 self._values["auth", "allow_anonymous"] = True
         elif section == "listeners" and len(path) > 1 and isinstance(listed, list):
             whole = list(cast("list[object]", listed))
