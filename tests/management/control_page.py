@@ -120,7 +120,7 @@ def client(here: Here, client_id: str, *filters: tuple[str, int]) -> Iterator[mq
     properties = mqtt.Properties(mqtt.PacketTypes.CONNECT)
     properties.SessionExpiryInterval = 3600 if client_id == "phone" else 0
     ready = threading.Event()
-    opened.on_connect = lambda *_: opened.subscribe(list(filters))
+    opened.on_connect = lambda client, *_: client.subscribe(list(filters))
     opened.on_subscribe = lambda *_: ready.set()
     opened.connect("127.0.0.1", here.port, clean_start=False, properties=properties)
 

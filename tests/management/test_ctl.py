@@ -96,7 +96,7 @@ def client(broker: Broker) -> Iterator[mqtt.Client]:
     """A real client, with a session that stays."""
     opened = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "sensor-1", protocol=mqtt.MQTTv311, clean_session=False)
     subscribed: list[object] = []
-    opened.on_connect = lambda *_: opened.subscribe("t/#", qos=1)
+    opened.on_connect = lambda client, *_: client.subscribe("t/#", qos=1)
     opened.on_subscribe = lambda *_: subscribed.append(1)
     opened.connect("127.0.0.1", broker.port)
     while not subscribed:

@@ -131,7 +131,7 @@ async def test_with_paho() -> None:
 
         def work() -> None:
             client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="p", protocol=paho.MQTTv5)
-            client.on_connect = lambda *_: client.publish("from/127.0.0.1/p", "hello", qos=1)
+            client.on_connect = lambda client, *_: client.publish("from/127.0.0.1/p", "hello", qos=1)
             client.on_message = lambda _c, _d, message: (got.append(message.payload), client.disconnect())
             client.connect(here.broker.host, here.broker.port)
             client.loop_forever()

@@ -362,7 +362,9 @@ def test_with_gmqtt() -> None:
     async def use(host: str, port: int) -> None:
         done = asyncio.Event()
         client = gmqtt.Client("g")
-        client.on_subscribe = lambda *_: client.publish("$delayed/0/g/t", b"late", qos=1, user_property=[("k", "v")])
+        client.on_subscribe = lambda client, *_: client.publish(
+            "$delayed/0/g/t", b"late", qos=1, user_property=[("k", "v")]
+        )
 
         def on_message(_: Any, topic: str, payload: bytes, qos: int, properties: dict[str, Any]) -> int:
             got.append((topic, payload, properties["user_property"]))
@@ -370,7 +372,7 @@ def test_with_gmqtt() -> None:
             return 0
 
         client.on_message = on_message
-        client.on_connect = lambda *_: client.subscribe("g/#", qos=1)
+        client.on_connect = lambda client, *_: client.subscribe("g/#", qos=1)
         await client.connect(host, port)
         await asyncio.wait_for(done.wait(), 10)
         await client.disconnect()

@@ -412,7 +412,7 @@ def test_with_gmqtt() -> None:
             done.set()
             return 0
 
-        client.on_connect = lambda *_: client.subscribe("t/#?room=b", qos=1)
+        client.on_connect = lambda client, *_: client.subscribe("t/#?room=b", qos=1)
         client.on_subscribe, client.on_message = on_subscribe, on_message
         await client.connect(host, port)
         await asyncio.wait_for(done.wait(), 10)

@@ -189,8 +189,8 @@ async def test_with_paho() -> None:
 
         def work() -> None:
             client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="dev7", protocol=paho.MQTTv311)
-            client.on_connect = lambda *_: client.subscribe("v2/#", qos=1)
-            client.on_subscribe = lambda *_: client.publish("plant/3/temp", "21", qos=1)
+            client.on_connect = lambda client, *_: client.subscribe("v2/#", qos=1)
+            client.on_subscribe = lambda client, *_: client.publish("plant/3/temp", "21", qos=1)
             client.on_message = lambda _c, _d, message: (
                 got.append((message.topic, message.payload)),
                 client.disconnect(),
