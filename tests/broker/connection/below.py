@@ -1,23 +1,26 @@
 """What a layer is between, in tests without sockets: a transport that records, and an owner with its scheduler."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trunkline.actors import Actor, Scheduler
 from trunkline.broker.connection.transport import Ended, Event, Failed, Layer, Receiver
+
+if TYPE_CHECKING:
+    from trunkline.hooks.identity import Identity
 
 
 class Below:
     """The transport below the layer. Each call of the test is a turn of the poller."""
 
-    def __init__(self, peer: tuple[str, int] | None = ("192.0.2.1", 4711)) -> None:
+    def __init__(self, peer: tuple[str, int] | None = ("192.0.2.1", 4711), scheduler: Scheduler | None = None) -> None:
         self.peer = peer
-        self.scheduler = Scheduler()
+        self.scheduler = scheduler or Scheduler()
         self.owner: Any = SimpleNamespace(ref=None, scheduler=self.scheduler, call_at=self.scheduler.call_at)
         self.writes: list[bytes] = []
         self.calls: list[str] = []
         self.pending = 0
-        self.identity = None
+        self.identity: Identity | None = None
         #: What the layer passed on.
         self.got: list[Event] = []
 
@@ -52,6 +55,12 @@ class Below:
     @property
     def sent(self) -> bytes:
         return b"".join(self.writes)
+
+    def taken(self) -> bytes:
+        """What was sent since the last call."""
+        data = self.sent
+        self.writes.clear()
+        return data
 
     # The transport
 

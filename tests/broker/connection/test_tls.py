@@ -8,18 +8,17 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
 from paho.mqtt import client as mqtt
 from trio.testing import MockClock
 
+from tests.broker.connection.below import Below
 from tests.broker.connection.tls_pair import (
     AUTHORITY,
     SERVER,
-    Below,
     Pair,
     client_context,
     mutual,
@@ -86,7 +85,7 @@ async def test_a_connection_that_ends_leaves_nothing_to_others(files: Path, ends
     second.handshake()
     second.client.write(b"a record in two pieces")
     record = second.outgoing.read()
-    second.below.receive(record[:9])
+    second.below.receiver(record[:9])
     if ends == "in order":
         with pytest.raises(ssl.SSLWantReadError):
             first.client.unwrap()
@@ -96,7 +95,7 @@ async def test_a_connection_that_ends_leaves_nothing_to_others(files: Path, ends
     first.layer.close()
     assert not first.server.incoming.pending
     assert not first.server.outgoing.pending
-    second.below.receive(record[9:])
+    second.below.receiver(record[9:])
     assert second.data == b"a record in two pieces"
     second.layer.send_now(b"answer")
     second.exchange()
@@ -122,9 +121,9 @@ async def test_close_notify_from_either_side_and_truncation(files: Path) -> None
     assert pair.client.read(100) == b"", "close_notify"
     pair = Pair(settings(files))
     pair.handshake()
-    pair.below.receive(BLOCKED)
+    pair.below.receiver(BLOCKED)
     assert pair.got == [BLOCKED]
-    pair.below.receive(Ended(""))
+    pair.below.receiver(Ended(""))
     assert pair.ended == CUT_OFF
 
 
@@ -142,12 +141,12 @@ async def test_close_notify_from_either_side_and_truncation(files: Path) -> None
 async def test_failed_handshakes_are_named_and_counted(files: Path, data: bytes, why: str) -> None:
     pair = Pair(settings(files))
     with pair.scheduler.turn:
-        pair.below.receive(data)
+        pair.below.receiver(data)
     assert pair.failed is not None
     assert why in pair.failed
     with pair.scheduler.turn:
-        pair.below.receive(b"more")
-    pair.below.receive(Ended(""))
+        pair.below.receiver(b"more")
+    pair.below.receiver(Ended(""))
     assert [type(each) for each in pair.got] == [Failed, Ended]
     assert pair.metrics.tls_handshakes_failed == 1
     pair.layer.close()
@@ -159,8 +158,8 @@ async def test_what_comes_before_the_step_of_a_handshake_is_bounded(files: Path)
     with suppress(ssl.SSLWantReadError):
         pair.client.do_handshake()
     with pair.scheduler.turn:
-        pair.below.receive(pair.outgoing.read())
-        pair.below.receive(bytes(MAX_UNSTEPPED))
+        pair.below.receiver(pair.outgoing.read())
+        pair.below.receiver(bytes(MAX_UNSTEPPED))
         assert pair.below.calls == ["pause"]
     assert pair.below.calls == ["pause", "resume"]
     assert pair.failed is not None
@@ -171,12 +170,12 @@ async def test_a_client_that_does_not_read_its_handshake_costs_one_flight(files:
     with suppress(ssl.SSLWantReadError):
         pair.client.do_handshake()
     with pair.scheduler.turn:
-        pair.below.receive(pair.outgoing.read())
+        pair.below.receiver(pair.outgoing.read())
     flight = len(pair.below.taken())
     assert 0 < flight < 16_384
     for _ in range(10):
         with pair.scheduler.turn:
-            pair.below.receive(b"\x14\x03\x03\x00\x01\x01")  # ChangeCipherSpec, which TLS 1.3 ignores
+            pair.below.receiver(b"\x14\x03\x03\x00\x01\x01")  # ChangeCipherSpec, which TLS 1.3 ignores
     assert len(pair.below.taken()) < 100, "no more than an alert"
 
 
@@ -210,8 +209,8 @@ async def test_what_a_load_balancer_knows_of_the_client_is_not_hidden(files: Pat
 
 async def test_the_client_that_waited_longest_is_given_up(files: Path) -> None:
     pair = Pair(settings(files, max_handshakes=1))
-    other = TlsLayer(cast("Any", Below()), pair.server)
-    other.start(lambda _: None, cast("Any", SimpleNamespace(ref=None, call_at=pair.scheduler.call_at)))
+    other = Below(scheduler=pair.scheduler)
+    other.put(TlsLayer(other, pair.server))
     assert pair.failed == "TLS handshake: too many handshakes wait for their clients"
 
 
@@ -331,7 +330,7 @@ async def test_output_that_waits_is_dropped_when_the_client_breaks_the_protocol(
     broken = pair.outgoing.read() + b"\x17\x03\x03\xff\xff"  # longer than a record may be
     pair.layer.above = lambda event: pair.layer.send(b"pong") if isinstance(event, bytes) else pair.got.append(event)
     with pair.scheduler.turn:
-        pair.below.receive(broken)
+        pair.below.receiver(broken)
     assert pair.failed == "TLS: packet length too long"
     assert not pair.scheduler.crashes
     assert pair.layer.pending == 0
@@ -364,7 +363,7 @@ async def test_a_server_name_that_is_no_text(files: Path, name: bytes) -> None:
     hello = pair.outgoing.read()
     assert hello.count(b"localhost") == 1
     with pair.scheduler.turn:
-        pair.below.receive(hello.replace(b"localhost", name))  # a traceback would fail this test
+        pair.below.receiver(hello.replace(b"localhost", name))  # a traceback would fail this test
     assert (pair.failed or "").startswith("TLS handshake: ")
     assert pair.below.taken(), "an alert"
 

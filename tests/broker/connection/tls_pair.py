@@ -1,20 +1,17 @@
 """A TLS layer and a client in memory, with certificates of one authority."""
 
 import ssl
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.broker.connection.below import Below
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.tls import TlsLayer, TlsServer
-from trunkline.broker.connection.transport import Ended, Event, Failed
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.tls_context import TlsContext
 from trunkline.config.tls_settings import TlsSettings
-from trunkline.hooks.identity import Identity
 
 trustme = pytest.importorskip("trustme")
 AUTHORITY = trustme.CA()
@@ -46,33 +43,6 @@ def client_context(*, certificate: bool = False) -> ssl.SSLContext:
     return context
 
 
-class Below:
-    """In place of a socket: it records."""
-
-    peer = ("192.0.2.1", 5)
-    identity: Identity | None = None
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-        self.calls: list[str] = []
-        self.pending = 0
-        self.receive: Callable[[Event], None]
-
-    def start(self, receiver: Callable[[Event], None], _owner: object) -> None:
-        self.receive = receiver
-
-    def send_now(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def taken(self) -> bytes:
-        data = b"".join(self.writes)
-        self.writes.clear()
-        return data
-
-    def __getattr__(self, name: str) -> Callable[[], None]:
-        return lambda: self.calls.append(name)
-
-
 class Pair:
     """A layer, and a client without a socket."""
 
@@ -91,11 +61,10 @@ class Pair:
             self.server = TlsServer(TlsContext(settings, "secure"), self.scheduler, self.metrics)
         else:
             self.server = before.server
-        self.below = Below()
-        self.layer = TlsLayer(cast("Any", self.below), self.server)
-        self.got: list[Event] = []
-        owner = SimpleNamespace(ref=None, call_at=self.scheduler.call_at)
-        self.layer.start(self.got.append, cast("Any", owner))
+        self.below = Below(scheduler=self.scheduler)
+        self.layer = TlsLayer(self.below, self.server)
+        self.got = self.below.got
+        self.below.put(self.layer)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = context or client_context()
         self.client = context.wrap_bio(
@@ -111,8 +80,7 @@ class Pair:
         data = self.outgoing.read()
         size = self._split or max(len(data), 1)
         for start in range(0, len(data), size):
-            with self.scheduler.turn:
-                self.below.receive(data[start : start + size])
+            self.below.receive(data[start : start + size])
         self.incoming.write(self.below.taken())
 
     def handshake(self, first: bytes = b"") -> None:
@@ -129,12 +97,12 @@ class Pair:
 
     @property
     def data(self) -> bytes:
-        return b"".join(each for each in self.got if isinstance(each, bytes))
+        return self.below.data
 
     @property
     def failed(self) -> str | None:
-        return next((each.problem for each in self.got if isinstance(each, Failed)), None)
+        return None if self.below.failed is None else self.below.failed.problem
 
     @property
     def ended(self) -> str | None:
-        return next((each.error for each in self.got if isinstance(each, Ended)), None)
+        return self.below.ended
