@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
     "mqtt/packing.py": "mqtt/test_message_row.py",
+    "broker/connection/whole_frames.py": "broker/connection/test_websocket.py",
     "broker/tls_listeners.py": "broker/connection/test_tls.py",
     "config/layer_settings.py": "config/test_listener_settings.py",
     "config/tls_settings.py": "broker/connection/test_tls.py",

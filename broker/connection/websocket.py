@@ -10,7 +10,6 @@ fragments, compressed and control frames, and all that is wrong.
 from __future__ import annotations
 
 from enum import Enum
-from struct import iter_unpack
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -24,11 +23,14 @@ from trunkline.broker.connection.deflate import INFLATED_AT_ONCE, Deflate
 from trunkline.broker.connection.other_protocols import guess_unwrapped
 from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
 from trunkline.broker.connection.upgrade import UpgradeRefused, check
-
-try:
-    from websockets.speedups import apply_mask
-except ImportError:  # it is not compiled for this platform
-    from websockets.utils import apply_mask
+from trunkline.broker.connection.whole_frames import (
+    MIN_ALIKE,
+    SHORT_HEADER,
+    WHOLE_BINARY,
+    apply_mask,
+    framed,
+    read_alike,
+)
 
 if TYPE_CHECKING:
     from wsproto.extensions import Extension
@@ -37,23 +39,12 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Event, Receiver, Transport
     from trunkline.config.layer_settings import WebSocketSettings
 
-#: Begins a binary message of one frame that is not compressed.
-WHOLE_BINARY: Final = 0x82
-#: Bytes of the header of a client's frame with a payload of less than 126.
-SHORT_HEADER: Final = 6
-#: Frames as long as the first of a read that must have room behind it for a look at whether they are like it, as those
-#: of a stream often are.
-MIN_ALIKE: Final = 8
 #: The opcode of text.
 _TEXT: Final = 1
 #: What wsproto may read in a turn, so that other clients get theirs: inflated bytes, and for each frame or piece of one
 #: what takes as long.
 MAX_SLOW: Final = 16_384
 SLOW_FRAME: Final = 32
-#: Longest payload of a frame that is sent: some clients accept no longer ones.
-MAX_SENT: Final = 65_535
-#: The headers of short frames that are sent, by the length of their payload.
-_HEADERS: Final = [bytes([WHOLE_BINARY, length]) for length in range(126)]
 #: Codes of a Close with which a client leaves in order; the last one stands for none.
 _ORDERLY: Final = {CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReason.NO_STATUS_RCVD}
 
@@ -225,7 +216,7 @@ class WebSocketLayer(Layer):
                 after = body + length
                 if is_first and end - after >= MIN_ALIKE * (after - at):
                     is_first = False
-                    at = _read_alike(data, at, body, after, payloads)
+                    at = read_alike(data, at, body, after, payloads)
                     continue
                 mask = data[body - 4 : body]
                 if after <= end:
@@ -340,7 +331,7 @@ class WebSocketLayer(Layer):
         data, self._outgoing = self._outgoing, b""
         if not data:
             return
-        self.below.send_now(self._started().send(BytesMessage(data)) if self._extensions else _framed(data))
+        self.below.send_now(self._started().send(BytesMessage(data)) if self._extensions else framed(data))
 
     def _send_close(self, code: int, reason: str = "") -> None:
         self.end_turn()
@@ -381,33 +372,6 @@ class WebSocketLayer(Layer):
         self._held = b""
         self._timer.discard()
         super().close()
-
-
-def _read_alike(data: bytes, at: int, body: int, after: int, payloads: list[bytes]) -> int:
-    """Read the frame there, and all that follow with the same header but for the mask. Returns where they end."""
-    size = after - at
-    alike = (len(data) - at) // size
-    for place in range(at, body - 4):
-        column = data[place : at + alike * size : size]
-        alike = len(column) - len(column.lstrip(column[:1]))
-    frames = iter_unpack(f"{body - at - 4}x4s{after - body}s", memoryview(data)[at : at + alike * size])
-    payloads += [apply_mask(payload, mask) for mask, payload in frames]
-    return at + alike * size
-
-
-def _framed(data: bytes) -> bytes:
-    """In as few frames as there may be, copied once."""
-    size = len(data)
-    if size < 126:
-        return _HEADERS[size] + data
-    parts: list[bytes | memoryview] = []
-    rest = memoryview(data)
-    while size:
-        length = min(size, MAX_SENT)
-        parts += _HEADERS[length] if length < 126 else b"\x82\x7e" + length.to_bytes(2, "big"), rest[:length]
-        rest = rest[length:]
-        size -= length
-    return b"".join(parts)
 
 
 _TOO_LARGE: Final = UpgradeRefused(431, "The request to open a WebSocket is too large.")

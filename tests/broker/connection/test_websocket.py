@@ -19,7 +19,8 @@ from tests.broker.connection.below import Below
 from trunkline.actors import Supervisor
 from trunkline.broker.connection.deflate import INFLATED_AT_ONCE
 from trunkline.broker.connection.transport import BLOCKED, DRAINED, Ended
-from trunkline.broker.connection.websocket import MAX_SENT, MAX_SLOW, SLOW_FRAME, WebSocketLayer
+from trunkline.broker.connection.websocket import MAX_SLOW, SLOW_FRAME, WebSocketLayer
+from trunkline.broker.connection.whole_frames import MAX_SENT
 from trunkline.config.layer_settings import WebSocketSettings
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
