@@ -39,7 +39,7 @@ from trunkline.mqtt.topics import matches, parse_shared, validate_filter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from trunkline.config.settings import TraceSettings
+    from trunkline.config.node_settings import TraceSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Point

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
-    from trunkline.config.settings import OverloadSettings
+    from trunkline.config.node_settings import OverloadSettings
 
 #: The part of the time in which publishers are read from while a mark is exceeded.
 READING: Final = 0.2

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.alarms import Alarms
-    from trunkline.config.settings import PasswordSettings
+    from trunkline.config.security_settings import PasswordSettings
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Allow
     from trunkline.hooks.passwords import PasswordAuthenticator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
-    from trunkline.config.settings import RetainedSettings
+    from trunkline.config.mqtt_settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, RetainedStore, Route, Router, Target

@@ -16,7 +16,7 @@ from trunkline.config.units import parse_rate
 
 if TYPE_CHECKING:
     from trunkline.config.listener_settings import ListenerRateSettings
-    from trunkline.config.settings import RateSettings
+    from trunkline.config.mqtt_settings import RateSettings
 
 #: Client ids up to which buckets are kept without a sweep.
 MIN_SWEPT: Final = 1024

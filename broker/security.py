@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
 from trunkline.config.files import read_text
-from trunkline.config.settings import PASSWORDS, SCRAM
+from trunkline.config.security_settings import PASSWORDS, SCRAM
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
 from trunkline.hooks.client import IN_PROCESS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.password_check import GuessReport
     from trunkline.config.config import Config
-    from trunkline.config.settings import CredentialFiles
+    from trunkline.config.security_settings import CredentialFiles
     from trunkline.hooks.acl import Rule
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo

@@ -8,12 +8,38 @@ from typing import Annotated, Final, Self, cast
 from pydantic import InstanceOf, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from trunkline.config import settings
 from trunkline.config.addresses import TakenAddresses
 from trunkline.config.declared_streams import StreamSettings, conflicts
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.listener_settings import ListenerSettings
-from trunkline.config.settings import PluginSettings, Section
+from trunkline.config.mqtt_settings import (
+    LimitSettings,
+    MqttSettings,
+    RateSettings,
+    RetainedSettings,
+    SessionSettings,
+    SharedSettings,
+    ZoneSettings,
+)
+from trunkline.config.node_settings import (
+    ControlSettings,
+    LogSettings,
+    NodeSettings,
+    OverloadSettings,
+    StoreSettings,
+    SysSettings,
+    TraceSettings,
+)
+from trunkline.config.section import PluginSettings, Section
+from trunkline.config.security_settings import (
+    PASSWORDS,
+    SCRAM,
+    AclSettings,
+    AuthSettings,
+    CredentialFiles,
+    FlappingSettings,
+    PasswordSettings,
+)
 from trunkline.config.units import Accepts, Durability, ZoneName, parse_mark
 
 #: Sections that are lists of tables.
@@ -32,28 +58,28 @@ class Config(Section):
     A `Config` made by hand is checked like one that is read, but raises pydantic's own error.
     """
 
-    node: settings.NodeSettings = settings.NodeSettings()
+    node: NodeSettings = NodeSettings()
     listeners: Annotated[tuple[ListenerSettings, ...], Accepts("a list of listeners, or of their URLs")] = (
         ListenerSettings(),
     )
-    mqtt: settings.MqttSettings = settings.MqttSettings()
-    session: settings.SessionSettings = settings.SessionSettings()
-    retained: settings.RetainedSettings = settings.RetainedSettings()
-    store: settings.StoreSettings = settings.StoreSettings()
+    mqtt: MqttSettings = MqttSettings()
+    session: SessionSettings = SessionSettings()
+    retained: RetainedSettings = RetainedSettings()
+    store: StoreSettings = StoreSettings()
     streams: Annotated[tuple[StreamSettings, ...], Accepts("a list of streams")] = ()
-    shared: settings.SharedSettings = settings.SharedSettings()
-    auth: settings.AuthSettings = settings.AuthSettings()
-    passwords: settings.PasswordSettings = settings.PasswordSettings()
-    acl: settings.AclSettings = settings.AclSettings()
-    flapping: settings.FlappingSettings = settings.FlappingSettings()
-    sys: settings.SysSettings = settings.SysSettings()
-    log: settings.LogSettings = settings.LogSettings()
-    trace: settings.TraceSettings = settings.TraceSettings()
-    limits: settings.LimitSettings = settings.LimitSettings()
-    rate: settings.RateSettings = settings.RateSettings()
-    overload: settings.OverloadSettings = settings.OverloadSettings()
-    zones: Mapping[ZoneName, settings.ZoneSettings] = {}
-    control: settings.ControlSettings = settings.ControlSettings()
+    shared: SharedSettings = SharedSettings()
+    auth: AuthSettings = AuthSettings()
+    passwords: PasswordSettings = PasswordSettings()
+    acl: AclSettings = AclSettings()
+    flapping: FlappingSettings = FlappingSettings()
+    sys: SysSettings = SysSettings()
+    log: LogSettings = LogSettings()
+    trace: TraceSettings = TraceSettings()
+    limits: LimitSettings = LimitSettings()
+    rate: RateSettings = RateSettings()
+    overload: OverloadSettings = OverloadSettings()
+    zones: Mapping[ZoneName, ZoneSettings] = {}
+    control: ControlSettings = ControlSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
 
@@ -61,7 +87,7 @@ class Config(Section):
         """The settings for a listener's clients: those of its zone before the general ones."""
         return self._in(self.zones[listener.zone]) if listener.zone else self
 
-    def _in(self, zone: settings.ZoneSettings) -> Self:
+    def _in(self, zone: ZoneSettings) -> Self:
         sections = {name: getattr(self, name) for name in Config.model_fields}
         own = {
             "mqtt": zone.applied_to(self.mqtt),
@@ -78,12 +104,12 @@ class Config(Section):
             return self.auth.allow_anonymous
         return not self.authenticates(listener) and (listener is None or listener.loopback)
 
-    def credentials_at(self, listener: ListenerSettings | None) -> settings.CredentialFiles:
+    def credentials_at(self, listener: ListenerSettings | None) -> CredentialFiles:
         """The files with the credentials of a listener's clients; None stands for in-process connections."""
         if listener is None:
             return self.auth.files
         pairs = zip(listener.files, self.auth.files, strict=True)
-        return settings.CredentialFiles(*[general if own is None else own for own, general in pairs])
+        return CredentialFiles(*[general if own is None else own for own, general in pairs])
 
     def authenticates(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients can authenticate there."""
@@ -95,8 +121,8 @@ class Config(Section):
     def authenticators_at(self, listener: ListenerSettings | None) -> list[str]:
         """Those that can let clients in there, if the listener asks all."""
         files = self.credentials_at(listener)
-        passwords = [settings.PASSWORDS] if files.password_file or files.client_id_file else []
-        scram = [settings.SCRAM] if files.scram_file else []
+        passwords = [PASSWORDS] if files.password_file or files.client_id_file else []
+        scram = [SCRAM] if files.scram_file else []
         return [*passwords, *scram, *[name for name, plugin in self.plugins.items() if plugin.authenticates]]
 
     def durability(self, *, standalone: bool) -> Durability:
@@ -186,9 +212,9 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _unusable_authenticator(name: str, config: Config, usable: list[str]) -> str:
-    if name == settings.PASSWORDS:
+    if name == PASSWORDS:
         return f'"{name}" needs a password_file or client_id_file, here or in [auth]'
-    if name == settings.SCRAM:
+    if name == SCRAM:
         return f'"{name}" needs a scram_file, here or in [auth]'
     if name in config.plugins:
         return f'the plugin "{name}" authenticates nobody as it is configured'
@@ -196,7 +222,7 @@ def _unusable_authenticator(name: str, config: Config, usable: list[str]) -> str
     return f"no authenticator is called {name!r}{known}"
 
 
-def _mark_conflicts(overload: settings.OverloadSettings) -> Iterator[tuple[KeyPath, str]]:
+def _mark_conflicts(overload: OverloadSettings) -> Iterator[tuple[KeyPath, str]]:
     memory = parse_mark(overload.memory_low), parse_mark(overload.memory_high)
     files = parse_mark(overload.files_low), parse_mark(overload.files_high)
     for name, (low, high) in (("memory", memory), ("files", files)):

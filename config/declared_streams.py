@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from trunkline.config.settings import Section, key
+from trunkline.config.section import Section, key
 from trunkline.config.units import Duration, Flag, Size, Text, TopicFilter, Whole
 
 if TYPE_CHECKING:

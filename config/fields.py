@@ -9,7 +9,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.config.key_path import KeyPath
-from trunkline.config.settings import Section
+from trunkline.config.section import Section
 
 Model = type[BaseModel]
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from trunkline.config.settings import Section, key
+from trunkline.config.section import Section, key
 from trunkline.config.units import Duration, Flag, Network, Origin, Size
 
 

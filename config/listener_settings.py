@@ -8,7 +8,8 @@ from pydantic.fields import FieldInfo
 
 from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
-from trunkline.config.settings import CredentialFiles, Section, key
+from trunkline.config.section import Section, key
+from trunkline.config.security_settings import CredentialFiles
 from trunkline.config.tls_settings import TLS_PARAMETERS, TlsSettings
 from trunkline.config.units import (
     AccessRule,

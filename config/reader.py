@@ -19,7 +19,7 @@ from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, is_secret
 from trunkline.config.files import file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
-from trunkline.config.settings import PluginSettings, Section
+from trunkline.config.section import PluginSettings, Section
 from trunkline.config.units import accepted, from_text, own_words, shown
 
 #: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).

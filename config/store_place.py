@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from trunkline.config.settings import NodeSettings, StoreSettings
+from trunkline.config.node_settings import NodeSettings, StoreSettings
 
 SUFFIX: Final = ".db"
 

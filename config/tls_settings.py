@@ -5,8 +5,8 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
-from trunkline.config.settings import Section
-from trunkline.config.settings import key as setting
+from trunkline.config.section import Section
+from trunkline.config.section import key as setting
 from trunkline.config.units import Duration, Flag, OptionalPath, Text, Whole
 
 #: Fields of a client's certificate that may name the client.

@@ -16,7 +16,7 @@ from trunkline.config.reader import Loaded, Override, load
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
 
 if TYPE_CHECKING:
-    from trunkline.config.settings import PluginSettings
+    from trunkline.config.section import PluginSettings
 
 #: Runs a broker until a signal stops it, and returns the exit code. Its first argument reads the configuration, at the
 #: start and at each reload; the second one names its source.

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.config.config import LISTS, Config, variable
-from trunkline.config.settings import PluginSettings, Section, ZoneSettings
+from trunkline.config.mqtt_settings import ZoneSettings
+from trunkline.config.section import PluginSettings, Section
 from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain, unit_of
 from trunkline.plugins.finding import settings_model, shipped
@@ -18,7 +19,7 @@ from trunkline.plugins.finding import settings_model, shipped
 _HEAD = """\
 # Configuration
 
-<!-- Written by `python -m trunkline.management.config_docs`. Change the models in config/settings.py instead. -->
+<!-- Written by `python -m trunkline.management.config_docs`. Change the models in config/ instead. -->
 
 `trunkline` runs without any configuration. Settings come from three places; a later one overrides an earlier one:
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from trunkline.config.addresses import shown_address
 from trunkline.config.errors import ConfigError
+from trunkline.config.node_settings import NodeSettings
 from trunkline.config.reader import load
-from trunkline.config.settings import NodeSettings
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import PlaceError, find, sockets

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-    from trunkline.config.settings import LogSettings
+    from trunkline.config.node_settings import LogSettings
 
     _Stream = logging.StreamHandler[TextIO]
 else:

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from trunkline.config.files import read_text
 from trunkline.config.reader import MAX_FILE, PLUGIN_PREFIX, ConfigReader
-from trunkline.config.settings import PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
 from trunkline.plugins.declaring import Factory, marks, settings_of

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trunkline.broker.node import Node
-    from trunkline.config.settings import PluginSettings
+    from trunkline.config.section import PluginSettings
 
 _logger = logging.getLogger("trunkline")
 

@@ -30,7 +30,7 @@ from trunkline.store.sqlite import SqliteEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from trunkline.config.settings import StoreSettings
+    from trunkline.config.node_settings import StoreSettings
     from trunkline.store import Defect, Progress
 
 #: Bytes that are given back between two steps of the progress.

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar, Unpack, get_args, get_origin
 
 from pydantic import ValidationError
 
-from trunkline.config.settings import PluginSettings, Section, key
+from trunkline.config.section import PluginSettings, Section, key
 from trunkline.config.units import accepted
 from trunkline.hooks.registration import RegistrationOptions, describe
 from trunkline.plugins.context import Context

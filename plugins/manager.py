@@ -21,7 +21,7 @@ from trunkline.config.errors import ConfigError
 from trunkline.config.files import file_problem, files_in
 from trunkline.config.key_path import dotted, nearest
 from trunkline.config.reader import plugin_settings
-from trunkline.config.settings import PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.priorities import GUARD

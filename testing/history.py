@@ -8,7 +8,7 @@ import trio
 
 from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.traced_message import FAULT, TracedMessage
-from trunkline.config.settings import TraceSettings
+from trunkline.config.node_settings import TraceSettings
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Publish
 from trunkline.testing.packets import TO

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.settings import NodeSettings, StoreSettings
+from trunkline.config.node_settings import NodeSettings, StoreSettings
 from trunkline.config.store_place import store_path
 from trunkline.management import control_place
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.access import Access
     from trunkline.broker.session.channel import Channel
     from trunkline.config.config import Config
-    from trunkline.config.settings import ZoneSession
+    from trunkline.config.mqtt_settings import ZoneSession
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.publication import Publication

@@ -15,7 +15,7 @@ from trunkline.broker.views import (
     route_rows,
 )
 from trunkline.config.key_path import nearest
-from trunkline.config.settings import RetainedSettings
+from trunkline.config.mqtt_settings import RetainedSettings
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,

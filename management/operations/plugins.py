@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import ConfigReader
-from trunkline.config.settings import PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.config.units import from_text
 from trunkline.management.operations.registry import (
     AT_ONCE,

@@ -17,8 +17,8 @@ from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.traced_message import MessageRow
 from trunkline.config.errors import ConfigError
+from trunkline.config.node_settings import TraceSettings
 from trunkline.config.reader import from_mapping
-from trunkline.config.settings import TraceSettings
 from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny, Hooks, Withhold, points
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason

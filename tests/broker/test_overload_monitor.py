@@ -16,7 +16,7 @@ from trunkline import testing
 from trunkline.broker import overload_monitor
 from trunkline.broker.overload import Resource
 from trunkline.broker.overload_monitor import READING, OverloadMonitor, Usage, usages
-from trunkline.config.settings import OverloadSettings
+from trunkline.config.node_settings import OverloadSettings
 
 GIB = 1_073_741_824
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED, Alarms
 from trunkline.broker.password_check import REPORTED_EVERY, GuessReport, PasswordCheck, PasswordQueue
-from trunkline.config.settings import PasswordSettings
+from trunkline.config.security_settings import PasswordSettings
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.hooks.passwords import REFUSED, PasswordAuthenticator
 from trunkline.hooks.tries import TOO_MANY

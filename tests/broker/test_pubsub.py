@@ -15,7 +15,7 @@ from trunkline.broker.metrics import Metrics
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.routes import Grant, RouteWriter, Subscriber
 from trunkline.broker.stored_retained import retained_to_row
-from trunkline.config.settings import RetainedSettings
+from trunkline.config.mqtt_settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.publication import Publication

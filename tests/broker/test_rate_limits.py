@@ -5,7 +5,7 @@ import pytest
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.rate_limits import MIN_SWEPT, Buckets, ClientRegistry, NodeLimits, RateLimits, limit_of
 from trunkline.config.listener_settings import ListenerRateSettings
-from trunkline.config.settings import RateSettings
+from trunkline.config.mqtt_settings import RateSettings
 
 
 def kinds(buckets: Buckets) -> list[LimitKind]:

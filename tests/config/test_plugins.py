@@ -9,14 +9,14 @@ import pytest
 from trunkline.config.config import changes
 from trunkline.config.errors import ConfigError, Unusable
 from trunkline.config.reader import MAX_MISSING, from_mapping, load
-from trunkline.config.settings import PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.management.config_view import as_toml
 from trunkline.plugins.finding import settings_model
 
 SOURCE = """
 from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
-from trunkline.config.settings import Section
+from trunkline.config.section import Section
 from trunkline.config.units import Duration, OptionalPath, Secret, Text, TopicFilter, Whole
 from trunkline.plugins import Context, Settings, setting
 

@@ -6,7 +6,7 @@ from pydantic import SecretStr, ValidationError
 from trunkline.config.config import WHOLE, Config, key_paths
 from trunkline.config.fields import field_at
 from trunkline.config.listener_settings import ListenerSettings
-from trunkline.config.settings import SessionSettings
+from trunkline.config.mqtt_settings import SessionSettings
 
 
 def all_keys() -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.settings import NodeSettings, StoreSettings
+from trunkline.config.node_settings import NodeSettings, StoreSettings
 from trunkline.config.store_place import NoStateFolder, make_store_folder, state_folder, store_path
 
 linux = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have folders of their own")

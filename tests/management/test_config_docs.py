@@ -10,8 +10,9 @@ import pytest
 from trunkline.config.config import LISTS, WHOLE, Config, key_paths
 from trunkline.config.declared_streams import StreamSettings
 from trunkline.config.listener_settings import ListenerSettings
+from trunkline.config.mqtt_settings import ZoneSettings
 from trunkline.config.reader import load
-from trunkline.config.settings import PluginSettings, Section, ZoneSettings
+from trunkline.config.section import PluginSettings, Section
 from trunkline.config.tls_settings import TlsSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped

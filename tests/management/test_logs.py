@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.settings import LogSettings
+from trunkline.config.node_settings import LogSettings
 from trunkline.management import logs
 
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

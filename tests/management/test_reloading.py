@@ -9,8 +9,9 @@ import pytest
 
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.node_settings import LogSettings
 from trunkline.config.reader import from_mapping
-from trunkline.config.settings import LogSettings, PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.management import logs
 from trunkline.management.reloading import Pending, ReloadError, reload
 

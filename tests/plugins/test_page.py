@@ -16,7 +16,7 @@ import trunkline.testing
 from tests.management.plugin_packages import describe
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import load
-from trunkline.config.settings import PluginSettings
+from trunkline.config.section import PluginSettings
 from trunkline.management.cli import cli
 from trunkline.plugins import Context, PluginError, Settings, hook
 from trunkline.plugins.finding import settings_model

@@ -6,7 +6,7 @@ from typing import Any
 
 from trunkline import testing
 from trunkline.broker.session.services import FOR_EVER, Services, bounded_expiry
-from trunkline.config.settings import SessionSettings
+from trunkline.config.mqtt_settings import SessionSettings
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
 

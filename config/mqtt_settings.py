@@ -1,25 +1,17 @@
-"""The sections of the configuration: every key's name, default, limits, unit and meaning. The models are immutable, so
-that a part of the broker may keep the section that it read. Changing a setting means a new `Config`.
-docs/configuration.md is written from them (`python -m trunkline.management.config_docs`).
-"""
+"""The sections about MQTT: what clients may do, what is kept for them, and their limits, in general and by zone."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from trunkline.config.section import Section, key
 from trunkline.config.units import (
     Duration,
     Expiry,
-    FileMarkText,
     Flag,
-    MarkText,
     Number,
-    OptionalDurability,
     OptionalDuration,
-    OptionalFlag,
-    OptionalPath,
     OptionalSize,
     Over,
     RateText,
@@ -30,60 +22,6 @@ from trunkline.config.units import (
     WholeSeconds,
     WireText,
 )
-
-
-def key(default: Any, text: str, unit: str = "", **limits: Any) -> Any:
-    """A setting: its meaning and its unit."""
-    return Field(default, description=text, json_schema_extra={"unit": unit}, **limits)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    @classmethod
-    def expanded(cls, value: object) -> object:
-        """A table in its long form, where there is a short one.
-
-        Raises:
-            ValueError: the short form is invalid.
-        """
-        return value
-
-
-SectionType = TypeVar("SectionType", bound=Section)
-
-#: The authenticators of the broker itself, by the names that a listener's `authenticators` may have.
-PASSWORDS: Final = "passwords"
-SCRAM: Final = "scram"
-
-
-class CredentialFiles(NamedTuple):
-    password_file: Path | None
-    client_id_file: Path | None
-    scram_file: Path | None
-
-
-class NodeSettings(Section):
-    """The broker process itself."""
-
-    name: Text = key("trunkline", "Name of this node in logs, metrics and `$SYS` topics.", min_length=1, max_length=64)
-    watchdog: OptionalDuration = key(
-        None,
-        "When something blocks the broker for this long, the log names the actor, the callback, its plugin and "
-        "the line of code. 0 turns this off. When it is not set: 1 s in a standalone broker, off in a broker "
-        "inside another process.",
-        "seconds",
-        ge=0,
-    )
-    busy_poll: OptionalDuration = key(
-        None,
-        "How long the broker asks its sockets for the next bytes without a pause, before it sleeps until they come. "
-        "Clients that answer at once get shorter round trips; each pause in the traffic costs so much processor time. "
-        "When it is not set: 50 µs in a standalone broker on several processors, 0 elsewhere.",
-        "seconds",
-        ge=0,
-        le=0.01,
-    )
 
 
 class ZoneMqtt(Section):
@@ -329,41 +267,6 @@ StrategyName: TypeAlias = Literal[
 ]
 
 
-class StoreSettings(Section):
-    """What outlives the broker's process, and where it is kept."""
-
-    path: OptionalPath = key(
-        None,
-        "The store's file, in a folder that is there. When it is not set, `NODE.db` in the state folder of the system: "
-        "`$STATE_DIRECTORY` as systemd sets it; else `trunkline` in `$XDG_STATE_HOME`; else `/var/lib/trunkline` for "
-        "root, `~/.local/state/trunkline` for others (macOS: `~/Library/Application Support/trunkline`, Windows: "
-        "`%LOCALAPPDATA%\\trunkline`).",
-    )
-    durability: OptionalDurability = key(
-        None,
-        "What a commit survives: `fsync` a power cut, `os` the end of the process, `memory` neither; then there is no "
-        "file. When it is not set: `fsync` in a standalone broker, `memory` in a broker inside another process.",
-    )
-    max_size: Size = key(
-        0,
-        "Bytes that the store's file may take. Its log beside it takes some 16 MiB more, and while a backup is "
-        "made as much as is written meanwhile. When the file is full, acknowledgements that need the store wait. "
-        "0 sets no limit besides the disk.",
-        "bytes",
-        ge=0,
-    )
-    max_plugin_bytes: Size = key(
-        134_217_728, "What one plugin may keep in the store, keys and values. 0 means no limit.", "bytes", ge=0
-    )
-    heartbeat: Duration = key(
-        10.0,
-        "Time between two notes in the store that the broker runs. After a crash, sessions and messages have aged "
-        "from the last one on.",
-        "seconds",
-        ge=1,
-    )
-
-
 class SharedSettings(Section):
     """Shared subscriptions, `$share/GROUP/FILTER`."""
 
@@ -374,170 +277,6 @@ class SharedSettings(Section):
         "`local` is the first as well, on one node.",
     )
     strategies: Mapping[Text, StrategyName] = key({}, "Names of groups to their own strategies.")
-
-
-class AuthSettings(Section):
-    """Who may connect. Password files are written by `trunkline passwd`; a listener may have files of its own."""
-
-    allow_anonymous: OptionalFlag = key(
-        None,
-        "Whether clients may connect without credentials. When it is not set they may on loopback listeners, "
-        "as long as no file below is given.",
-    )
-    password_file: OptionalPath = key(None, "User names and hashed passwords.")
-    client_id_file: OptionalPath = key(None, "Client ids and hashed passwords, for clients known by their id.")
-    scram_file: OptionalPath = key(None, "SCRAM credentials for 5.0 enhanced authentication.")
-
-    @property
-    def files(self) -> CredentialFiles:
-        return CredentialFiles(self.password_file, self.client_id_file, self.scram_file)
-
-
-class PasswordSettings(Section):
-    """How passwords of these files are verified, so that guessing does not delay other logins."""
-
-    threads: Whole = key(2, "Threads that verify passwords. Each takes a processor meanwhile.", "threads", ge=1, le=64)
-    max_waiting: Whole = key(
-        1000,
-        "Logins that wait for a thread; addresses take turns. Beyond that logins are refused (0x89), first those "
-        "of the address with the most.",
-        "logins",
-        ge=1,
-    )
-    max_failures: Whole = key(
-        5,
-        "Different wrong passwords for one name from one address within `window`. After that a login is refused "
-        "(0x9F) before its password is verified, unless the same login was right before. 0 means no limit.",
-        "passwords",
-        ge=0,
-    )
-    max_failures_by_address: Whole = key(
-        100,
-        "The same for all names together. This machine is exempt, since all clients of a proxy have its address. "
-        "0 means no limit.",
-        "passwords",
-        ge=0,
-    )
-    window: Duration = key(60.0, "The time in which wrong passwords are counted.", "seconds", gt=0)
-    pause: Duration = key(60.0, "How long logins are refused after that.", "seconds", gt=0)
-    max_tracked: Whole = key(10_000, "Logins, names and addresses that are remembered; the latest are kept.", ge=1)
-
-
-class AclSettings(Section):
-    """Who may publish and subscribe to what."""
-
-    file: OptionalPath = key(None, "Access rules.")
-    deny_action: Literal["ignore", "disconnect"] = key(
-        "ignore",
-        "What happens to a client that publishes without the right: its message is dropped, or it is "
-        "disconnected as well.",
-    )
-    no_match: Literal["allow", "deny"] = key("allow", "The decision when no rule matches.")
-    cache_size: Whole = key(
-        1024,
-        "Decisions remembered for each connection, about topics of up to 256 characters. 0 asks the rules every time.",
-        "decisions",
-        ge=0,
-    )
-    asked_again: Whole = key(
-        8,
-        "Subscriptions that async plugins and hooks are asked about at the same time, when access may have changed.",
-        "subscriptions",
-        ge=1,
-    )
-    timeout: Duration = key(
-        60.0, "A decision that plugins and hooks have not made after this time is a no.", "seconds", gt=0
-    )
-
-
-class FlappingSettings(Section):
-    """Clients with the same id that take over each other's session again and again."""
-
-    max_takeovers: Whole = key(
-        30, "Takeovers of one client id within `window` that are tolerated. 0 means no limit.", ge=0
-    )
-    window: Duration = key(60.0, "The time in which takeovers are counted.", "seconds", gt=0)
-    jail: Duration = key(60.0, "How long the client id is refused after that.", "seconds", gt=0)
-
-
-class SysSettings(Section):
-    """The broker's own metrics, published below `$SYS`."""
-
-    interval: Duration = key(10.0, "Time between two publications. 0 publishes none.", "seconds")
-
-
-class LogSettings(Section):
-    """The broker's log. It holds no payloads and no passwords."""
-
-    level: Literal["debug", "info", "warning", "error"] = key("info", "The least important records that are written.")
-    format: Literal["text", "json"] = key("text", "A line of text or a JSON object for each record.")
-    file: OptionalPath = key(None, "File that the log is appended to. Standard error when it is not set.")
-
-
-class ControlSettings(Section):
-    """The control socket, through which `trunkline ctl` reaches a running broker."""
-
-    enabled: OptionalFlag = key(
-        None,
-        "Whether there is a control socket. When it is not set: yes if `path` is set, no in a broker inside "
-        "another process, and yes in a standalone broker, which runs without one if the default place cannot be "
-        "used.",
-    )
-    path: OptionalPath = key(
-        None,
-        "Its path. When it is not set, `trunkline/NODE.sock` in `$XDG_RUNTIME_DIR`, or else "
-        "`trunkline-UID/NODE.sock` in the system's folder for temporary files; `NODE-2.sock` when another broker "
-        "has that.",
-    )
-    transport: Literal["auto", "unix", "tcp"] = key(
-        "auto",
-        "A Unix socket, or a loopback TCP port that is written to the file together with a token. `auto` is a "
-        "Unix socket where the system has them.",
-    )
-    max_connections: Whole = key(
-        16, "Connections at the same time; further connections are refused.", "connections", ge=1
-    )
-    max_frame_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
-    idle_timeout: Duration = key(
-        300.0, "A connection that sends or reads nothing for this long is closed.", "seconds", gt=0
-    )
-
-
-class PluginSettings(Section):
-    """Every plugin has these keys besides its own. A section with its name, even an empty one, enables a plugin."""
-
-    model_config = ConfigDict(validate_default=True)
-
-    #: Hook points that deny everything while the plugin should run and does not: nothing else decides in its place.
-    guards: ClassVar[tuple[str, ...]] = ()
-
-    enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
-    start_timeout: Duration = key(60.0, "A plugin whose start takes longer has failed.", "seconds", gt=0)
-    restarts: Whole = key(5, "Crashes within `restarts_within` after which the plugin is restarted.", "restarts", ge=0)
-    restarts_within: Duration = key(
-        60.0, "The time in which crashes are counted. One more than `restarts` disables the plugin.", "seconds", gt=0
-    )
-
-    @property
-    def authenticates(self) -> bool:
-        """Clients can prove to it who they are."""
-        return self.enabled and any("authenticate" in point for point in self.guards)
-
-
-class TraceSettings(Section):
-    """Messages whose way through the broker is recorded. Tracing is off while both `clients` and `topics` are empty;
-    `trunkline ctl` starts and stops it in a running broker too."""
-
-    clients: tuple[Text, ...] = key((), "Client ids: messages that they publish, and messages for them.")
-    topics: tuple[TopicFilter, ...] = key((), "Topic filters: all messages with a matching topic.")
-    max_messages: Whole = key(1000, "Messages kept; the oldest is forgotten.", "messages", ge=1, le=100_000)
-    max_steps: Whole = key(1000, "Steps kept for one message.", "steps", ge=1)
-    payload_bytes: Size = key(256, "Bytes kept of each payload, from its beginning. 0 keeps none.", "bytes", ge=0)
-    max_bytes: Size = key(67_108_864, "Memory that the trace may take, roughly.", "bytes", ge=0)
-
-    @property
-    def on(self) -> bool:
-        return bool(self.clients or self.topics)
 
 
 class ZoneRates(Section):
@@ -556,32 +295,6 @@ class ZoneRates(Section):
     )
 
 
-class OverloadSettings(Section):
-    """Marks above which the broker defends itself, until it is below the low one again: it refuses new clients, drops
-    QoS 0 messages that would have to wait, and reads from publishers for a fifth of the time. 0 as a high mark turns
-    it off."""
-
-    interval: OptionalDuration = key(
-        None,
-        "How often memory, lag and open files are measured. 0 turns this off. When it is not set: every second in a "
-        "standalone broker, never in a broker inside another process.",
-        "seconds",
-        ge=0,
-    )
-    memory_high: MarkText = key(
-        "80%", "Memory of the process, as a share of the machine's or of its control group's limit, or in bytes."
-    )
-    memory_low: MarkText = key("70%", "The same, when it is over.")
-    lag_high: Duration = key(
-        0.5, "How late the event loop is, as the least of three measurements in a row.", "seconds", ge=0
-    )
-    lag_low: Duration = key(0.1, "The same, when it is over.", "seconds", ge=0)
-    files_high: FileMarkText = key(
-        "90%", "Open file descriptors, as a share of the limit (RLIMIT_NOFILE), or as a number."
-    )
-    files_low: FileMarkText = key("80%", "The same, when it is over.")
-
-
 class RateSettings(ZoneRates):
     """Rates, as token buckets: so many per second on average, and a burst at once, or `shaped`: one by one. 0 means no
     limit.
@@ -593,6 +306,9 @@ class RateSettings(ZoneRates):
     connections: RateText = key("0", "New connections, of all clients together. More are accepted later.")
     messages: RateText = key("0", "Messages from all clients together.")
     bytes: RateText = key("0", "Bytes from all clients together.")
+
+
+SectionType = TypeVar("SectionType", bound=Section)
 
 
 class ZoneSettings(ZoneMqtt, ZoneSession, ZoneRates):
