@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ssl
 from collections import deque
-from contextlib import suppress
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -70,6 +69,7 @@ class TlsServer:
         self.context = context
         self.scheduler = scheduler
         self.metrics = metrics
+        #: Between OpenSSL and the connections, for one connection at a time: empty between two calls of a layer.
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         #: Connections in their handshake that wait for their client, in the order in which they began to wait.
@@ -98,6 +98,11 @@ class TlsServer:
     def forget(self, layer: TlsLayer) -> None:
         """Its handshake is over."""
         self.waiting.pop(layer, None)
+
+    def clear(self) -> None:
+        """After an error: what is left is nobody's."""
+        self.incoming.read()
+        self.outgoing.read()
 
     def _step(self) -> None:
         over = perf_counter() + MAX_STEPPING
@@ -208,6 +213,9 @@ class TlsLayer(Layer):
             self._flush()  # the alert
             self.fail(words(error), error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "")
             return
+        except BaseException:
+            server.clear()
+            raise
         if not complete:
             self._flush()
             server.wait(self)
@@ -294,6 +302,9 @@ class TlsLayer(Layer):
             ended = Ended("")
         except ssl.SSLError as error:
             ended = Failed(f"TLS: {words(error)}")
+        except BaseException:
+            self._server.clear()
+            raise
         if incoming.pending:
             incoming.read()  # behind the end
         self._flush()  # the end of a handshake, an alert, or the answer to a new key
@@ -330,8 +341,13 @@ class TlsLayer(Layer):
         if not plain or not self._established:
             return
         assert self._tls is not None
-        self._tls.write(plain[0] if len(plain) == 1 else b"".join(plain))
-        plain.clear()
+        try:
+            self._tls.write(plain[0] if len(plain) == 1 else b"".join(plain))
+        except BaseException:
+            self._server.clear()
+            raise
+        finally:
+            plain.clear()
         self._flush()
 
     def _flush(self) -> None:
@@ -364,10 +380,13 @@ class TlsLayer(Layer):
         if self._can_send and self._established:
             assert self._tls is not None
             self.end_turn()
-            with suppress(ssl.SSLError):  # it waits for the client's own, or the client has broken the protocol
+            try:
                 self._tls.unwrap()
-            self._flush()
-            self._can_send = False
+            except ssl.SSLError:
+                pass  # it waits for the client's own, or the client has broken the protocol
+            finally:
+                self._flush()
+                self._can_send = False
 
     def reset(self) -> None:
         self.end_turn()

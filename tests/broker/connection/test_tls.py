@@ -102,6 +102,50 @@ async def test_a_connection_that_ends_leaves_nothing_to_others(files: Path, ends
     assert second.client.read(100) == b"answer"
 
 
+class Broken:
+    """OpenSSL's side of a connection, one of whose methods fails when it has done its work, or before."""
+
+    def __init__(self, inner: ssl.SSLObject | None, fails: str) -> None:
+        self._inner: Any = inner
+        self._fails = fails
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._fails else getattr(self._inner, name)
+
+    def _fail(self, *args: Any) -> None:
+        if self._fails == "write":
+            self._inner.write(*args)
+        raise MemoryError(self._fails)
+
+
+@pytest.mark.parametrize("fails", ["handshake", "read", "write"])
+async def test_an_error_leaves_nothing_to_others(files: Path, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = Pair(settings(files))
+    first = Pair(settings(files), before=listener)
+    if fails == "handshake":
+
+        def fail(_context: object, tls: ssl.SSLObject) -> None:
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+            raise MemoryError(fails)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TlsContext, "handshake", fail)
+            first.handshake()
+    else:
+        first.handshake()
+        broken: Any = Broken(first.layer._tls, fails)  # pyright: ignore[reportPrivateUsage]
+        first.layer._tls = broken  # pyright: ignore[reportPrivateUsage]
+        first.client.write(b"of the first")
+        record = first.outgoing.read()
+        with pytest.raises(MemoryError):
+            first.layer.receive(record) if fails == "read" else first.layer.send_now(b"for the first")
+    assert (first.server.incoming.pending, first.server.outgoing.pending) == (0, 0)
+    second = Pair(settings(files), before=listener)
+    second.handshake(b"of the second")
+    assert second.data == b"of the second"
+
+
 async def test_close_notify_from_either_side_and_truncation(files: Path) -> None:
     pair = Pair(settings(files))
     pair.handshake()
