@@ -208,6 +208,8 @@ class TlsLayer(Layer):
         try:
             complete, psk = context.handshake(self._tls)
             self._psk = psk or self._psk
+            if complete:
+                self._identity = context.identity(self._tls, self._psk)
         except ssl.SSLError as error:
             server.incoming.read()  # what follows is nobody's
             self._flush()  # the alert
@@ -223,7 +225,6 @@ class TlsLayer(Layer):
             self._established = True
             self._timer.discard()
             server.metrics.tls_handshakes += 1
-            self._identity = context.identity(self._tls, self._psk)
             self._read()
             self.end_turn()
         if self._held:

@@ -118,20 +118,20 @@ class Broken:
         raise MemoryError(self._fails)
 
 
-@pytest.mark.parametrize("fails", ["handshake", "read", "write"])
+@pytest.mark.parametrize("fails", ["handshake", "identity", "read", "write"])
 async def test_an_error_leaves_nothing_to_others(files: Path, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Pair(settings(files))
     first = Pair(settings(files), before=listener)
-    if fails == "handshake":
+    if fails in ("handshake", "identity"):
 
-        def fail(_context: object, tls: ssl.SSLObject) -> None:
+        def fail(_context: object, tls: ssl.SSLObject, *_: str) -> None:
             with suppress(ssl.SSLWantReadError):
                 tls.do_handshake()
             raise MemoryError(fails)
 
         with monkeypatch.context() as patch:
-            patch.setattr(TlsContext, "handshake", fail)
-            first.handshake()
+            patch.setattr(TlsContext, fails, fail)
+            first.handshake(b"behind the handshake")
     else:
         first.handshake()
         broken: Any = Broken(first.layer._tls, fails)  # pyright: ignore[reportPrivateUsage]
