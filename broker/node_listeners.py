@@ -157,7 +157,7 @@ class NodeListeners(Sequence[Listener]):
         )
         try:
             await self.listen(listener)
-        except ListenError:
+        except BaseException:
             self._acceptors.remove(acceptor)
             self._close_tls(settings)
             raise

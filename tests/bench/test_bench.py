@@ -145,8 +145,8 @@ def test_a_short_run_and_what_is_made_of_it(tmp_path: Path) -> None:
     done = bench(tmp_path, *options, "--json", first)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
-        "pairs-qos1      5      64 B     trunkline           nothing lost",
-        "pairs-qos1      5      64 B     sink                nothing lost",
+        "pairs-qos1          5      64 B     trunkline           nothing lost",
+        "pairs-qos1          5      64 B     sink                nothing lost",
     ]
     assert "[1/2] pairs-qos1, MQTT 5, 64 B, trunkline, round 1" in done.stderr
     assert "[2/2] pairs-qos1, MQTT 5, 64 B, sink, round 1; " in done.stderr

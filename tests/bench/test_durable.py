@@ -67,6 +67,6 @@ def test_a_loss_has_no_rate() -> None:
 
 def test_peers_say_what_they_keep() -> None:
     assert 'durability = "fsync"' in PEERS["trunkline-fsync"].config
-    assert "persistence true" in PEERS["mosquitto-each"].config.format(port=1, folder="f").splitlines()
+    assert "persistence true" in PEERS["mosquitto-each"].config.format(port=1, listener="", folder="f").splitlines()
     assert connect("a", V311, stays=True)[9] == 0
     assert connect("a", V5, stays=True)[-8:-3] == b"\x11\xff\xff\xff\xff"

@@ -402,7 +402,7 @@ def test_what_is_wrong_with_the_settings() -> None:
     assert "no hook point begins with 'mesage.'" in problems(kinds=["mesage.*"])
     assert "without a key" in problems(hash=["client_id"])
     assert "more than 64 bytes" in problems(hash_key="x" * 65)
-    assert 'accepted is a list, each "client_id" or' in problems(hash=["colour"])
+    assert 'plugins.events.hash[0]: "colour": accepted is "client_id" or' in problems(hash=["colour"])
     assert "secret" not in problems(hash_key="secret" * 20)
 
 
