@@ -84,6 +84,7 @@ PACKAGES = [
     "actors",
     "analytics",
     "broker",
+    "client",
     "config",
     "events",
     "hooks",
