@@ -71,7 +71,7 @@ class DisconnectedByServer(ReasonedError, Disconnected):
 
 
 class ConnectFailed(ClientError):
-    """No connection came about: the address did not answer, TLS or WebSocket failed, or there was no CONNACK in time."""
+    """There is no connection: the address did not answer, TLS or WebSocket failed, or there was no CONNACK in time."""
 
     @property
     def transient(self) -> bool:
@@ -83,8 +83,8 @@ class AuthenticationFailed(ClientError):
 
 
 class SessionLost(ClientError):
-    """The server no longer has the session that this client resumes: its subscriptions are gone, and so are the messages
-    that the server kept for it. Nothing is subscribed again, because that would hide the loss."""
+    """The server no longer has the session that this client resumes: its subscriptions are gone, and so are the
+    messages that the server kept for it. Nothing is subscribed again, because that would hide the loss."""
 
     def __init__(self) -> None:
         super().__init__("the server has lost the session, with its subscriptions and the messages that waited in it")
@@ -113,9 +113,8 @@ class PublishesRefused(ClientError):
 
     def __init__(self, reasons: Mapping[int, int], topic: str) -> None:
         first = next(iter(reasons.values()))
-        super().__init__(
-            f"the server refused {len(reasons)} of the messages to {topic}, the first: {in_words(first)} (0x{first:02X})"
-        )
+        text = f"{len(reasons)} of the messages to {topic}, the first: {in_words(first)} (0x{first:02X})"
+        super().__init__(f"the server refused {text}")
         #: The reason for each refused message, by its number in the burst.
         self.reasons = reasons
 

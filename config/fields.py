@@ -7,9 +7,11 @@ from typing import Annotated, Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from trunkline.config.key_path import KeyPath
 from trunkline.config.section import Section
+from trunkline.config.units import accepted, own_words, shown
 
 Model = type[BaseModel]
 
@@ -34,6 +36,17 @@ def _model_in(annotation: Any) -> Model | None:
 
 def is_secret(annotation: Any) -> bool:
     return annotation is SecretStr or any(map(is_secret, get_args(annotation)))
+
+
+def wrong_value(field: FieldInfo | None, detail: ErrorDetails, *, entry: bool = False) -> str:
+    """What is wrong with the value of a key, which pydantic has refused, and what is accepted there (`entry`: in
+    an entry of its list). A secret is not shown."""
+    if detail["type"] == "missing":
+        return "is missing"
+    if (own := own_words(detail)) or field is None:
+        return own or detail["msg"]
+    value = "what it holds" if is_secret(field.annotation) or not field.repr else shown(detail["input"])
+    return f"{value}: accepted is {accepted(field, entry=entry)}"
 
 
 def based(annotation: Any, value: object, base: Path) -> object:

@@ -16,11 +16,11 @@ from pydantic_core import ErrorDetails
 
 from trunkline.config.config import LISTS, PREFIX, WHOLE, Config, key_paths, model_of, variable
 from trunkline.config.errors import ConfigError, Problem, Unusable
-from trunkline.config.fields import based, field_at, is_secret
+from trunkline.config.fields import based, field_at, wrong_value
 from trunkline.config.files import file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.section import PluginSettings, Section
-from trunkline.config.units import accepted, from_text, own_words, shown
+from trunkline.config.units import from_text, shown
 
 #: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).
 FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
@@ -287,14 +287,8 @@ class ConfigReader:
         holder, field = field_at(model, within)
         if detail["type"] == "extra_forbidden":
             text = _unknown_key(str(within[-1]), holder, str(path[0]))
-        elif detail["type"] == "missing":
-            text = "is missing"
-        elif (own := own_words(detail)) or field is None:
-            text = own or detail["msg"]
         else:
-            value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
-            entry = isinstance(within[-1] if within else None, int)
-            text = f"{value}: accepted is {accepted(field, entry=entry)}"
+            text = wrong_value(field, detail, entry=isinstance(within[-1] if within else None, int))
         self._complain(self._source(path), path, text)
         return path
 

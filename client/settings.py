@@ -1,0 +1,406 @@
+"""What it takes to connect: from keyword arguments, a URL, the environment, a file, or several of them.
+
+Whatever may change while a client runs, as a password or a certificate, can stand in a file, which is read at each
+attempt to connect.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.fields import based, field_at, wrong_value
+from trunkline.config.files import read_text
+from trunkline.config.key_path import dotted, nearest
+from trunkline.config.settings import Section
+from trunkline.config.settings import key as setting
+from trunkline.config.units import (
+    Accepts,
+    Duration,
+    Expiry,
+    Flag,
+    OptionalPath,
+    Size,
+    Text,
+    Whole,
+    WholeSeconds,
+    from_text,
+)
+from trunkline.mqtt.packets import Will
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
+
+#: Variables of this form set a key: TRUNKLINE_MQTT_HOST.
+PREFIX: Final = "TRUNKLINE_MQTT_"
+#: Variables of this form are the broker's.
+BROKER_PREFIX: Final = "TRUNKLINE_MQTT__"
+
+Transport = Literal["tcp", "tls", "ws", "wss", "unix"]
+
+#: The scheme of a URL for each transport; and other names of schemes.
+SCHEMES: Final[Mapping[str, Transport]] = {
+    "mqtt": "tcp",
+    "mqtts": "tls",
+    "ws": "ws",
+    "wss": "wss",
+    "unix": "unix",
+    "tcp": "tcp",
+    "tls": "tls",
+    "ssl": "tls",
+}
+#: Ports of WebSocket are those of web servers, as everywhere else.
+PORTS: Final[Mapping[str, int]] = {"tcp": 1883, "tls": 8883, "ws": 80, "wss": 443, "unix": 0}
+#: The resource of a WebSocket whose URL has no path.
+WEBSOCKET_PATH: Final = "/mqtt"
+#: Bytes of a settings file or of a password file.
+MAX_FILE: Final = 1_048_576
+
+_VERSIONS: Final = {"3.1": Version.V31, "3.1.1": Version.V311, "5": Version.V5, "5.0": Version.V5}
+_PASSWORD_IN_URL: Final = re.compile(r"(?<=//)[^/@]*@")
+#: Keys that a URL cannot have in its query: it has another place for them, or none because URLs are shown.
+_NOT_IN_QUERY: Final = ("transport", "host", "port", "path", "username", "password", "will")
+
+
+def parse_version(value: object) -> Version:
+    if isinstance(value, Version):
+        return value
+    if str(value) in _VERSIONS:
+        return _VERSIONS[str(value)]
+    raise ValueError("not a version")
+
+
+def check_password(value: object) -> object:
+    if isinstance(value, str | bytes | None):
+        return value
+    raise ValueError("not a password")
+
+
+AnyVersion = Annotated[Version, Accepts('"5.0", "3.1.1" or "3.1"'), BeforeValidator(parse_version)]
+
+
+class WillMessage(Section):
+    """The message that the server publishes when the connection is lost."""
+
+    topic: Text = setting(..., "Its topic.", min_length=1)
+    payload: str | bytes = setting(b"", "Its payload.")
+    qos: Whole = setting(0, "Its QoS.", ge=0, le=2)
+    retain: Flag = setting(False, "Whether the server retains it.")
+    delay: WholeSeconds = setting(0, "How long the server waits for the client to come back (5.0).", "seconds")
+    properties: Mapping[str, Any] = setting(
+        {}, "Its other properties (5.0), by the names of `trunkline.mqtt.properties`."
+    )
+
+    @property
+    def packet(self) -> Will:
+        payload = self.payload.encode() if isinstance(self.payload, str) else self.payload
+        properties = cast("Properties", {**self.properties})
+        if self.delay:
+            properties["will_delay_interval"] = self.delay
+        return Will(self.topic, payload, self.qos, self.retain, properties)
+
+
+class ConnectionSettings(Section):
+    """Where and how to connect. Immutable; `changed` makes another one.
+
+    Every way to make one raises `ConfigError` with all that is wrong, key by key.
+    """
+
+    transport: Transport = setting("tcp", "TCP, TLS, WebSocket, WebSocket over TLS, or a Unix socket.")
+    host: Text = setting("localhost", "Name or address of the server.", min_length=1)
+    port: Annotated[int | None, Accepts("a port")] = setting(
+        None, "When it is not set: 1883 (tcp), 8883 (tls), 80 (ws), 443 (wss).", ge=1, le=65_535, strict=True
+    )
+    path: Text = setting("", "Path of the Unix socket, or the resource of the WebSocket, which is /mqtt when not set.")
+    version: AnyVersion = setting(Version.V5, "Version of MQTT.")
+
+    client_id: Text = setting("", "Empty: the server chooses one (5.0), which stays until the client is closed.")
+    username: Annotated[str | None, Accepts("text")] = setting(None, "User name.")
+    password: Annotated[str | bytes | None, Accepts("text"), BeforeValidator(check_password)] = setting(
+        None, "Password or token.", repr=False
+    )
+    password_file: OptionalPath = setting(
+        None, "File with the password, read at each attempt. A line break at its end is not part of it."
+    )
+
+    clean_start: Flag = setting(True, "Whether the first connection ends the session that the server may have.")
+    session_expiry: Annotated[Expiry | None, Accepts('seconds, text such as "2h", or "never"')] = setting(
+        None,
+        "How long the server keeps the session without a connection (5.0). When it is not set: 0, and for a session "
+        "client one hour.",
+        "seconds",
+    )
+    keep_alive: WholeSeconds = setting(
+        60, "The server is asked whether it is there when it was silent for this long. 0: never.", "seconds", le=65_535
+    )
+    ping_timeout: Duration = setting(10.0, "The connection is lost when the answer takes longer.", "seconds", gt=0)
+    connect_timeout: Duration = setting(10.0, "Limit for one attempt, from the address to CONNACK.", "seconds", gt=0)
+
+    receive_maximum: Whole = setting(
+        1000, "QoS 1 and 2 messages that the server may send before they are acknowledged (5.0).", ge=1, le=65_535
+    )
+    max_packet_size: Size = setting(0, "Largest packet accepted; 0 means no limit.", "bytes", ge=0, le=268_435_460)
+    topic_aliases_in: Whole = setting(0, "Topic aliases that the server may use (5.0).", ge=0, le=65_535)
+    topic_aliases_out: Whole = setting(
+        0,
+        "Topic aliases that the client uses if the server allows them (5.0): shorter packets, more work.",
+        ge=0,
+        le=65_535,
+    )
+    request_problem_information: Flag = setting(True, "Whether the server may explain failures in words (5.0).")
+    request_response_information: Flag = setting(False, "Whether the server is asked where responses may go (5.0).")
+    user_properties: tuple[tuple[str, str], ...] = setting((), "User properties of CONNECT (5.0).")
+    will: WillMessage | None = setting(None, "Published by the server when the connection is lost.")
+
+    ca_file: OptionalPath = setting(None, "Authorities that sign server certificates, as PEM. Default: the system's.")
+    certificate: OptionalPath = setting(None, "The client's certificate, as PEM.")
+    key: OptionalPath = setting(None, "Its private key, as PEM. Default: in the file of `certificate`.")
+    key_password_file: OptionalPath = setting(None, "File with the password of the private key.")
+    server_name: Text = setting("", "The name in the server's certificate. Default: `host`.")
+    verify: Flag = setting(True, "False accepts any certificate: for tests alone.")
+
+    if not TYPE_CHECKING:  # checkers see the keys
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise ConfigError([_problem(detail) for detail in error.errors()]) from None
+
+    # Other ways to make one
+
+    @classmethod
+    def from_url(cls, url: str, **keywords: Any) -> Self:
+        """`mqtt[s]|ws[s]://[USER[:PASSWORD]@]HOST[:PORT][/PATH][?KEY=VALUE&…]`, or `unix:///PATH`. Keywords win."""
+        return cls.gather(url=url, **keywords)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None, **keywords: Any) -> Self:
+        """TRUNKLINE_MQTT_URL, and one variable for each key: TRUNKLINE_MQTT_KEEP_ALIVE. Keywords win."""
+        return cls.gather(environ=os.environ if environ is None else environ, **keywords)
+
+    @classmethod
+    def from_file(cls, path: Path | str, **keywords: Any) -> Self:
+        """A TOML file with keys, and perhaps `url`. Relative paths in it start from its folder. Keywords win."""
+        return cls.gather(file=path, **keywords)
+
+    @classmethod
+    def gather(
+        cls,
+        *,
+        file: Path | str | None = None,
+        environ: Mapping[str, str] | None = None,
+        url: str | None = None,
+        **keywords: Any,
+    ) -> Self:
+        """From several sources: of two values for a key, the one in the later source here.
+
+        Raises:
+            ConfigError: with all that is wrong.
+        """
+        sources = _Sources()
+        if file is not None:
+            sources.take_file(Path(file))
+        if environ is not None:
+            sources.take_environment(environ)
+        if url is not None:
+            sources.take_url(url, "URL")
+        for name, value in keywords.items():
+            sources.take(name, value, "")
+        return cls._made(sources)
+
+    @classmethod
+    def _made(cls, sources: "_Sources") -> Self:
+        problems = sources.problems
+        try:
+            settings = cls(**sources.values)
+        except ConfigError as error:
+            problems += [
+                each._replace(source=sources.origin.get(each.key.partition(".")[0], "")) for each in error.problems
+            ]
+        else:
+            if not problems:
+                return settings
+        raise ConfigError(problems)
+
+    def changed(self, **keywords: Any) -> Self:
+        """The same with other values for some keys."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**values, **keywords})
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("password and password_file are both set")
+        if self.transport == "unix" and not self.path:
+            raise ValueError("a Unix socket needs a path")
+        if self.transport in ("tcp", "tls") and self.path:
+            raise ValueError(f"path {self.path} has no meaning for {self.transport}")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("key needs certificate")
+        if self.version is not Version.V5:
+            has_password = self.password is not None or self.password_file is not None
+            if has_password and self.username is None:
+                raise ValueError(f"MQTT {self.version} has no password without a user name")  # [MQTT3-3.1.2-22]
+            if self.client_id == "" and not self.clean_start:
+                raise ValueError(f"MQTT {self.version} resumes no session without a client_id")  # [MQTT3-3.1.3-7]
+        return self
+
+    # What follows from them
+
+    @property
+    def actual_port(self) -> int:
+        return PORTS[self.transport] if self.port is None else self.port
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.transport in ("tls", "wss")
+
+    @property
+    def resource(self) -> str:
+        """Of the WebSocket."""
+        return self.path or WEBSOCKET_PATH
+
+    @property
+    def url(self) -> str:
+        """The address, without any secret: for logs."""
+        scheme = next(scheme for scheme, transport in SCHEMES.items() if transport == self.transport)
+        user = "" if self.username is None else f"{quote(self.username, safe='')}@"
+        if self.transport == "unix":
+            return f"unix://{user}{quote(self.path)}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.actual_port == PORTS[self.transport] else f":{self.actual_port}"
+        return f"{scheme}://{user}{host}{port}{self.path}"
+
+    def read_password(self) -> bytes | None:
+        """The password as it is now.
+
+        Raises:
+            OSError, UnicodeDecodeError: its file cannot be read.
+        """
+        if self.password_file is not None:
+            return read_text(self.password_file, MAX_FILE).removesuffix("\n").removesuffix("\r").encode()
+        return self.password.encode() if isinstance(self.password, str) else self.password
+
+
+class _Sources:
+    """Values by key, and where each came from."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origin: dict[str, str] = {}
+        self.problems: list[Problem] = []
+
+    def take(self, name: str, value: object, source: str) -> None:
+        self.values[name], self.origin[name] = value, source
+
+    def take_file(self, path: Path) -> None:
+        source = str(path)
+        try:
+            table = tomllib.loads(read_text(path, MAX_FILE))
+        except OSError as error:
+            self.problems.append(Problem(source, "", f"cannot be read: {error.strerror or error}"))
+        except UnicodeDecodeError:
+            self.problems.append(Problem(source, "", "is not UTF-8 text"))
+        except (ValueError, RecursionError) as error:
+            self.problems.append(Problem(source, "", f"is not TOML: {error}"))
+        else:
+            url = table.pop("url", None)
+            if url is not None:
+                self.take_url(url, source)
+            fields = ConnectionSettings.model_fields
+            for name, value in table.items():
+                self.take(name, based(fields[name].annotation, value, path.parent) if name in fields else value, source)
+
+    def take_environment(self, environ: Mapping[str, str]) -> None:
+        fields = ConnectionSettings.model_fields
+        url = f"{PREFIX}URL"
+        if url in environ:
+            self.take_url(environ[url], f"variable {url}")
+        for name, text in environ.items():
+            if name.startswith(PREFIX) and not name.startswith(BROKER_PREFIX) and name != url:
+                source, field = f"variable {name}", name.removeprefix(PREFIX).lower()
+                if field in fields and field != "will":
+                    self.take(field, from_text(fields[field], text), source)
+                else:
+                    known = nearest(name, [PREFIX + each.upper() for each in fields])
+                    self.problems.append(Problem(source, "", f"sets nothing{known}"))
+
+    def take_url(self, url: object, source: str) -> None:
+        try:
+            found = split_url(url if isinstance(url, str) else "")
+        except ValueError as error:
+            self.problems.append(Problem(source, "url", str(error)))
+            return
+        for name, value in found.items():
+            self.take(name, value, source)
+
+
+def split_url(url: str) -> dict[str, object]:
+    """The keys that a URL sets. A password in it is never part of an error.
+
+    Raises:
+        ValueError: this is not a URL of a server.
+    """
+    shown = _PASSWORD_IN_URL.sub("…@", url.partition("?")[0])
+    expected = f"{shown} is not of the form mqtt[s]|ws[s]://[USER[:PASSWORD]@]HOST[:PORT] or unix:///PATH"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(expected) from None
+    transport = SCHEMES.get(parts.scheme)
+    path = unquote(parts.path) if transport == "unix" else parts.path.rstrip("/")
+    if (
+        transport is None
+        or parts.fragment
+        or (transport == "unix") == bool(parts.hostname)
+        or (path and transport in ("tcp", "tls"))
+        or (transport == "unix" and not path.startswith("/"))
+    ):
+        raise ValueError(expected)
+    values: dict[str, object] = {"transport": transport, "port": port, "path": path}
+    if parts.hostname:
+        values["host"] = parts.hostname
+    if parts.username is not None:
+        values["username"] = unquote(parts.username)
+    if parts.password is not None:
+        values["password"] = unquote(parts.password)
+    return values | _query(parts.query)
+
+
+def _query(query: str) -> dict[str, object]:
+    fields = ConnectionSettings.model_fields
+    values: dict[str, object] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError:
+        raise ValueError("its query is not of the form ?KEY=VALUE&KEY=VALUE") from None
+    for name, text in pairs:
+        if name not in fields:
+            raise ValueError(f"{name} in its query: unknown key{nearest(name, fields)}")
+        if name in _NOT_IN_QUERY:
+            raise ValueError(f"{name} cannot stand in its query")
+        if name in values:
+            raise ValueError(f"{name} stands twice in its query")
+        values[name] = from_text(fields[name], text)
+    return values
+
+
+def _problem(detail: ErrorDetails) -> Problem:
+    """What pydantic found, in words."""
+    within = tuple(part for part in detail["loc"] if part != "[key]")
+    if not within:  # a contradiction between keys
+        return Problem("", "", wrong_value(None, detail))
+    holder, field = field_at(ConnectionSettings, within)
+    if detail["type"] == "extra_forbidden":
+        return Problem("", dotted(within), f"unknown key{nearest(str(within[-1]), holder.model_fields)}")
+    return Problem("", dotted(within), wrong_value(field, detail))
