@@ -19,8 +19,8 @@ from trunkline.config.errors import ConfigError, Problem
 from trunkline.config.fields import based, field_at, wrong_value
 from trunkline.config.files import read_text
 from trunkline.config.key_path import dotted, nearest
-from trunkline.config.settings import Section
-from trunkline.config.settings import key as setting
+from trunkline.config.section import Section
+from trunkline.config.section import key as setting
 from trunkline.config.units import (
     Accepts,
     Duration,

@@ -3,18 +3,21 @@
 Fields that the version does not have are left out: the same CONNACK serves every client.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.packets import (
+    ACKNOWLEDGEMENTS,
+    TYPE_OF,
     Acknowledgement,
     Auth,
     Connack,
     Connect,
     Disconnect,
     Packet,
+    PacketType,
     Pingreq,
     Pingresp,
     Puback,
@@ -34,6 +37,9 @@ from trunkline.mqtt.strings import encode_binary, encode_string
 from trunkline.mqtt.versions import Version
 
 _BRIDGE: Final = 0x80
+_PACKET_ID: Final = PACKET_ID.__getitem__
+#: How an acknowledgement of success begins, in all versions.
+_RUN_HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
 
 #: Packets whose properties only explain.
 _EXPLAINED: Final = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect)
@@ -61,6 +67,12 @@ def encode_within(packet: Packet, version: Version, largest: int) -> bytes:
         if largest < len(wire):
             return b""
     return wire
+
+
+def encode_run(kind: PacketType, packet_ids: Sequence[int]) -> bytes:
+    """Acknowledgements of success in a row."""
+    head = _RUN_HEADS[kind]
+    return head + head.join(map(_PACKET_ID, packet_ids))
 
 
 def _frame(first: int, *parts: bytes) -> bytes:

@@ -76,15 +76,17 @@ class Inflight(Generic[T]):
     of another kind than the message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
-    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "byte_size", "limit", "unsent")
+    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "_max_id", "byte_size", "limit", "unsent")
 
-    def __init__(self, limit: int, max_bytes: int = 0) -> None:
-        """`max_bytes` limits the weight of heavy messages; the last one admitted may exceed it. 0 means no limit."""
+    def __init__(self, limit: int, max_bytes: int = 0, max_id: int = MAX_PACKET_ID) -> None:
+        """`max_bytes` limits the weight of heavy messages; the last one admitted may exceed it. 0 means no limit.
+        Packet ids above `max_id` are left to other packets."""
         #: Messages that may be open at once: the configured window, or the client's receive maximum if that is less.
         self._limit = limit
         #: The same, or 0 while the bytes are full.
         self.limit = limit
         self.limit_bytes(max_bytes)
+        self._max_id = max_id
         #: The weight of each heavy message by its packet id, and of all together.
         self._heavy: dict[int, int] = {}
         self.byte_size = 0
@@ -117,14 +119,14 @@ class Inflight(Generic[T]):
                 return _NONE
             publication = publication.part(0, count)
         first = self._last_id + 1
-        packet_ids = range(first, first + count)
+        stop = first + count
+        packet_ids = range(first, stop)
         is_heavy = publication.weight >= HEAVY * count
         is_taken = first in entries if count == 1 else not entries.keys().isdisjoint(packet_ids)
-        last = first + count - 1
-        if is_taken or is_heavy or last >= MAX_PACKET_ID:
+        if is_taken or is_heavy or stop > self._max_id:
             packet_ids = self._free_ids(1 if is_heavy else count)
             publication = publication.part(0, len(packet_ids))
-            first, last = packet_ids.start, packet_ids.stop - 1
+            first, stop = packet_ids.start, packet_ids.stop
             if is_heavy:  # each is weighed on its own
                 self._weigh(first, publication)
         entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
@@ -132,17 +134,17 @@ class Inflight(Generic[T]):
             entries[first] = entry
         else:
             entries.update(dict.fromkeys(packet_ids, entry))
-        self._last_id = last
+        self._last_id = stop - 1
         return packet_ids
 
     def _free_ids(self, count: int) -> range:
         """The next consecutive free packet ids, `count` at most.  # [MQTT-2.2.1-4]"""
-        entries = self._entries
-        first = self._last_id % MAX_PACKET_ID + 1
+        entries, max_id = self._entries, self._max_id
+        first = self._last_id % max_id + 1
         while first in entries:
-            first = first % MAX_PACKET_ID + 1
+            first = first % max_id + 1
         last = first
-        while last < first + count - 1 and last < MAX_PACKET_ID and last + 1 not in entries:
+        while last < first + count - 1 and last < max_id and last + 1 not in entries:
             last += 1
         return range(first, last + 1)
 
@@ -203,6 +205,17 @@ class Inflight(Generic[T]):
                 found += [entry.publication.messages[number] for number in numbers]
         return found
 
+    def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, int]]:
+        """The target of the messages with these open packet ids, and how many in a row have it."""
+        return [
+            (entry.target, sum(1 for _ in group)) for entry, group in groupby(packet_ids, self._entries.__getitem__)
+        ]
+
+    @property
+    def all_targets(self) -> list[T]:
+        """The targets of all open messages, in order, each once."""
+        return list(dict.fromkeys(entry.target for entry in self._entries.values()))
+
     def end(self, packet_ids: Iterable[int]) -> None:
         """End the exchanges of these packet ids, which are open: PUBACK or PUBCOMP came, or a PUBREC that refuses, or
         the message cannot be sent to this client.  # [MQTT-4.3.3-4]"""
@@ -247,6 +260,13 @@ class Inflight(Generic[T]):
         ordered = [packet_id for packet_id, entry in entries if entry.state is _WAIT_PUBCOMP]
         ordered += [packet_id for packet_id, entry in entries if entry.state is not _WAIT_PUBCOMP]
         self.unsent = dict.fromkeys(ordered)
+
+    @property
+    def target_again(self) -> T | None:
+        """The target of the message whose packet `next_again` gives next."""
+        for packet_id in self.unsent:
+            return self._entries[packet_id].target
+        return None
 
     def next_again(self, now: float) -> tuple[int, Entry[T]] | None:
         """The packets that may be sent again next, in order: PUBREL, or PUBLISH with DUP set, depending on the entry's

@@ -64,12 +64,16 @@ class Ledger:
         """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the
         message."""
         owed = Owed(len(packet_ids) or 1, self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
+        self.place(owed)
+        return owed
+
+    def place(self, owed: Owed) -> None:
+        """It takes the next place."""
         if not self.entries:
             self.entries = deque()
         self.entries.append(owed)
         self.answers += owed.answers
         self._count += owed.count
-        return owed
 
     def settle(self, owed: Owed, wire: bytes) -> list[bytes]:
         """The answer is available. Returns the answers to send now, in order: none while an earlier one waits, or when
@@ -84,6 +88,15 @@ class Ledger:
         if not entries:
             self.entries = _NOTHING
         return leaving
+
+    def advance(self, number: int) -> None:
+        """Some answers of the first place are sent. It is kept for the others."""
+        first = self.entries[0]
+        counted = min(number, first.count)
+        first.answers -= number
+        first.count -= counted
+        self.answers -= number
+        self._count -= counted
 
     def clear(self) -> None:
         """The connection is closed: nothing is owed to it any more."""

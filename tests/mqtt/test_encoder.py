@@ -2,14 +2,17 @@ import pytest
 
 from tests.mqtt.cases import publish
 from tests.mqtt.exchange import V5, V31, V311
-from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.encoder import encode, encode_run
 from trunkline.mqtt.packets import (
     Auth,
     Connack,
     Connect,
     Disconnect,
     Packet,
+    PacketType,
     Puback,
+    Pubrec,
+    Pubrel,
     Suback,
     Subscribe,
     SubscriptionRequest,
@@ -64,3 +67,10 @@ def test_refuses_what_a_version_cannot_say() -> None:
         encode(Auth(0x18), V311)
     with pytest.raises(ValueError, match="password"):
         encode(Connect("c", V311, password=b"p"), V311)
+
+
+def test_acknowledgements_in_a_row() -> None:
+    kinds = (PacketType.PUBACK, Puback), (PacketType.PUBREC, Pubrec), (PacketType.PUBREL, Pubrel)
+    for kind, packet in kinds:
+        for version in Version:
+            assert encode_run(kind, (1, 300)) == encode(packet(1), version) + encode(packet(300), version)

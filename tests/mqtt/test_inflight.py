@@ -537,3 +537,25 @@ def test_the_oldest_are_taken_together() -> None:
     assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBACK, State.WAIT_PUBREC, State.WAIT_PUBACK]
     assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBCOMP]
     assert inflight.take(3) == []
+
+
+def test_packet_ids_above_the_highest_are_left_to_others() -> None:
+    inflight = Inflight[str](10, max_id=4)
+    assert [insert(inflight, message(), 1) for _ in range(3)] == [1, 2, 3]
+    inflight.end([1])
+    burst = PublishBatch(["t"], 0x32, Version.V311, 3 * b"2\5\0\1t\0\1", range(0, 21, 7), [1, 1, 1])
+    assert inflight.insert(burst, "burst", 1, 0.0) == range(4, 5)
+    assert inflight.insert(burst, "burst", 1, 0.0) == range(1, 2)
+
+
+def test_targets_of_messages_that_were_sent_together() -> None:
+    inflight = Inflight[str](10)
+    burst = PublishBatch(["t"], 0x32, Version.V311, 3 * b"2\5\0\1t\0\1", range(0, 21, 7), [1, 1, 1])
+    insert(inflight, burst, 1, target="burst")
+    insert(inflight, message(), 1, target="single")
+    assert inflight.targets([2, 3, 4]) == [("burst", 2), ("single", 1)]
+    assert inflight.all_targets == ["burst", "single"]
+    assert inflight.target_again is None
+    inflight.end([1, 2, 3])
+    inflight.resume(10)
+    assert inflight.target_again == "single"

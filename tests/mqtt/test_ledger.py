@@ -31,6 +31,23 @@ def test_what_stands_behind_an_answer_that_waits_waits_with_it() -> None:
     assert (len(ledger), ledger.answers) == (0, 0)
 
 
+def test_a_place_may_be_settled_in_parts() -> None:
+    """As by a user who acknowledges single messages of those that came together."""
+    awaiting_rel = AwaitingRel()
+    awaiting_rel.receive((7, 8), None, 0)
+    ledger = Ledger(awaiting_rel)
+    first, second = ledger.owe(PUBACK, (1, 2, 3)), ledger.owe(PUBREC, (7, 8))
+    ledger.advance(2)
+    assert (len(ledger), ledger.answers) == (1 + 2, 1 + 2)
+    assert ledger.settle(second, b"second") == []
+    assert ledger.settle(first, b"rest") == [b"rest", b"second"]
+    assert (len(ledger), ledger.answers) == (2, 0)
+    ledger.place(second := Owed(2, 0))
+    ledger.advance(1)
+    assert (len(ledger), ledger.answers) == (2, 1)
+    assert ledger.entries[0] is second
+
+
 def test_the_end_of_the_connection_ends_what_is_owed() -> None:
     ledger = Ledger(AwaitingRel())
     old = ledger.owe(PUBACK, (1,))
