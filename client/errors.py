@@ -12,7 +12,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trunkline.mqtt.properties import Properties
 
@@ -111,20 +111,22 @@ class PublishRefused(ReasonedError):
 class PublishesRefused(ClientError):
     """The server refused some messages of a burst."""
 
-    def __init__(self, reasons: Mapping[int, int], topic: str) -> None:
-        first = next(iter(reasons.values()))
-        text = f"{len(reasons)} of the messages to {topic}, the first: {in_words(first)} (0x{first:02X})"
+    def __init__(self, refused: Sequence[tuple[bytes, int]], topic: str) -> None:
+        reason = refused[0][1]
+        text = f"{len(refused)} of the messages to {topic}, the first: {in_words(reason)} (0x{reason:02X})"
         super().__init__(f"the server refused {text}")
-        #: The reason for each refused message, by its number in the burst.
-        self.reasons = reasons
+        #: The payloads of the refused messages, and the reasons.
+        self.refused = refused
 
 
 class SubscribeRefused(ClientError):
     """The server refused a topic filter. Those that it granted in the same request are unsubscribed."""
 
+    subject: ClassVar[str] = "the subscription to"
+
     def __init__(self, reasons: Mapping[str, int], properties: Properties = NO_PROPERTIES) -> None:
         refused = (f"{name}: {in_words(reason)} (0x{reason:02X})" for name, reason in reasons.items() if reason >= 0x80)
-        super().__init__(f"the server refused the subscription to {'; '.join(refused)}")
+        super().__init__(f"the server refused {self.subject} {'; '.join(refused)}")
         #: The reason code for each topic filter, granted ones included.
         self.reasons = reasons
         self.properties = properties
@@ -132,6 +134,8 @@ class SubscribeRefused(ClientError):
 
 class UnsubscribeRefused(SubscribeRefused):
     """The server refused to end a subscription."""
+
+    subject = "to end the subscription to"
 
 
 class RequestQueueFull(ClientError):

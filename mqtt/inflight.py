@@ -262,10 +262,10 @@ class Inflight(Generic[T]):
         self.unsent = dict.fromkeys(ordered)
 
     @property
-    def target_again(self) -> T | None:
-        """The target of the message whose packet `next_again` gives next."""
+    def entry_again(self) -> Entry[T] | None:
+        """The entry whose packet `next_again` gives next, when there is room for it."""
         for packet_id in self.unsent:
-            return self._entries[packet_id].target
+            return self._entries[packet_id]
         return None
 
     def next_again(self, now: float) -> tuple[int, Entry[T]] | None:

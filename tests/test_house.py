@@ -17,6 +17,7 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "client/requests.py": "client/test_outgoing.py",
     "mqtt/packing.py": "mqtt/test_message_row.py",
     "broker/connection/whole_frames.py": "broker/connection/test_websocket.py",
     "broker/tls_listeners.py": "broker/connection/test_tls.py",

@@ -29,6 +29,6 @@ def test_refused_filters_are_named() -> None:
 
 
 def test_refused_messages_of_a_burst_are_counted() -> None:
-    assert str(PublishesRefused({3: 0x97, 7: 0x97}, "a")) == (
+    assert str(PublishesRefused([(b"x", 0x97), (b"y", 0x80)], "a")) == (
         "the server refused 2 of the messages to a, the first: quota exceeded (0x97)"
     )

@@ -555,7 +555,8 @@ def test_targets_of_messages_that_were_sent_together() -> None:
     insert(inflight, message(), 1, target="single")
     assert inflight.targets([2, 3, 4]) == [("burst", 2), ("single", 1)]
     assert inflight.all_targets == ["burst", "single"]
-    assert inflight.target_again is None
+    assert inflight.entry_again is None
     inflight.end([1, 2, 3])
     inflight.resume(10)
-    assert inflight.target_again == "single"
+    assert inflight.entry_again is not None
+    assert inflight.entry_again.target == "single"

@@ -1,0 +1,351 @@
+"""One connection of a client, from CONNECT to its end, without I/O: bytes and the time come in, messages and bytes go
+out.
+
+`receive` returns the messages to hand over. Whatever ends the connection is in `error`; what is to be sent then still
+is in the link.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from trunkline.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectRefused,
+    Disconnected,
+    DisconnectedByServer,
+    SessionLost,
+)
+from trunkline.client.link import Link
+from trunkline.client.requests import FAILURE, ClientRequest
+from trunkline.client.server_limits import ServerLimits
+from trunkline.mqtt.decoder import MAX_PACKET_SIZE, Decoder
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import (
+    Acknowledgements,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    PacketType,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.reasons import REASONS, Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.client.incoming import Handover, IncomingHalf
+    from trunkline.client.outgoing import OutgoingHalf
+    from trunkline.client.settings import ConnectionSettings
+    from trunkline.mqtt.properties import Properties
+
+
+class Authenticator(Protocol):
+    """The client's side of enhanced authentication (5.0). A method may raise an exception to give up."""
+
+    #: Its name, as the server knows it.
+    method: str
+
+    def begin(self) -> bytes | None:
+        """The first data; also of a re-authentication. None for none."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The data that answers the server's."""
+        ...
+
+    def finish(self, data: bytes) -> None:
+        """The server has accepted the client, and says this last."""
+        ...
+
+
+#: Of a DISCONNECT.
+CLIENT_REASONS: Final = REASONS[PacketType.DISCONNECT, True]
+#: What a server may send before CONNACK, and CONNACK.
+_BEFORE_OPEN: Final = (Connack, Auth)
+
+
+class Phase(Enum):
+    CONNECTING = auto()
+    OPEN = auto()
+    #: Nothing is read any more.
+    OVER = auto()
+
+
+class ClientConnection:
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        outgoing: OutgoingHalf,
+        incoming: IncomingHalf,
+        now: float,
+        *,
+        client_id: str | None = None,
+        password: bytes | None = None,
+        authenticator: Authenticator | None = None,
+        resumes: bool = False,
+    ) -> None:
+        """Writes CONNECT. `resumes`: the session has had a connection before, and must be there."""
+        self._settings = settings
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self._authenticator = authenticator
+        self._resumes = resumes
+        self._decoder = Decoder(
+            server=False,
+            version=settings.version,
+            max_packet_size=settings.max_packet_size or MAX_PACKET_SIZE,
+            gathers=True,
+        )
+        self.link = Link(settings.version)
+        self.phase = Phase.CONNECTING
+        #: Why the connection is over; None as long as it is not, and after a DISCONNECT of this side.
+        self.error: ClientError | None = None
+        self.client_id = settings.client_id if client_id is None else client_id
+        #: The server's answer to CONNECT.
+        self.connack = Connack()
+        self.keep_alive = settings.keep_alive
+        #: A re-authentication that goes on.
+        self.reauthentication: ClientRequest | None = None
+        #: Does the caller read what comes? While it does not, the server cannot answer.
+        self._is_reading = True
+        self._last_sent = self._last_received = now
+        self._pinged_at: float | None = None
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            Connack: self._connack,
+            Puback: self._outgoing.puback,
+            Pubrec: self._outgoing.pubrec,
+            Pubcomp: self._outgoing.pubcomp,
+            Pubrel: lambda packet, now: self._incoming.pubrel(packet),
+            Suback: lambda packet, now: self._outgoing.suback(packet),
+            Unsuback: lambda packet, now: self._outgoing.unsuback(packet),
+            Pingresp: lambda packet, now: None,
+            Disconnect: self._disconnect,
+            Auth: self._auth,
+        }
+        self.link.send(self._connect(password))
+
+    def _connect(self, password: bytes | None) -> Connect:
+        settings = self._settings
+        properties: Properties = {}
+        if settings.version is Version.V5:
+            if settings.session_expiry:
+                properties["session_expiry_interval"] = settings.session_expiry
+            properties["receive_maximum"] = settings.receive_maximum
+            if settings.max_packet_size:
+                properties["maximum_packet_size"] = settings.max_packet_size
+            if settings.topic_aliases_in:
+                properties["topic_alias_maximum"] = settings.topic_aliases_in
+            if settings.request_response_information:
+                properties["request_response_information"] = 1
+            if not settings.request_problem_information:
+                properties["request_problem_information"] = 0
+            if settings.user_properties:
+                properties["user_property"] = settings.user_properties
+            if self._authenticator is not None:
+                properties["authentication_method"] = self._authenticator.method
+                data = self._ask(self._authenticator.begin)
+                if data is not None:
+                    properties["authentication_data"] = data
+        return Connect(
+            self.client_id,
+            settings.version,
+            settings.clean_start and not self._resumes,
+            settings.keep_alive,
+            None if settings.will is None else settings.will.packet,
+            settings.username,
+            password,
+            properties=properties,
+        )
+
+    # From the server
+
+    def receive(self, data: bytes, now: float) -> list[Handover]:
+        """Bytes came; none at all: the server has closed the connection."""
+        found: list[Handover] = []
+        if self.phase is Phase.OVER:
+            return found
+        if not data:
+            self._end(Disconnected("the server closed the connection"))
+            return found
+        self._last_received = now
+        self._pinged_at = None
+        try:
+            for packet in self._decoder.feed(data):
+                kind = type(packet)
+                if self.phase is not Phase.OPEN and kind not in _BEFORE_OPEN:
+                    raise ProtocolError("a packet before CONNACK")  # [MQTT-3.2.0-1]
+                if isinstance(packet, Publish | PublishBatch):
+                    found += self._incoming.publish(packet)
+                elif isinstance(packet, Acknowledgements):
+                    self._handlers[packet.kind](packet, now)
+                else:
+                    self._handlers[kind](packet, now)
+                if self._is_over():
+                    return found
+            if self._decoder.error is not None:
+                raise self._decoder.error
+        except ProtocolError as error:
+            self.disconnect(error.reason if error.reason in CLIENT_REASONS else Reason.UNSPECIFIED_ERROR)
+            self._end(Disconnected(f"the server broke the protocol: {error}"))
+        except AuthenticationFailed as error:
+            self.disconnect(Reason.UNSPECIFIED_ERROR)
+            self._end(error)
+        return found
+
+    def _is_over(self) -> bool:
+        return self.phase is Phase.OVER
+
+    def _connack(self, packet: Connack, now: float) -> None:
+        if self.phase is not Phase.CONNECTING:
+            raise ProtocolError("a second CONNACK")  # [MQTT-3.2.0-2]
+        if packet.reason:
+            self._end(ConnectRefused(packet.reason, packet.properties))
+            return
+        settings, properties = self._settings, packet.properties
+        if packet.session_present and settings.clean_start and not self._resumes:
+            raise ProtocolError("a session is present after a clean start")  # [MQTT-3.2.2-2]
+        self.connack = packet
+        self.client_id = properties.get("assigned_client_identifier", self.client_id)
+        self.keep_alive = properties.get("server_keep_alive", self.keep_alive)  # [MQTT-3.2.2-21]
+        # a 3.1 server does not say
+        if self._resumes and not packet.session_present and settings.version is not Version.V31:
+            self.disconnect(properties={"session_expiry_interval": 0})
+            self._end(SessionLost())
+            return
+        if self._authenticator is not None:
+            self._finish(self._authenticator, properties.get("authentication_data", b""))
+        self.phase = Phase.OPEN
+        self.link.open(ServerLimits.of(properties), settings.topic_aliases_out)
+        self._incoming.attach(self.link, settings.receive_maximum, settings.topic_aliases_in)
+        self._outgoing.attach(self.link, now)
+
+    def _disconnect(self, packet: Disconnect, now: float) -> None:
+        self._end(DisconnectedByServer(packet.reason, packet.properties))
+
+    def _auth(self, packet: Auth, now: float) -> None:
+        authenticator = self._authenticator
+        if authenticator is None or packet.properties.get("authentication_method") != authenticator.method:
+            raise ProtocolError("AUTH of a method that this client did not ask for")  # [MQTT-4.12.0-5]
+        data = packet.properties.get("authentication_data", b"")
+        if packet.reason == Reason.CONTINUE_AUTHENTICATION:
+            answer = self._ask(lambda: authenticator.answer(data))
+            self._send_auth(authenticator.method, Reason.CONTINUE_AUTHENTICATION, answer)
+        elif self.reauthentication is not None and self.phase is Phase.OPEN:
+            self._finish(authenticator, data)
+            request, self.reauthentication = self.reauthentication, None
+            request.finish()
+        else:
+            raise ProtocolError("AUTH without a re-authentication")
+
+    def _send_auth(self, method: str, reason: Reason, data: bytes | None) -> None:
+        properties: Properties = {"authentication_method": method}
+        if data is not None:
+            properties["authentication_data"] = data
+        self.link.send(Auth(reason, properties))
+
+    def _ask(self, step: Callable[[], bytes | None]) -> bytes | None:
+        try:
+            return step()
+        except Exception as error:
+            raise AuthenticationFailed(f"the authenticator gave up: {error}") from error
+
+    def _finish(self, authenticator: Authenticator, data: bytes) -> None:
+        self._ask(lambda: authenticator.finish(data))
+
+    def _end(self, error: ClientError) -> None:
+        """The first reason counts."""
+        if self.error is None:
+            self.error = error
+        self._close()
+
+    def _close(self) -> None:
+        self.phase = Phase.OVER
+        self._incoming.detach()
+        self._outgoing.detach()
+        request, self.reauthentication = self.reauthentication, None
+        if request is not None:
+            request.finish(self.error or Disconnected("the connection was closed"))
+
+    # To the server
+
+    def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
+        """DISCONNECT, the last packet of this side."""
+        if self.phase is not Phase.OVER:
+            # to a 3.x server DISCONNECT means that all is well
+            if self.link.version is Version.V5 or reason < FAILURE:
+                self.link.send(Disconnect(reason, properties))
+            self._close()
+
+    def lost(self, error: ClientError) -> None:
+        """The network has failed."""
+        if self.phase is not Phase.OVER:
+            self._end(error)
+
+    def reauthenticate(self) -> ClientRequest:
+        """
+        Raises:
+            AuthenticationFailed: the authenticator gives up.
+        """
+        authenticator = self._authenticator
+        if authenticator is None or self.phase is not Phase.OPEN:
+            raise AuthenticationFailed("only an open connection with an authenticator can re-authenticate")
+        if self.reauthentication is None:
+            self._send_auth(authenticator.method, Reason.REAUTHENTICATE, self._ask(authenticator.begin))
+            self.reauthentication = ClientRequest()
+        return self.reauthentication
+
+    def take_output(self, now: float) -> bytes:
+        """All that is to be sent now."""
+        if self.phase is Phase.OPEN:
+            self._incoming.flush()
+            self._outgoing.pump(now)
+        data = self.link.take()
+        if data:
+            self._last_sent = now
+        return data
+
+    # Time
+
+    def set_reading(self, is_reading: bool, now: float) -> None:
+        """The caller stops or goes on to read. A server that is not read from cannot answer."""
+        self._is_reading = is_reading
+        self._last_received = now
+        self._pinged_at = None
+
+    @property
+    def deadline(self) -> float:
+        """When to call `on_time`."""
+        if self.phase is not Phase.OPEN or not self.keep_alive:
+            return inf
+        if self._pinged_at is not None:
+            return self._pinged_at + self._settings.ping_timeout
+        since = min(self._last_sent, self._last_received) if self._is_reading else self._last_sent
+        return since + self.keep_alive
+
+    def on_time(self, now: float) -> None:
+        """Send PINGREQ when either side was silent for the keep-alive, and give up when it is not answered."""
+        if now < self.deadline:
+            return
+        if self._pinged_at is not None:
+            self._end(Disconnected(f"the server did not answer within {self._settings.ping_timeout:g} s"))
+            return
+        self.link.send(Pingreq())  # [MQTT-3.1.2-20]
+        self._last_sent = now
+        if self._is_reading:
+            self._pinged_at = now

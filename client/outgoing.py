@@ -1,0 +1,277 @@
+"""The outgoing half of a client's session: requests in order, and the window of what is not answered.
+
+It outlives connections. A new one that resumes the session gets all that was not answered once more, in the order in
+which it was first sent: PUBRELs, PUBLISH packets with DUP and their old packet ids, SUBSCRIBE and UNSUBSCRIBE. What is
+still queued follows.  # [MQTT-4.4.0-1] [MQTT-4.6.0-1]
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from trunkline.client.errors import ClientError
+from trunkline.client.requests import FAILURE, PublishRequest, RequestState, SubscribeRequest, UnsubscribeRequest
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
+from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubrec, Pubrel
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.client.link import Link
+    from trunkline.client.requests import ClientRequest
+    from trunkline.mqtt.packets import Acknowledgements, Suback, Unsuback
+
+#: Packet ids of PUBLISH. The others are those of SUBSCRIBE and UNSUBSCRIBE, so that the two never meet.
+MAX_PUBLISH_ID: Final = 64_511
+FIRST_SUBSCRIBE_ID: Final = MAX_PUBLISH_ID + 1
+
+#: A request whose answer is a single packet.
+Asking: TypeAlias = SubscribeRequest | UnsubscribeRequest
+
+
+class OutgoingHalf:
+    __slots__ = ("_again", "_asked", "_last_id", "_link", "_queue", "_sequence", "_window", "on_orphans", "queued")
+
+    def __init__(self) -> None:
+        self._window = Inflight[PublishRequest](0, max_id=MAX_PUBLISH_ID)
+        self._queue: deque[ClientRequest] = deque()
+        #: Requests in the queue that somebody waits for.
+        self.queued = 0
+        #: SUBSCRIBE and UNSUBSCRIBE packets without an answer, by packet id, in the order in which they were sent.
+        self._asked: dict[int, Asking] = {}
+        #: Packet ids of those that a resumed session has not sent again.
+        self._again: deque[int] = deque()
+        self._last_id = FIRST_SUBSCRIBE_ID - 1
+        self._sequence = 0
+        self._link: Link | None = None
+        #: Called with topic filters that were granted when nobody waited for them any more.
+        self.on_orphans: Callable[[list[str]], object] | None = None
+
+    # Connections
+
+    def attach(self, link: Link, now: float) -> None:
+        """A connection is open: all that was sent before is sent again."""
+        self._link = link
+        self._window.resume(min(link.limits.receive_maximum, MAX_PUBLISH_ID))
+        self._again = deque(self._asked)
+        for request in self._queue:
+            if request.state is RequestState.QUEUED and not request.abandoned and not self._check(request, link):
+                self.queued -= 1
+        self.pump(now)
+
+    def detach(self) -> None:
+        self._link = None
+
+    def fail(self, error: ClientError) -> None:
+        """The session is over: nothing will be answered any more."""
+        requests = [*self._window.all_targets, *self._asked.values(), *self._queue]
+        self.detach()
+        self._window = Inflight[PublishRequest](0, max_id=MAX_PUBLISH_ID)
+        self._queue.clear()
+        self._asked.clear()
+        self.queued = 0
+        for request in requests:
+            request.finish(error)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer of the server is expected."""
+        return bool(self._asked) or len(self._window) > 0 or bool(self._queue)
+
+    # Requests
+
+    def add(self, request: ClientRequest, now: float) -> None:
+        """Queue a request, and send it if its turn has come."""
+        self._sequence += 1
+        request.sequence = self._sequence
+        link = self._link
+        if link is not None and not self._check(request, link):
+            return
+        self._queue.append(request)
+        self.queued += 1
+        if link is not None and self._queue[0] is request:
+            self.pump(now)
+
+    def _check(self, request: ClientRequest, link: Link) -> bool:
+        try:
+            request.check(link.limits, link.version)
+        except ClientError as error:
+            request.finish(error)
+            return False
+        return True
+
+    def abandon(self, request: ClientRequest) -> None:
+        """Nobody waits for it any more. It is not sent, unless it was already."""
+        if not request.abandoned and not request.is_done:
+            request.abandoned = True
+            if request.state is RequestState.QUEUED:
+                self.queued -= 1
+
+    def discard_oldest(self, error: ClientError) -> bool:
+        """Take the request that waits longest out of the queue. False if none is there that was not begun."""
+        for request in self._queue:
+            if request.state is RequestState.QUEUED and not request.abandoned:
+                self.queued -= 1
+                request.finish(error)
+                return True
+        return False
+
+    def pump(self, now: float) -> None:
+        """Send what may be sent."""
+        link, queue = self._link, self._queue
+        if link is None or not self._send_again(link, now):
+            return
+        while queue and not link.is_full:
+            request = queue[0]
+            if not (request.abandoned or request.is_done):
+                if request.state is RequestState.QUEUED:
+                    request.state = RequestState.SENT
+                    self.queued -= 1
+                if not self._send(request, link, now):
+                    return
+            queue.popleft()
+
+    def _send(self, request: ClientRequest, link: Link, now: float) -> bool:
+        """Whether all of it is sent."""
+        if isinstance(request, PublishRequest):
+            if request.qos:
+                return self._send_numbered(request, link, now)
+            for publication in request.rest:
+                link.publish(publication, range(0))
+            request.finish()
+        elif isinstance(request, SubscribeRequest | UnsubscribeRequest):
+            packet_id = self._free_id()
+            if not packet_id:
+                return False
+            self._asked[packet_id] = request
+            link.send(request.packet(packet_id))
+        return True
+
+    def _send_numbered(self, request: PublishRequest, link: Link, now: float) -> bool:
+        rest = request.rest
+        while rest:
+            publication = rest[0]
+            packet_ids = self._window.insert(publication, request, request.qos, now)  # [MQTT-3.3.4-9]
+            sent = len(packet_ids)
+            if not sent:
+                return False
+            link.publish(publication.part(0, sent), packet_ids)
+            if sent < publication.count:
+                rest[0] = publication.part(sent, publication.count)
+            else:
+                rest.popleft()
+        return True
+
+    def _free_id(self) -> int:
+        """The next free packet id for SUBSCRIBE; 0 if there is none."""
+        for _ in range(FIRST_SUBSCRIBE_ID, MAX_PACKET_ID + 1):
+            self._last_id += 1
+            if self._last_id > MAX_PACKET_ID:
+                self._last_id = FIRST_SUBSCRIBE_ID
+            if self._last_id not in self._asked:
+                return self._last_id
+        return 0
+
+    def _send_again(self, link: Link, now: float) -> bool:
+        """Send again what was sent on an earlier connection, in the order of the requests. Whether all of it is."""
+        window, again = self._window, self._again
+        while again or window.unsent:
+            entry = window.entry_again
+            # PUBRELs come first, whatever they belong to
+            if again and (
+                entry is None
+                or (entry.state is not State.WAIT_PUBCOMP and self._asked[again[0]].sequence < entry.target.sequence)
+            ):
+                packet_id = again.popleft()
+                link.send(self._asked[packet_id].packet(packet_id))
+                continue
+            found = window.next_again(now)
+            if found is None:
+                return False
+            packet_id, entry = found
+            if entry.state is State.WAIT_PUBCOMP:
+                link.acknowledge(PacketType.PUBREL, (packet_id,))
+            else:
+                link.publish_again(entry.message(packet_id), packet_id)
+        return True
+
+    # Answers
+
+    def puback(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        self._answered(packet, State.WAIT_PUBACK, partial(self.puback, now=now))
+
+    def pubcomp(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        self._answered(packet, State.WAIT_PUBCOMP, partial(self.pubcomp, now=now))
+
+    def pubrec(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        """Answer with PUBREL, unless the server refuses the message.  # [MQTT-4.3.3-4]"""
+        packet_ids, window = packet.packet_ids, self._window
+        if packet.reason >= FAILURE:
+            self._answered(packet, State.WAIT_PUBREC, partial(self.pubrec, now=now))
+        elif window.expects(packet_ids, State.WAIT_PUBREC):
+            window.release(packet_ids, now)
+            self._release(packet_ids)
+        elif packet.count > 1:
+            for packet_id in packet_ids:
+                self.pubrec(Pubrec(packet_id), now)
+        elif (found := window.state(packet_ids[0])) is None:
+            if self._link is not None:
+                self._link.send(Pubrel(packet_ids[0], Reason.PACKET_IDENTIFIER_NOT_FOUND))
+        elif found is State.WAIT_PUBCOMP:
+            self._release(packet_ids)
+        else:
+            window.check(packet_ids[0], State.WAIT_PUBREC)
+
+    def _release(self, packet_ids: Sequence[int]) -> None:
+        if self._link is not None:
+            self._link.acknowledge(PacketType.PUBREL, packet_ids)
+
+    def _answered(
+        self,
+        packet: Acknowledgement | Acknowledgements,
+        state: State,
+        handle: Callable[[Acknowledgement], None],
+    ) -> None:
+        """The exchanges of these packet ids are over. Packets in a row may have to be handled singly: one may be late,
+        or of the wrong kind; those before it count."""
+        packet_ids, window = packet.packet_ids, self._window
+        if not window.expects(packet_ids, state):
+            if isinstance(packet, Acknowledgement):
+                window.check(packet.packet_id, state)
+            else:
+                for packet_id in window.opened(packet_ids):
+                    handle(packet.kind(packet_id))
+            return
+        if isinstance(packet, Acknowledgement) and packet.reason >= FAILURE and state is not State.WAIT_PUBCOMP:
+            ((request, _),) = window.targets(packet_ids)
+            (message,) = (each for found in window.publications(packet_ids) for each in found.messages)
+            window.end(packet_ids)
+            request.refused(message.payload, packet.reason, packet.properties)
+            return
+        targets = window.targets(packet_ids)
+        window.end(packet_ids)
+        for request, number in targets:
+            if isinstance(packet, Acknowledgement):
+                request.answered(number, packet.reason if packet.reason < FAILURE else 0, packet.properties)
+            else:
+                request.answered(number, 0)
+
+    def suback(self, packet: Suback) -> None:
+        request = self._asked.pop(packet.packet_id, None)
+        if not isinstance(request, SubscribeRequest):
+            raise ProtocolError(f"SUBACK for packet identifier {packet.packet_id}, which is not of a SUBSCRIBE")
+        if len(packet.reasons) != len(request.requests):
+            raise ProtocolError(f"{len(packet.reasons)} reasons in SUBACK for {len(request.requests)} topic filters")
+        request.answered(packet)
+        if (request.abandoned or request.error is not None) and request.granted and self.on_orphans is not None:
+            self.on_orphans(request.granted)
+
+    def unsuback(self, packet: Unsuback) -> None:
+        request = self._asked.pop(packet.packet_id, None)
+        if not isinstance(request, UnsubscribeRequest):
+            raise ProtocolError(f"UNSUBACK for packet identifier {packet.packet_id}, which is not of an UNSUBSCRIBE")
+        request.answered(packet)

@@ -1,0 +1,57 @@
+"""A message as a user gets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.mqtt.properties import Properties
+
+
+class ReceivedMessage:
+    """Set `auto_ack` to False before you go on to the next message, and it is acknowledged when you call `ack`."""
+
+    __slots__ = ("_acknowledge", "_number", "auto_ack", "dup", "payload", "properties", "qos", "retain", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        dup: bool,
+        properties: Properties,
+        auto_ack: bool,
+        number: int,
+        acknowledge: Callable[[int], object] | None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        #: At which the server has delivered it.
+        self.qos = qos
+        #: It was retained when this client subscribed.
+        self.retain = retain
+        #: The server may have delivered it before.
+        self.dup = dup
+        self.properties = properties
+        self.auto_ack = auto_ack
+        self._number = number
+        self._acknowledge = acknowledge
+
+    def ack(self) -> None:
+        """Acknowledge it: in any order, from any task or thread, again without effect. The server is told when all
+        messages that it sent before are acknowledged, too. After the connection on which a QoS 1 message came, this has
+        no effect: the server delivers the message again."""
+        acknowledge, self._acknowledge = self._acknowledge, None
+        if acknowledge is not None:
+            acknowledge(self._number)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Always at QoS 0."""
+        return self._acknowledge is None
+
+    def __repr__(self) -> str:
+        return f"<{self.topic} {self.payload[:60]!r} QoS {self.qos}{' retained' if self.retain else ''}>"

@@ -1,0 +1,70 @@
+"""A burst on the wire is what its messages are one by one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.client.bursts import MAX_BATCH, MAX_PACKET, publications
+from trunkline.client.link import Link
+from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.packets import Publish
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.versions import Version
+
+
+def on_the_wire(
+    topic: str, payloads: list[bytes], qos: int, retain: bool, properties: Properties, version: Version
+) -> list[Publish]:
+    link = Link(version)
+    first = 1
+    for publication in publications(topic, payloads, qos, retain, properties, version):
+        link.publish(publication, range(first, first + publication.count) if qos else range(0))
+        first += publication.count
+    decoder = Decoder(server=True, version=version)
+    packets = decoder.feed(link.take())
+    assert decoder.error is None
+    return [packet for packet in packets if isinstance(packet, Publish)]
+
+
+@given(
+    st.sampled_from(["t", "a/b", "ü" * 40, "long/" * 40]),
+    st.lists(st.binary(max_size=300) | st.just(b"same size!"), min_size=1, max_size=20),
+    st.sampled_from([0, 1, 2]),
+    st.booleans(),
+    st.sampled_from(["", "text/plain", "x" * 200]),
+    st.sampled_from(list(Version)),
+)
+def test_a_burst_says_what_its_messages_say(
+    topic: str, payloads: list[bytes], qos: int, retain: bool, content_type: str, version: Version
+) -> None:
+    properties: Properties = {"content_type": content_type} if content_type else NO_PROPERTIES
+    packets = on_the_wire(topic, payloads, qos, retain, properties, version)
+    assert [packet.payload for packet in packets] == payloads
+    assert {(packet.topic, packet.qos, packet.retain) for packet in packets} == {(topic, qos, retain)}
+    assert [packet.packet_id for packet in packets] == ([*range(1, len(payloads) + 1)] if qos else [0] * len(payloads))
+    if version is Version.V5:
+        assert all(packet.properties == properties for packet in packets)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "number", "counts"),
+    [
+        ("t", b"x", 3 * MAX_BATCH + 1, [MAX_BATCH] * 3 + [1]),
+        ("t", bytes(MAX_PACKET), 2, [2]),
+        ("t", bytes(MAX_PACKET + 1), 2, [1, 1]),
+        ("t" * 200, b"x", 2, [1, 1]),
+        ("t", b"x", 0, []),
+    ],
+    ids=["many", "large", "too large", "long topic", "none"],
+)
+def test_what_makes_a_batch(topic: str, payload: bytes, number: int, counts: list[int]) -> None:
+    found = publications(topic, [payload] * number, 1, False)
+    assert [each.count for each in found] == counts
+    assert all(isinstance(each, PublishBatch) == (each.count > 1) for each in found)
+
+
+@pytest.mark.parametrize("topic", ["a\0b", "\ud800"])
+def test_what_cannot_be_said(topic: str) -> None:
+    with pytest.raises(ValueError, match="U\\+0000|surrogates"):
+        publications(topic, [b"x", b"y"], 0, False)
