@@ -287,6 +287,7 @@ class ClientConnection:
     def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
         """DISCONNECT, the last packet of this side."""
         if self.phase is not Phase.OVER:
+            self._incoming.flush()
             # to a 3.x server DISCONNECT means that all is well
             if self.link.version is Version.V5 or reason < FAILURE:
                 self.link.send(Disconnect(reason, properties))

@@ -127,19 +127,22 @@ class OutgoingHalf:
             return
         while queue and not link.is_full:
             request = queue[0]
-            if not (request.abandoned or request.is_done):
-                if request.state is RequestState.QUEUED:
-                    request.state = RequestState.SENT
-                    self.queued -= 1
-                if not self._send(request, link, now):
-                    return
+            if not (request.abandoned or request.is_done or self._send(request, link, now)):
+                return
             queue.popleft()
+
+    def _begin(self, request: ClientRequest) -> None:
+        """Some of it is sent now."""
+        if request.state is RequestState.QUEUED:
+            request.state = RequestState.SENT
+            self.queued -= 1
 
     def _send(self, request: ClientRequest, link: Link, now: float) -> bool:
         """Whether all of it is sent."""
         if isinstance(request, PublishRequest):
             if request.qos:
                 return self._send_numbered(request, link, now)
+            self._begin(request)
             for publication in request.rest:
                 link.publish(publication, range(0))
             request.finish()
@@ -147,6 +150,7 @@ class OutgoingHalf:
             packet_id = self._free_id()
             if not packet_id:
                 return False
+            self._begin(request)
             self._asked[packet_id] = request
             link.send(request.packet(packet_id))
         return True
@@ -159,6 +163,7 @@ class OutgoingHalf:
             sent = len(packet_ids)
             if not sent:
                 return False
+            self._begin(request)
             link.publish(publication.part(0, sent), packet_ids)
             if sent < publication.count:
                 rest[0] = publication.part(sent, publication.count)

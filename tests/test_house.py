@@ -17,7 +17,9 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "client/messaging.py": "client/test_client.py",
     "client/requests.py": "client/test_outgoing.py",
+    "client/running.py": "client/test_client.py",
     "mqtt/packing.py": "mqtt/test_message_row.py",
     "broker/connection/whole_frames.py": "broker/connection/test_websocket.py",
     "broker/tls_listeners.py": "broker/connection/test_tls.py",
@@ -223,7 +225,7 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
 #: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its
 #: own world. The list shrinks.
 SHARED_NAMES = """
-Answer Budget Column Connection ConnectionEvent Due Ending Entry Faults Figures Finding Header Hold Kind Lives
+Answer Budget Client Column Connection ConnectionEvent Due Ending Entry Faults Figures Finding Header Hold Kind Lives
 OptionError Options Piece Plugins Problem Processor Progress Published Reader Received Recorder Rule Run Running
 Section Seen Selection Settings Span State Stop Target Window
 """

@@ -100,6 +100,7 @@ def test_the_receive_maximum_of_the_server() -> None:
     rig.open(properties={"receive_maximum": 2})
     requests = [rig.publish(qos=qos) for qos in (2, 1, 1, 0)]
     assert shown(rig.sent()) == ["PUBLISH 1", "PUBLISH 2"]
+    assert rig.outgoing.queued == 2
     rig.give(Pubrec(1))  # which frees nothing
     assert shown(rig.sent()) == ["PUBREL 1"]
     rig.give(Puback(2))

@@ -1,0 +1,195 @@
+"""Where messages wait for their user: a buffer with a limit, and loops over it that acknowledge what they have done."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from types import TracebackType
+
+    from trunkline.client.received import ReceivedMessage
+
+#: Messages that a loop gets before other tasks have their turn.
+MAX_RUN: Final = 256
+#: While messages must be read to get to an answer, a buffer may grow beyond its limit. When it holds this many times as
+#: much, QoS 0 messages are dropped.
+OVERFULL: Final = 2
+
+
+class ReceiverOwner(Protocol):
+    def wake(self) -> None:
+        """There is room for more messages."""
+
+    def closed(self, receiver: Receiver) -> None:
+        """It gets no more."""
+
+
+class Receiver:
+    """The messages of some topic filters: `async for message in receiver`. Several tasks may loop over one receiver;
+    each message goes to one of them.
+
+    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed; not when the loop
+    is cancelled. Messages with `auto_ack` False are acknowledged by `message.ack()`, at any time.
+    """
+
+    def __init__(
+        self,
+        filters: Sequence[str],
+        *,
+        manual_ack: bool,
+        max_buffered: int,
+        owner: ReceiverOwner,
+    ) -> None:
+        self.filters = tuple(filters)
+        self.manual_ack = manual_ack
+        #: QoS 0 messages that found no room.
+        self.dropped = 0
+        self._max_buffered = max_buffered
+        self._owner = owner
+        self._buffer: deque[ReceivedMessage] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._is_over = False
+        #: The loop of each task. A task that begins another one has left the first.
+        self._loops: dict[trio.lowlevel.Task, Loop] = {}
+
+    def __len__(self) -> int:
+        """Messages that wait."""
+        return len(self._buffer)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether no more should be read from the server."""
+        return len(self._buffer) >= self._max_buffered
+
+    # From the client
+
+    def put(self, messages: Sequence[ReceivedMessage]) -> None:
+        """The messages of one read."""
+        buffer = self._buffer
+        if self._is_over:
+            for message in messages:
+                message.ack()
+            return
+        if len(buffer) >= OVERFULL * self._max_buffered:
+            kept = [message for message in messages if message.qos]
+            self.dropped += len(messages) - len(kept)
+            messages = kept
+        buffer.extend(messages)
+        self._lot.unpark_all()
+
+    def end(self) -> None:
+        """Nothing more comes. Loops end when they have got what is there."""
+        self._is_over = True
+        self._lot.unpark_all()
+
+    # For the user
+
+    async def receive(self) -> ReceivedMessage:
+        """The next message, already acknowledged unless `manual_ack` is set.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+        """
+        await self.some()
+        message = self.pop()
+        if message.auto_ack:
+            message.ack()
+        return message
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        task = trio.lowlevel.current_task()
+        if (left := self._loops.get(task)) is not None:
+            left.finish()
+        loop = self._loops[task] = Loop(self, self._buffer, task)
+        return loop
+
+    async def some(self) -> None:
+        """For loops: wait until there is a message; a checkpoint in any case.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self._buffer:
+            if self._is_over:
+                raise trio.EndOfChannel
+            await self._lot.park()
+
+    def pop(self) -> ReceivedMessage:
+        """For loops: take a message that is there."""
+        buffer = self._buffer
+        message = buffer.popleft()
+        if len(buffer) == self._max_buffered - 1:
+            self._owner.wake()
+        return message
+
+    def left(self, task: trio.lowlevel.Task) -> None:
+        """Its loop is over."""
+        self._loops.pop(task, None)
+
+    def close(self) -> None:
+        """What was not read is dropped and acknowledged, so that it holds up no other acknowledgement."""
+        self._end(acknowledges=True)
+
+    def _end(self, *, acknowledges: bool) -> None:
+        self.end()
+        self._owner.closed(self)
+        if acknowledges:
+            for loop in self._loops.values():
+                loop.finish()
+            for message in self._buffer:
+                message.ack()
+        self._loops.clear()
+        self._buffer.clear()
+        self._owner.wake()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(acknowledges=not isinstance(error, trio.Cancelled))
+
+
+class Loop:
+    """One task's iteration."""
+
+    __slots__ = ("_buffer", "_current", "_receiver", "_run", "_task")
+
+    def __init__(self, receiver: Receiver, buffer: deque[ReceivedMessage], task: trio.lowlevel.Task) -> None:
+        self._receiver = receiver
+        self._buffer = buffer
+        self._task = task
+        self._current: ReceivedMessage | None = None
+        #: Messages since other tasks had their turn.
+        self._run = MAX_RUN
+
+    def finish(self) -> None:
+        """The task is done with its message."""
+        current, self._current = self._current, None
+        if current is not None and current.auto_ack:
+            current.ack()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        receiver, current = self._receiver, self._current
+        if current is not None and current.auto_ack:
+            current.ack()
+        self._current = None
+        self._run += 1
+        if self._run > MAX_RUN or not self._buffer:
+            self._run = 0
+            try:
+                await receiver.some()
+            except trio.EndOfChannel:
+                receiver.left(self._task)
+                raise StopAsyncIteration from None
+        self._current = message = receiver.pop()
+        return message

@@ -1,0 +1,137 @@
+"""Moves bytes between a connection and its stream, until either ends."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from trunkline.client.connection import ClientConnection, Phase
+from trunkline.client.errors import Disconnected
+from trunkline.client.transport import NETWORK_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trunkline.client.incoming import Handover
+
+MAX_READ: Final = 65_536
+#: Seconds that it may take to send what is left.
+CLOSE_TIMEOUT: Final = 5.0
+#: Seconds that the server has to close, after the last packet of this side: who closes first may lose that packet.
+LINGER: Final = 1.0
+
+
+class ConnectionOwner(Protocol):
+    """What a connection belongs to."""
+
+    def hand_over(self, handovers: Sequence[Handover]) -> None:
+        """Messages came."""
+
+    def may_read(self) -> bool:
+        """Whether there is room for more messages. After a change of it, the owner calls `wake`."""
+        ...
+
+    def sent(self) -> None:
+        """Requests may have left the queue."""
+
+
+class Runner:
+    def __init__(self, connection: ClientConnection, stream: trio.abc.Stream, owner: ConnectionOwner) -> None:
+        self.connection = connection
+        self._stream = stream
+        self._owner = owner
+        self._output = trio.Event()
+        self._room = trio.Event()
+        # its owner says when it ends: also in a block that is cancelled, DISCONNECT is sent
+        self._scope = trio.CancelScope(shield=True)
+        #: Set when CONNACK came, or never will.
+        self.answered = trio.Event()
+
+    def wake(self) -> None:
+        """There may be something to send, or room to read."""
+        self._output.set()
+        self._room.set()
+
+    def finish(self) -> None:
+        """The connection is over. What is left is sent, within a limit."""
+        self._scope.deadline = trio.current_time() + CLOSE_TIMEOUT
+        self.wake()
+
+    def abort(self) -> None:
+        """Close the stream at once."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Until the connection is over. Whatever is to be sent then is sent, and the stream is closed."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._read)
+                    nursery.start_soon(self._watch)
+                    await self._write()
+                    nursery.cancel_scope.cancel()
+                await self._linger()
+        finally:
+            self.connection.lost(Disconnected("the connection was given up"))
+            self.answered.set()
+            with trio.CancelScope(shield=True), suppress(*NETWORK_ERRORS):
+                await trio.aclose_forcefully(self._stream)
+
+    async def _read(self) -> None:
+        connection = self.connection
+        while connection.phase is not Phase.OVER:
+            try:
+                data = bytes(await self._stream.receive_some(MAX_READ))
+            except NETWORK_ERRORS as error:
+                connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
+            else:
+                self._owner.hand_over(connection.receive(data, trio.current_time()))
+            if connection.phase is not Phase.CONNECTING:
+                self.answered.set()
+            self._output.set()
+            if not self._owner.may_read():
+                await self._wait_for_room()
+        self.finish()
+
+    async def _wait_for_room(self) -> None:
+        self.connection.set_reading(False, trio.current_time())
+        while not self._owner.may_read():
+            self._room = trio.Event()
+            await self._room.wait()
+        self.connection.set_reading(True, trio.current_time())
+
+    async def _write(self) -> None:
+        connection = self.connection
+        while True:
+            self._output = trio.Event()
+            data = connection.take_output(trio.current_time())
+            self._owner.sent()
+            if data:
+                try:
+                    await self._stream.send_all(data)
+                except NETWORK_ERRORS as error:
+                    connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
+            elif connection.phase is Phase.OVER:
+                return
+            else:
+                await self._output.wait()
+
+    async def _watch(self) -> None:
+        """Keep-alive."""
+        await self.answered.wait()
+        while True:
+            await trio.sleep_until(self.connection.deadline)
+            self.connection.on_time(trio.current_time())
+            if self.connection.phase is Phase.OVER:
+                self.finish()
+                return
+            self._output.set()
+
+    async def _linger(self) -> None:
+        if self.connection.error is None and isinstance(self._stream, trio.abc.HalfCloseableStream):
+            with trio.move_on_after(LINGER), suppress(*NETWORK_ERRORS):
+                await self._stream.send_eof()
+                while await self._stream.receive_some(MAX_READ):
+                    pass

@@ -1,0 +1,98 @@
+"""A stream to the server, by the settings: TCP or a Unix socket, TLS and WebSocket over it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from socket import IPPROTO_TCP, TCP_NODELAY
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import trio
+
+from trunkline.client.errors import ConnectFailed
+from trunkline.client.settings import MAX_FILE, ConnectionSettings
+from trunkline.config.files import read_text
+
+if TYPE_CHECKING:
+    from trunkline.client.websocket import WebSocketStream
+
+#: Opens a stream in place of the one that the settings name, as to a broker in the same process.
+OpenStream: TypeAlias = Callable[[ConnectionSettings], Awaitable[trio.abc.Stream]]
+
+#: What a failing network raises.
+NETWORK_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
+    """Files are read anew at each call.
+
+    Raises:
+        ConnectFailed: there is no connection.
+    """
+    try:
+        return await _opened(settings)
+    except NETWORK_ERRORS as error:
+        raise ConnectFailed(f"cannot connect to {settings.url}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost error says most: trio puts others around those of TLS, and of several addresses."""
+    cause = error.__cause__
+    if isinstance(cause, ExceptionGroup):
+        return _reason(cast("ExceptionGroup[Exception]", cause).exceptions[0])
+    return _reason(cause) if cause is not None else str(error) or type(error).__name__
+
+
+async def _opened(settings: ConnectionSettings) -> trio.abc.Stream:
+    stream: trio.abc.Stream
+    context = tls_context(settings) if settings.is_encrypted else None
+    if settings.transport == "unix":
+        stream = await trio.open_unix_socket(settings.path)
+    else:
+        tcp = await trio.open_tcp_stream(settings.host, settings.actual_port)
+        tcp.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+        stream = tcp
+    try:
+        if context is not None:
+            name = settings.server_name or settings.host
+            stream = encrypted = trio.SSLStream(stream, context, server_hostname=name, https_compatible=True)
+            await encrypted.do_handshake()
+        if settings.transport in ("ws", "wss"):
+            stream = await _websocket(stream, settings)
+    except BaseException:
+        with suppress(*NETWORK_ERRORS):
+            await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+async def _websocket(stream: trio.abc.Stream, settings: ConnectionSettings) -> WebSocketStream:
+    from trunkline.client.websocket import WebSocketStream  # brings wsproto
+
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    websocket = WebSocketStream(stream)
+    await websocket.handshake(f"{host}:{settings.actual_port}", settings.resource)
+    return websocket
+
+
+def tls_context(settings: ConnectionSettings) -> ssl.SSLContext:
+    """
+    Raises:
+        OSError: a file cannot be read, or does not hold what it should.
+    """
+    context = ssl.create_default_context(cafile=settings.ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.transport == "tls":
+        context.set_alpn_protocols(["mqtt"])
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.certificate is not None:
+        password = settings.key_password_file
+        context.load_cert_chain(
+            settings.certificate,
+            settings.key,
+            "" if password is None else lambda: read_text(password, MAX_FILE).rstrip("\r\n"),
+        )
+    return context

@@ -1,0 +1,36 @@
+"""Clients of an in-process broker, without sockets."""
+
+from typing import Any
+
+import trio
+
+from trunkline.client.client import Client
+from trunkline.client.connection import Authenticator
+from trunkline.client.settings import ConnectionSettings
+from trunkline.client.transport import OpenStream
+from trunkline.testing import Broker
+
+
+def to(broker: Broker) -> OpenStream:
+    async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
+        return broker.connect()
+
+    return open_stream
+
+
+def client_of(
+    broker: Broker,
+    client_id: str = "c",
+    *,
+    authenticator: Authenticator | None = None,
+    max_queued: int = 1000,
+    max_buffered: int = 1000,
+    **settings: Any,
+) -> Client:
+    return Client(
+        ConnectionSettings(client_id=client_id, **settings),
+        open_stream=to(broker),
+        authenticator=authenticator,
+        max_queued=max_queued,
+        max_buffered=max_buffered,
+    )

@@ -1,0 +1,682 @@
+# ruff: noqa: PT012 - how a block ends is the matter here
+"""A client and the broker in one process, in virtual time: what its user sees, and what happens when things fail."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.opening import client_of, to
+from trunkline.client.client import Client
+from trunkline.client.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectFailed,
+    ConnectRefused,
+    Disconnected,
+    DisconnectedByServer,
+    NotOffered,
+    PublishRefused,
+    RequestQueueFull,
+    SubscribeRefused,
+)
+from trunkline.client.received import ReceivedMessage
+from trunkline.client.receivers import Receiver
+from trunkline.client.settings import ConnectionSettings, WillMessage
+from trunkline.mqtt.packets import Disconnect, Publish
+from trunkline.testing import Broker
+from trunkline.testing.published import Published
+
+if TYPE_CHECKING:
+    from trunkline.client.messaging import Receipt
+
+VERSIONS = ("5.0", "3.1.1", "3.1")
+
+
+async def some(receiver: Receiver, number: int) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    async for message in receiver:
+        found.append(message)
+        if len(found) == number:
+            break
+    return found
+
+
+def published(broker: Broker, topic: str) -> list[Published]:
+    return [each for each in broker.messages if each.topic == topic]
+
+
+# Publish, subscribe, receive
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_messages_at_each_qos(mqtt_broker: Broker, autojump_clock: MockClock, version: str) -> None:
+    async with client_of(mqtt_broker, version=version) as client:
+        async with await client.subscribe("a/#", qos=2) as messages:
+            assert messages.granted == {"a/#": 2}
+            for qos in (0, 1, 2):
+                assert await client.publish("a/b", f"{qos}", qos=qos) == 0
+            got = await some(messages, 3)
+            assert [(each.topic, each.payload, each.qos) for each in got] == [
+                ("a/b", b"0", 0),
+                ("a/b", b"1", 1),
+                ("a/b", b"2", 2),
+            ]
+        assert mqtt_broker.subscriptions == []
+    assert not mqtt_broker.clients
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_many_messages_in_order(mqtt_broker: Broker, autojump_clock: MockClock, qos: int) -> None:
+    payloads = [b"%d" % number for number in range(3000)]
+    async with (
+        client_of(mqtt_broker, "receiver") as receiver,
+        client_of(mqtt_broker, "sender") as sender,
+        await receiver.subscribe("t", qos=qos, max_buffered=5000) as messages,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(lambda: sender.publish_many("t", payloads, qos=qos))
+        assert [each.payload for each in await some(messages, 3000)] == payloads
+    assert messages.dropped == 0
+
+
+async def test_properties_come_and_go(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with (
+        client_of(mqtt_broker) as client,
+        await client.subscribe("t", properties={"subscription_identifier": (5,)}) as messages,
+    ):
+        await client.publish("t", b"", properties={"content_type": "text/plain", "user_property": [("a", "b")]})
+        (message,) = await some(messages, 1)
+        assert message.properties.get("content_type") == "text/plain"
+        assert message.properties.get("user_property") == [("a", "b")]
+        assert list(message.properties.get("subscription_identifier", ())) == [5]
+
+
+async def test_each_subscription_gets_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with (
+        client_of(mqtt_broker) as client,
+        await client.subscribe("a/+", "b") as first,
+        await client.subscribe("c/#") as second,
+    ):
+        rest = client.receive_from()
+        every_x = client.receive_from("+/x")
+        await client.subscribe("d")
+        for topic in ("a/x", "b", "c/x/y", "d", "c"):
+            await client.publish(topic)
+        assert [each.topic for each in await some(first, 2)] == ["a/x", "b"]
+        assert [each.topic for each in await some(second, 2)] == ["c/x/y", "c"]
+        assert [each.topic for each in await some(every_x, 1)] == ["a/x"]
+        assert len(rest) == 0  # the subscription to d has got it
+
+
+async def test_what_no_receiver_takes_goes_to_those_without_filters(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    """A session that is resumed delivers at once."""
+    async with client_of(mqtt_broker, session_expiry=60) as client:
+        await client.subscribe("t", qos=1)
+    mqtt_broker.publish("t", "1", qos=1)
+    client = client_of(mqtt_broker, session_expiry=60, clean_start=False)
+    rest = client.receive_from()
+    async with client:
+        assert client.connack.session_present
+        assert (await rest.receive()).payload == b"1"
+
+
+async def test_retained_messages_come_with_the_subscription(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.publish("t", "kept", retain=True)
+    async with client_of(mqtt_broker) as client, await client.subscribe("t") as messages:
+        message = await messages.receive()
+        assert (message.payload, message.retain) == (b"kept", True)
+
+
+async def test_shared_subscriptions(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client, await client.subscribe("$share/g/t", qos=1) as messages:
+        await client.publish("t", b"x", qos=1)
+        assert (await messages.receive()).payload == b"x"
+
+
+async def test_two_subscriptions_with_one_filter(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    """The filter stays as long as one of them is there."""
+    async with client_of(mqtt_broker) as client, await client.subscribe("t", qos=1) as first:
+        async with await client.subscribe("t", qos=1) as second:
+            await client.publish("t", b"both", qos=1)
+            assert (await second.receive()).payload == b"both"
+        await client.publish("t", b"one", qos=1)
+        assert [each.payload for each in await some(first, 2)] == [b"both", b"one"]
+
+
+async def test_a_subscription_that_is_ended_is_read_to_its_end(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        messages = await client.subscribe("t", qos=1)
+        for number in range(3):
+            await client.publish("t", b"%d" % number, qos=1)
+        await messages.unsubscribe()
+        await messages.unsubscribe()
+        await client.publish("t", b"late", qos=1)
+        assert [each.payload async for each in messages] == [b"0", b"1", b"2"]
+        with pytest.raises(trio.EndOfChannel):
+            await messages.receive()
+
+
+@pytest.mark.mqtt_broker(auth={"allow_anonymous": True})
+async def test_what_the_server_says(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with Client(ConnectionSettings(), open_stream=to(mqtt_broker)) as client:
+        assert client.client_id
+        assert [row.client_id for row in mqtt_broker.clients] == [client.client_id]
+        assert client.server.maximum_qos == 2
+
+
+async def test_mistakes_are_found_here(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        for mistake in (
+            lambda: client.publish("a/#"),
+            lambda: client.publish(""),
+            lambda: client.publish("a", qos=3),
+            lambda: client.publish("a\0"),
+            lambda: client.publish_many("+", [b""]),
+            lambda: client.subscribe("a/#/b"),
+            lambda: client.subscribe(),
+            lambda: client.subscribe("a", qos=3),
+        ):
+            with pytest.raises(ValueError, match="."):
+                await mistake()
+        with pytest.raises(ValueError, match="."):
+            client.receive_from("a/#/b")
+        with pytest.raises(ValueError, match="a client cannot disconnect with reason 0x8E"):
+            await client.disconnect(0x8E)
+        await client.publish("a", b"")  # nothing was broken
+
+
+# Refusals
+
+
+async def test_refused_requests(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.refuse_publish("NOT_AUTHORIZED", topic="secret")
+    mqtt_broker.faults.refuse_subscribe("NOT_AUTHORIZED", filter="secret")
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(PublishRefused, match="not authorized"):
+            await client.publish("secret", qos=1)
+        with pytest.raises(SubscribeRefused) as caught:
+            await client.subscribe("open", "secret", qos=1)
+        assert caught.value.reasons == {"open": 1, "secret": 0x87}
+        await client.publish("other", qos=1)  # behind the UNSUBSCRIBE
+        assert mqtt_broker.subscriptions == []
+        assert await client.publish("nobody", qos=1) == 0x10
+
+
+@pytest.mark.mqtt_broker(mqtt={"max_qos": 1})
+async def test_what_is_not_offered_is_not_sent(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(NotOffered):
+            await client.publish("t", qos=2)
+        assert await client.publish("t", qos=1) == 0x10
+
+
+async def test_a_refused_connection(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.refuse_connect("SERVER_BUSY")
+    with pytest.raises(ConnectRefused) as caught:
+        async with client_of(mqtt_broker):
+            pytest.fail("the block must not run")
+    assert caught.value.reason == 0x89
+    assert caught.value.transient
+
+
+async def test_a_server_that_does_not_answer(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.drop("CONNACK")
+    began = trio.current_time()
+    with pytest.raises(ConnectFailed, match="did not answer within 7 s"):
+        async with client_of(mqtt_broker, connect_timeout=7):
+            pytest.fail("the block must not run")
+    assert trio.current_time() - began == 7
+
+
+async def test_an_address_that_does_not_answer(autojump_clock: MockClock) -> None:
+    async def never(settings: ConnectionSettings) -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    with pytest.raises(ConnectFailed, match=r"mqtt://h did not answer within 10 s"):
+        async with Client(ConnectionSettings(host="h"), open_stream=never):
+            pytest.fail("the block must not run")
+
+
+async def test_a_password_that_cannot_be_read(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(ConnectFailed, match="the password cannot be read"):
+        async with client_of(mqtt_broker, username="u", password_file="/nowhere"):
+            pytest.fail("the block must not run")
+
+
+# The end of the connection
+
+
+async def test_a_lost_connection_ends_the_block(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(Disconnected):
+        async with client_of(mqtt_broker):
+            mqtt_broker.faults.cut()
+            await trio.sleep_forever()
+
+
+async def test_a_server_that_disconnects_ends_the_block(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(DisconnectedByServer) as caught:
+        async with client_of(mqtt_broker, "c"):
+            mqtt_broker.kick("c")
+            await trio.sleep_forever()
+    assert caught.value.reason == 0x98
+    assert caught.value.transient
+
+
+async def test_a_takeover_is_final(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(DisconnectedByServer) as caught:
+        async with client_of(mqtt_broker, "c"), client_of(mqtt_broker, "c"):
+            await trio.sleep_forever()
+    assert caught.value.reason == 0x8E
+    assert not caught.value.transient
+
+
+async def test_a_silent_server_is_noticed(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    with pytest.raises(Disconnected, match="did not answer within 5 s"):
+        async with client_of(mqtt_broker, "c", keep_alive=30, ping_timeout=5):
+            mqtt_broker.faults.silence(client="c")
+            await trio.sleep_forever()
+    assert trio.current_time() - began == 35
+
+
+async def test_keep_alive_keeps_alive(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker, "c", keep_alive=30) as client:
+        await trio.sleep(3600)
+        await client.publish("t", qos=1)
+
+
+async def test_a_waiting_request_fails_with_the_connection(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.drop("PUBACK")
+    receipts: list[Receipt] = []
+    with pytest.raises(Disconnected) as caught:
+        async with client_of(mqtt_broker) as client:
+            receipts.append(client.publish_nowait("t", qos=1))
+            mqtt_broker.faults.cut(after="PINGREQ")
+            await client.publish("t", qos=1)
+    assert receipts[0].is_done
+    with pytest.raises(Disconnected) as again:
+        await receipts[0].wait()
+    assert again.value is caught.value
+
+
+async def test_the_error_of_the_block_comes_out_as_it_is(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    error = ValueError("of the block")
+    with pytest.raises(ValueError, match="of the block") as caught:
+        async with client_of(mqtt_broker):
+            raise error
+    assert caught.value is error
+    assert not mqtt_broker.clients
+
+
+async def test_leaving_the_block_is_no_loss(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    will = WillMessage(topic="will")
+    async with client_of(mqtt_broker, "c", will=will):
+        pass
+    async with client_of(mqtt_broker, "d", will=will) as client:
+        await client.disconnect(0x04)
+        with pytest.raises(ClientClosed):
+            await client.publish("t")
+        with pytest.raises(ClientClosed):
+            client.publish_nowait("t")
+        await client.disconnect()
+    assert [each.publisher for each in published(mqtt_broker, "will")] == ["d"]
+
+
+async def test_what_was_published_before_the_end_arrives(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        for number in range(100):
+            await client.publish("t", b"%d" % number)
+    assert len(published(mqtt_broker, "t")) == 100
+
+
+async def test_loops_end_when_the_client_disconnects(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        messages = await client.subscribe("t")
+        await client.publish("t", b"x")
+        await client.publish("t", b"y", qos=1)
+        await client.disconnect()
+        assert [each.payload async for each in messages] == [b"x", b"y"]
+
+
+async def test_a_cancelled_block_disconnects(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with trio.move_on_after(5) as scope:
+        async with client_of(mqtt_broker, will=WillMessage(topic="will")):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert not mqtt_broker.clients
+    assert published(mqtt_broker, "will") == []
+
+
+async def test_a_server_that_reads_nothing_does_not_hold_up_the_end(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    began = trio.current_time()
+    with pytest.raises(Disconnected, match="given up"):
+        async with client_of(mqtt_broker, "c") as client:
+            mqtt_broker.faults.stop_reading(client="c")
+            mqtt_broker.faults.silence(client="c")
+            for _ in range(3):
+                client.publish_nowait("t", bytes(1_000_000))
+            await trio.sleep(1)
+            raise Disconnected("given up")
+    assert trio.current_time() - began <= 10
+
+
+async def test_a_client_that_was_never_opened() -> None:
+    client = Client()
+    with pytest.raises(ClientClosed):
+        await client.publish("t")
+    with pytest.raises(ClientClosed):
+        await client.disconnect()
+    with pytest.raises(ClientClosed):
+        assert client.client_id
+
+
+# Cancelling
+
+
+@pytest.mark.mqtt_broker(mqtt={"receive_maximum": 10})
+async def test_a_cancelled_publish_leaves_the_queue(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker, max_queued=2) as client:
+        mqtt_broker.faults.delay("PUBACK", 10)
+        async with trio.open_nursery() as nursery:
+            burst = [b"%d" % number for number in range(30)]  # more than the window
+            nursery.start_soon(lambda: client.publish_many("first", burst, qos=1))
+            await trio.testing.wait_all_tasks_blocked()
+            with trio.move_on_after(1) as scope:
+                await client.publish("cancelled", qos=1)
+            assert scope.cancelled_caught
+            await client.publish("last", qos=1)
+        assert [each.topic for each in mqtt_broker.messages if each.topic != "first"] == ["last"]
+
+
+async def test_a_cancelled_subscribe_is_undone(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        mqtt_broker.faults.delay("SUBACK", 10, times=1)
+        with trio.move_on_after(1):
+            await client.subscribe("t")
+        await trio.sleep(20)
+        assert mqtt_broker.subscriptions == []
+        async with await client.subscribe("t") as messages:
+            await client.publish("t", b"x")
+            assert (await messages.receive()).payload == b"x"
+
+
+async def test_leaving_a_subscription_by_an_error_does_not_wait(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        mqtt_broker.faults.delay("UNSUBACK", 10)
+        began = trio.current_time()
+        with pytest.raises(ValueError, match="of the block"):
+            async with await client.subscribe("t"):
+                raise ValueError("of the block")
+        assert trio.current_time() == began
+        await client.publish("t", qos=1)
+        assert mqtt_broker.subscriptions == []
+
+
+async def test_nothing_is_lost_by_cancelling_a_wait_for_messages(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    async with client_of(mqtt_broker) as client, await client.subscribe("t", qos=1) as messages:
+        for number in range(5):
+            with trio.move_on_after(1):
+                await messages.receive()
+            await client.publish("t", b"%d" % number, qos=1)
+            assert (await messages.receive()).payload == b"%d" % number
+
+
+# The queue
+
+
+@pytest.mark.mqtt_broker(mqtt={"receive_maximum": 10})
+async def test_a_full_queue(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.drop("PUBACK", times=1)
+    async with client_of(mqtt_broker, max_queued=2) as client:
+        maximum = client.server.receive_maximum
+        receipts = [client.publish_nowait("t", qos=1) for _ in range(maximum + 2)]
+        with pytest.raises(RequestQueueFull):
+            client.publish_nowait("t", qos=1)
+        receipts[-1].cancel()
+        last = client.publish_nowait("t", qos=1)
+        assert await last.wait() == 0x10
+        assert [receipt.is_done for receipt in receipts] == [False] + [True] * maximum + [False]
+        assert await receipts[1].wait() == 0x10
+
+
+async def test_publish_waits_for_room(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    done: list[int] = []
+    async with client_of(mqtt_broker, max_queued=1) as client, trio.open_nursery() as nursery:
+
+        async def publish(number: int) -> None:
+            await client.publish("t", b"%d" % number, qos=1)
+            done.append(number)
+
+        for number in range(500):
+            nursery.start_soon(publish, number)
+    assert sorted(done) == list(range(500))
+    assert len(published(mqtt_broker, "t")) == 500
+
+
+# Acknowledgements
+
+
+async def delivered_again(broker: Broker) -> list[bytes]:
+    client = client_of(broker, "c", session_expiry=60, clean_start=False)
+    rest = client.receive_from()
+    async with client:
+        await trio.sleep(1)
+        return [(await rest.receive()).payload for _ in range(len(rest))]
+
+
+@pytest.fixture
+async def four_messages(mqtt_broker: Broker) -> None:
+    """Four messages wait for the client `c`."""
+    async with client_of(mqtt_broker, "c", session_expiry=60) as client:
+        await client.subscribe("t", qos=1)
+    for number in range(4):
+        mqtt_broker.publish("t", f"{number}", qos=1)
+
+
+def back(broker: Broker, **options: bool) -> tuple[Client, Receiver]:
+    client = client_of(broker, "c", session_expiry=60, clean_start=False)
+    return client, client.receive_from("t", **options)
+
+
+async def test_a_message_is_acknowledged_when_the_loop_goes_on(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    client, receiver = back(mqtt_broker)
+    async with client:
+        async for message in receiver:
+            if message.payload == b"2":
+                assert not message.is_acknowledged
+                break
+        await trio.sleep(1)
+    assert await delivered_again(mqtt_broker) == [b"2", b"3"]
+
+
+async def test_the_next_loop_goes_on_from_the_last(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    client, receiver = back(mqtt_broker)
+    async with client:
+        for _ in range(3):
+            await some(receiver, 1)
+        await trio.sleep(1)
+    assert await delivered_again(mqtt_broker) == [b"2", b"3"]
+
+
+async def test_an_error_in_the_loop_is_an_acknowledgement(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    """So that the message holds up no other one; and what was not read goes with the receiver."""
+    client, receiver = back(mqtt_broker)
+    async with client:
+        with pytest.raises(ValueError, match="bad"):
+            async with receiver:
+                async for _ in receiver:
+                    raise ValueError("bad")
+        await trio.sleep(1)
+    assert await delivered_again(mqtt_broker) == []
+
+
+async def test_a_cancelled_loop_acknowledges_nothing_more(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    client, receiver = back(mqtt_broker)
+    async with client:
+        with trio.move_on_after(1):
+            async with receiver:
+                async for message in receiver:
+                    if message.payload == b"1":
+                        await trio.sleep_forever()
+        await trio.sleep(1)
+    assert await delivered_again(mqtt_broker) == [b"1", b"2", b"3"]
+
+
+async def test_manual_acknowledgements_in_any_order(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    client, receiver = back(mqtt_broker, manual_ack=True)
+    async with client:
+        zero, one, two, _ = await some(receiver, 4)
+        two.ack()
+        await trio.sleep(1)
+        zero.ack()
+        await trio.sleep(1)
+        assert not one.is_acknowledged
+    assert await delivered_again(mqtt_broker) == [b"1", b"2", b"3"]
+
+
+async def test_a_message_may_opt_out(mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None) -> None:
+    client, receiver = back(mqtt_broker)
+    async with client:
+        kept: list[ReceivedMessage] = []
+        async for message in receiver:
+            if message.payload == b"1":
+                message.auto_ack = False
+                kept.append(message)
+            if message.payload == b"3":
+                break
+        await trio.sleep(1)
+        assert [each.is_acknowledged for each in kept] == [False]
+    assert await delivered_again(mqtt_broker) == [b"1", b"2", b"3"]
+
+
+async def test_acknowledgements_from_a_thread(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    client, receiver = back(mqtt_broker, manual_ack=True)
+    async with client:
+        for message in await some(receiver, 3):
+            await trio.to_thread.run_sync(message.ack)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.publish("t2", qos=1)
+    assert await delivered_again(mqtt_broker) == [b"3"]
+
+
+async def test_several_tasks_share_a_subscription(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    got: list[tuple[int, bytes]] = []
+    async with client_of(mqtt_broker) as client, await client.subscribe("t", qos=1) as messages:
+
+        async def work(worker: int) -> None:
+            async for message in messages:
+                got.append((worker, message.payload))
+                await trio.sleep(1)
+
+        async with trio.open_nursery() as nursery:
+            for worker in range(3):
+                nursery.start_soon(work, worker)
+            await client.publish_many("t", [b"%d" % number for number in range(9)], qos=1)
+            await trio.sleep(10)
+            await messages.unsubscribe()
+    assert sorted(payload for _, payload in got) == [b"%d" % number for number in range(9)]
+    assert {worker for worker, _ in got} == {0, 1, 2}
+
+
+# Backpressure
+
+
+async def test_a_slow_reader_slows_the_server(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    """QoS 0: what has no room is not read."""
+    async with (
+        client_of(mqtt_broker, "slow", max_buffered=10, keep_alive=5, ping_timeout=1) as slow,
+        await slow.subscribe("t") as messages,
+    ):
+        for number in range(1000):
+            mqtt_broker.publish("t", b"%d" % number)
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(messages) == 10
+        await trio.sleep(60)  # and the keep-alive does not mind
+        assert [each.payload for each in await some(messages, 50)] == [b"%d" % number for number in range(50)]
+        assert messages.dropped == 0
+
+
+async def test_a_loop_that_publishes_does_not_wait_for_itself(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    """The answer stands behind messages that have no room."""
+    async with client_of(mqtt_broker, max_buffered=2) as client, await client.subscribe("t") as messages:
+        for number in range(50):
+            mqtt_broker.publish("t", b"%d" % number)
+        async for message in messages:
+            assert await client.publish("other", message.payload, qos=1) == 0x10
+            if message.payload == b"49":
+                break
+        assert messages.dropped == 0
+
+
+async def test_a_flood_behind_an_answer_is_dropped_and_counted(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker, max_buffered=5) as client, await client.subscribe("t") as messages:
+        mqtt_broker.faults.drop("PUBACK")
+        client.publish_nowait("other", qos=1)
+        for number in range(100):
+            await trio.testing.wait_all_tasks_blocked()
+            mqtt_broker.publish("t", b"%d" % number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(messages) == 10
+        assert messages.dropped == 90
+
+
+async def test_qos_1_is_bounded_by_the_receive_maximum(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker, receive_maximum=7) as client, await client.subscribe("t", qos=1) as messages:
+        for number in range(50):
+            mqtt_broker.publish("t", b"%d" % number, qos=1)
+        await trio.sleep(1)
+        assert len(messages) == 7
+        assert [each.payload for each in await some(messages, 50)] == [b"%d" % number for number in range(50)]
+
+
+# What the server does wrong
+
+
+async def test_a_broken_server_ends_the_block(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(Disconnected, match="the server broke the protocol"):
+        async with client_of(mqtt_broker, "c"):
+            mqtt_broker.faults.inject(b"\x00\x00", client="c")
+            await trio.sleep_forever()
+
+
+async def test_bytes_one_by_one(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.drip()
+    async with client_of(mqtt_broker) as client, await client.subscribe("t", qos=2) as messages:
+        await client.publish("t", b"slow", qos=2)
+        assert (await messages.receive()).payload == b"slow"
+
+
+async def test_injected_packets(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    with pytest.raises(DisconnectedByServer, match="server moved"):
+        async with client_of(mqtt_broker, "c") as client, await client.subscribe("t") as messages:
+            mqtt_broker.faults.inject(Publish("t", b"x"), client="c")
+            mqtt_broker.faults.inject(Disconnect(0x9D), client="c")
+            assert (await messages.receive()).payload == b"x"
+            await trio.sleep_forever()
+
+
+async def test_no_reauthentication_without_an_authenticator(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(AuthenticationFailed):
+            await client.reauthenticate()

@@ -1,0 +1,167 @@
+"""Buffers of messages and loops over them."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trunkline.client.received import ReceivedMessage
+from trunkline.client.receivers import MAX_RUN, OVERFULL, Receiver
+from trunkline.mqtt.properties import NO_PROPERTIES
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+        self.woken = 0
+        self.left: list[Receiver] = []
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def closed(self, receiver: Receiver) -> None:
+        self.left.append(receiver)
+
+    def receiver(self, max_buffered: int = 10, *, manual_ack: bool = False) -> Receiver:
+        return Receiver(["t"], manual_ack=manual_ack, max_buffered=max_buffered, owner=self)
+
+    def messages(self, *numbers: int, qos: int = 1) -> list[ReceivedMessage]:
+        acknowledge = self.acknowledged.append if qos else None
+        return [
+            ReceivedMessage("t", b"%d" % number, qos, False, False, NO_PROPERTIES, True, number, acknowledge)
+            for number in numbers
+        ]
+
+
+async def test_a_message_is_acknowledged_when_the_loop_goes_on() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0, 1, 2))
+    receiver.end()
+    seen: list[list[int]] = []
+    async for _ in receiver:
+        seen.append([*owner.acknowledged])
+    assert seen == [[], [0], [0, 1]]
+    assert owner.acknowledged == [0, 1, 2]
+
+
+async def test_a_task_that_begins_another_loop_is_done_with_the_first() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0, 1))
+    for number in range(2):
+        async for message in receiver:
+            assert message.payload == b"%d" % number
+            break
+    assert owner.acknowledged == [0]
+
+
+async def test_closing_acknowledges_what_is_left() -> None:
+    owner = Owner()
+    async with owner.receiver() as receiver:
+        receiver.put(owner.messages(0, 1, 2))
+        async for _ in receiver:
+            break
+    assert owner.acknowledged == [0, 1, 2]
+    assert owner.left == [receiver]
+    receiver.put(owner.messages(3))
+    assert owner.acknowledged == [0, 1, 2, 3]
+    assert [message async for message in receiver] == []
+
+
+async def test_a_cancelled_block_acknowledges_nothing() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    with trio.CancelScope() as scope:
+        async with receiver:
+            receiver.put(owner.messages(0, 1))
+            async for _ in receiver:
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+    assert owner.acknowledged == []
+    assert owner.left == [receiver]
+
+
+async def test_receive_takes_single_messages() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0))
+    assert (await receiver.receive()).payload == b"0"
+    assert owner.acknowledged == [0]
+    receiver.end()
+    with pytest.raises(trio.EndOfChannel):
+        await receiver.receive()
+
+
+async def test_a_loop_waits() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    seen: list[bytes] = []
+
+    async def read() -> None:
+        async for message in receiver:
+            seen.append(message.payload)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        for number in range(3):
+            await wait_all_tasks_blocked()
+            receiver.put(owner.messages(number))
+        await wait_all_tasks_blocked()
+        assert seen == [b"0", b"1", b"2"]
+        receiver.end()
+
+
+async def test_a_loop_lets_others_run() -> None:
+    owner = Owner()
+    receiver = owner.receiver(10 * MAX_RUN)
+    receiver.put(owner.messages(*range(3 * MAX_RUN), qos=0))
+    receiver.end()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        async for _ in receiver:
+            pass
+        nursery.cancel_scope.cancel()
+    assert turns >= 3
+
+
+async def test_a_loop_can_be_cancelled_although_it_never_waits() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0))
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async for _ in receiver:
+            pytest.fail("it went on")
+    assert len(receiver) == 1
+
+
+async def test_a_crowded_receiver_says_when_there_is_room() -> None:
+    owner = Owner()
+    receiver = owner.receiver(2)
+    receiver.put(owner.messages(0))
+    assert not receiver.is_crowded
+    receiver.put(owner.messages(1, 2))
+    assert receiver.is_crowded
+    await receiver.receive()
+    assert receiver.is_crowded
+    assert owner.woken == 0
+    await receiver.receive()
+    assert not receiver.is_crowded
+    assert owner.woken == 1
+
+
+async def test_of_too_many_only_qos_0_is_dropped() -> None:
+    owner = Owner()
+    receiver = owner.receiver(2)
+    receiver.put(owner.messages(*range(OVERFULL * 2), qos=0))
+    receiver.put(owner.messages(8, 9, qos=0) + owner.messages(10))
+    assert receiver.dropped == 2
+    assert len(receiver) == OVERFULL * 2 + 1

@@ -1,0 +1,124 @@
+"""Real sockets: TCP, Unix sockets, TLS with and without a client's certificate, WebSocket, and both."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from trunkline import testing
+from trunkline.client.client import Client
+from trunkline.client.errors import ConnectFailed
+from trunkline.client.settings import ConnectionSettings
+from trunkline.client.transport import open_stream
+
+trustme = pytest.importorskip("trustme")
+AUTHORITY = trustme.CA()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The authority's certificate, the server's and the client's."""
+    AUTHORITY.cert_pem.write_to_path(tmp_path / "ca.pem")
+    for name, certificate in (
+        ("server", AUTHORITY.issue_cert("localhost", "127.0.0.1")),
+        ("me", AUTHORITY.issue_cert("me")),
+    ):
+        certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / f"{name}.pem")
+    return tmp_path
+
+
+def tls(files: Path, **more: object) -> dict[str, object]:
+    return {"certificate": str(files / "server.pem"), "key": str(files / "server.pem"), **more}
+
+
+async def talk(settings: ConnectionSettings) -> None:
+    payloads = [b"%d" % number * 1000 for number in range(300)]
+    async with Client(settings) as client, await client.subscribe("t", qos=1) as messages:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: client.publish_many("t", payloads, qos=1))
+            got: list[bytes] = []
+            async for message in messages:
+                got.append(message.payload)
+                if len(got) == len(payloads):
+                    break
+        assert got == payloads
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+@pytest.mark.parametrize("version", ["5.0", "3.1.1"])
+async def test_plain(scheme: str, version: str) -> None:
+    async with testing.broker(listeners=[{"url": f"{scheme}://127.0.0.1:0"}]) as broker:
+        await talk(ConnectionSettings.from_url(broker.url, version=version, client_id="c"))
+
+
+async def test_unix(tmp_path: Path) -> None:
+    path = Path(tmp_path.anchor, *tmp_path.parts[1:]) / "s"
+    async with testing.broker(listeners=[{"url": f"unix://{path}"}]):
+        await talk(ConnectionSettings.from_url(f"unix://{path}"))
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_encrypted(files: Path, scheme: str) -> None:
+    async with testing.broker(listeners=[{"url": f"{scheme}://127.0.0.1:0", "tls": tls(files)}]) as broker:
+        await talk(ConnectionSettings.from_url(broker.url, ca_file=files / "ca.pem"))
+        await talk(ConnectionSettings.from_url(broker.url, ca_file=files / "ca.pem", server_name="localhost"))
+        await talk(ConnectionSettings.from_url(broker.url, verify=False))
+
+
+async def test_a_clients_certificate(files: Path) -> None:
+    table = tls(files, client_certificates="required", client_ca=str(files / "ca.pem"))
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": table}]) as broker:
+        await talk(ConnectionSettings.from_url(broker.url, ca_file=files / "ca.pem", certificate=files / "me.pem"))
+
+
+async def fails(settings: ConnectionSettings) -> str:
+    with pytest.raises(ConnectFailed) as caught:
+        async with Client(settings):
+            pytest.fail("it is connected")
+    assert caught.value.transient
+    return str(caught.value)
+
+
+async def test_a_server_that_cannot_prove_its_name(files: Path) -> None:
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
+        broker.hook_errors.clear()
+        assert "certificate verify failed" in await fails(ConnectionSettings.from_url(broker.url))
+        other: Any = {"ca_file": files / "ca.pem", "server_name": "other.example"}
+        assert "certificate verify failed" in await fails(ConnectionSettings.from_url(broker.url, **other))
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    with trio.socket.socket() as free:
+        await free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        words = await fails(ConnectionSettings(host="127.0.0.1", port=port))
+    assert words.startswith(f"cannot connect to mqtt://127.0.0.1:{port}: ")
+    assert "No such file" in await fails(ConnectionSettings.from_url(f"unix://{tmp_path}/none"))
+
+
+async def test_a_missing_file(tmp_path: Path) -> None:
+    assert "No such file" in await fails(ConnectionSettings(transport="tls", ca_file=tmp_path / "none.pem"))
+
+
+async def test_files_are_read_at_each_attempt(files: Path) -> None:
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
+        settings = ConnectionSettings.from_url(broker.url, ca_file=files / "later.pem")
+        assert "No such file" in await fails(settings)
+        (files / "later.pem").write_bytes((files / "ca.pem").read_bytes())
+        await talk(settings)
+
+
+async def test_a_websocket_elsewhere() -> None:
+    async with testing.broker(listeners=[{"url": "ws://127.0.0.1:0/here"}]) as broker:
+        settings = ConnectionSettings.from_url(broker.url)
+        await talk(settings)
+        assert "HTTP status 404" in await fails(settings.changed(path="/there"))
+
+
+async def test_the_stream_sends_at_once() -> None:
+    async with testing.broker() as broker:
+        stream = await open_stream(ConnectionSettings.from_url(broker.url))
+        assert isinstance(stream, trio.SocketStream)
+        assert stream.getsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY) == 1
+        await stream.aclose()
