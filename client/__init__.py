@@ -1,4 +1,5 @@
-"""The MQTT client, on trio: `async with Client(settings) as client:`."""
+"""The MQTT client, on trio: `async with Client(settings) as client:`, or `SessionClient` for a session that outlives
+its connections."""
 
 from trunkline.client.client import Client
 from trunkline.client.connection import Authenticator
@@ -14,13 +15,18 @@ from trunkline.client.errors import (
     NotOffered,
     PublishesRefused,
     PublishRefused,
+    RequestDiscarded,
     RequestQueueFull,
+    RetriesExhausted,
+    SessionLost,
     SubscribeRefused,
     UnsubscribeRefused,
 )
 from trunkline.client.messaging import Receipt, Subscription
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
+from trunkline.client.retry import ExponentialBackoff, NoRetry, RetryPolicy
+from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings, WillMessage
 
 __all__ = [
@@ -34,14 +40,21 @@ __all__ = [
     "ConnectionSettings",
     "Disconnected",
     "DisconnectedByServer",
+    "ExponentialBackoff",
     "LargerThanServerAccepts",
+    "NoRetry",
     "NotOffered",
     "PublishRefused",
     "PublishesRefused",
     "Receipt",
     "ReceivedMessage",
     "Receiver",
+    "RequestDiscarded",
     "RequestQueueFull",
+    "RetriesExhausted",
+    "RetryPolicy",
+    "SessionClient",
+    "SessionLost",
     "SubscribeRefused",
     "Subscription",
     "UnsubscribeRefused",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import trio
 
 from trunkline.client.bursts import publications
 from trunkline.client.dispatch import Dispatch
-from trunkline.client.errors import ClientClosed, ClientError, RequestQueueFull
+from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded, RequestQueueFull
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.outgoing import OutgoingHalf
 from trunkline.client.received import ReceivedMessage
@@ -38,6 +38,11 @@ MAX_QUEUED: Final = 1000
 MAX_BUFFERED: Final = 1000
 #: Topics that are known to be valid.
 MAX_TOPICS: Final = 1024
+
+
+#: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
+#: it takes the place of the one that has waited longest.
+Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
 
 
 class Receipt:
@@ -96,9 +101,10 @@ class Subscription(Receiver):
 class Messaging:
     """The parts of a session that outlive its connections, and the requests of its user."""
 
-    def __init__(self, version: Version, max_queued: int, max_buffered: int) -> None:
+    def __init__(self, version: Version, max_queued: int, max_buffered: int, overflow: Overflow = "wait") -> None:
         self._version = version
         self._max_queued = max_queued
+        self._overflow = overflow
         self._max_buffered = max_buffered
         self._outgoing = OutgoingHalf()
         self._incoming = IncomingHalf()
@@ -373,9 +379,10 @@ class Messaging:
     async def _ask(self, request: ClientRequest) -> int:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        while self._outgoing.queued >= self._max_queued:
+        while self._overflow == "wait" and self._outgoing.queued >= self._max_queued:
             await self._waiting.park()
             self._check_open()
+        self._make_room()
         self._add(request)
         try:
             return await self.answer(request)
@@ -389,7 +396,9 @@ class Messaging:
 
     def _make_room(self) -> None:
         if self._outgoing.queued >= self._max_queued:
-            raise RequestQueueFull(f"{self._max_queued} requests wait already")
+            text = f"{self._max_queued} requests wait already"
+            if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
+                raise RequestQueueFull(text)
 
     def sent(self) -> None:
         """Requests have left the queue."""

@@ -81,6 +81,12 @@ class Receiver:
         buffer.extend(messages)
         self._lot.unpark_all()
 
+    def withdraw(self) -> None:
+        """The connection is lost. The server delivers QoS 1 messages again, so those that wait here are dropped."""
+        kept = [message for message in self._buffer if message.qos != 1]
+        self._buffer.clear()
+        self._buffer.extend(kept)
+
     def end(self) -> None:
         """Nothing more comes. Loops end when they have got what is there."""
         self._is_over = True

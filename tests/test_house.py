@@ -17,6 +17,7 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "client/block.py": "client/test_client.py",
     "client/messaging.py": "client/test_client.py",
     "client/requests.py": "client/test_outgoing.py",
     "client/running.py": "client/test_client.py",

@@ -1,0 +1,167 @@
+"""A client is open for the length of a block: it connects when the block begins, and disconnects when it ends."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from trunkline.client.connection import CLIENT_REASONS, ClientConnection
+from trunkline.client.errors import ClientClosed, ConnectFailed
+from trunkline.client.messaging import Messaging
+from trunkline.client.running import Runner
+from trunkline.mqtt.properties import NO_PROPERTIES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from types import TracebackType
+
+    from trunkline.client.connection import Authenticator
+    from trunkline.client.messaging import Overflow
+    from trunkline.client.server_limits import ServerLimits
+    from trunkline.client.settings import ConnectionSettings
+    from trunkline.client.transport import OpenStream
+    from trunkline.mqtt.packets import Connack
+    from trunkline.mqtt.properties import Properties
+
+
+class BlockClient(Messaging):
+    """What `Client` and `SessionClient` share."""
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        authenticator: Authenticator | None,
+        open_stream: OpenStream,
+        max_queued: int,
+        max_buffered: int,
+        overflow: Overflow = "wait",
+    ) -> None:
+        super().__init__(settings.version, max_queued, max_buffered, overflow)
+        self.settings = settings
+        self._authenticator = authenticator
+        self._open_stream = open_stream
+        #: Of the last connection.
+        self._runner: Runner | None = None
+        #: Set when there is no connection any more, and none will be made.
+        self._over = trio.Event()
+        self._block = self._running()
+
+    # What the server said
+
+    @property
+    def client_id(self) -> str:
+        """The one that the server has assigned, if the settings have none."""
+        return self._connection.client_id
+
+    @property
+    def connack(self) -> Connack:
+        return self._connection.connack
+
+    @property
+    def server(self) -> ServerLimits:
+        """What the server allows."""
+        return self._connection.link.limits
+
+    @property
+    def _connection(self) -> ClientConnection:
+        if self._runner is None:
+            raise ClientClosed
+        return self._runner.connection
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self._block.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._block.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None, None]:
+        try:
+            async with trio.open_nursery() as nursery:
+                await self._begin(nursery)
+                try:
+                    yield
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await self.disconnect()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # the nursery puts it around the one exception of the block
+            if len(group.exceptions) == 1:
+                error = group.exceptions[0]
+                raise error from error.__cause__
+            raise
+        if self._failure is not None and not isinstance(self._failure, ClientClosed):
+            raise self._failure
+
+    @abstractmethod
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        """Connect, and start what keeps the connection. It ends the nursery's scope when the client has failed.
+
+        Raises:
+            ConnectFailed, ConnectRefused, AuthenticationFailed: no connection came about.
+        """
+
+    async def _new_connection(self, client_id: str | None = None, *, resumes: bool = False) -> Runner:
+        """Open a stream and write CONNECT to it. Files are read as they are now.
+
+        Raises:
+            ConnectFailed, AuthenticationFailed: that was not possible.
+        """
+        try:
+            password = self.settings.read_password()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConnectFailed(f"the password cannot be read: {error}") from error
+        connection = ClientConnection(
+            self.settings,
+            self._outgoing,
+            self._incoming,
+            trio.current_time(),
+            client_id=client_id,
+            password=password,
+            authenticator=self._authenticator,
+            resumes=resumes,
+        )
+        stream = await self._open_stream(self.settings)
+        self._runner = runner = Runner(connection, stream, self)
+        return runner
+
+    def _no_answer(self) -> ConnectFailed:
+        return ConnectFailed(f"{self.settings.url} did not answer within {self.settings.connect_timeout:g} s")
+
+    async def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
+        """Send what is left and DISCONNECT, and wait until the connection is closed. Then nothing more can be asked of
+        this client. With reason 0x04 the server publishes the will.
+
+        Raises:
+            ValueError: this is not a reason of a client.
+        """
+        if reason not in CLIENT_REASONS:
+            raise ValueError(f"a client cannot disconnect with reason 0x{reason:02X}")
+        if self._runner is None:
+            raise ClientClosed
+        self._runner.connection.disconnect(reason, properties)
+        self._runner.finish()
+        await self._over.wait()
+
+    async def reauthenticate(self) -> None:
+        """Authenticate anew on the same connection, with the authenticator.
+
+        Raises:
+            AuthenticationFailed: the authenticator gave up, or there is none.
+        """
+        request = self._connection.reauthenticate()
+        self.wake()
+        await self.answer(request)
+
+    def wake(self) -> None:
+        if self._runner is not None:
+            self._runner.wake()

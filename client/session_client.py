@@ -1,0 +1,197 @@
+"""A client that keeps its session alive: it connects again as long as the session can be resumed, and says so when it
+cannot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.client.block import BlockClient
+from trunkline.client.connection import Phase
+from trunkline.client.errors import ClientClosed, ClientError, RetriesExhausted
+from trunkline.client.messaging import MAX_BUFFERED, MAX_QUEUED
+from trunkline.client.retry import ExponentialBackoff
+from trunkline.client.settings import ConnectionSettings
+from trunkline.client.transport import open_stream
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.client.connection import Authenticator
+    from trunkline.client.messaging import Overflow
+    from trunkline.client.retry import RetryPolicy
+    from trunkline.client.running import Runner
+    from trunkline.client.transport import OpenStream
+    from trunkline.mqtt.packets import Connack
+    from trunkline.mqtt.properties import Properties
+
+#: Seconds that the server keeps the session, by default.
+SESSION_EXPIRY: Final = 3600
+
+
+class SessionClient(BlockClient):
+    """`async with SessionClient(settings) as client:` has one session, and as many connections as it takes. Requests
+    wait while there is none, and are sent in order on the next; what was not answered is sent again.
+
+    The block is cancelled when the session is lost or a permanent reason ends it, and the error comes out of the block.
+    Leaving the block ends the session.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        retry_first: bool = False,
+        overflow: Overflow = "wait",
+        authenticator: Authenticator | None = None,
+        open_stream: OpenStream = open_stream,
+        max_queued: int = MAX_QUEUED,
+        max_buffered: int = MAX_BUFFERED,
+        on_connected: Callable[[Connack], object] | None = None,
+        on_disconnected: Callable[[ClientError], object] | None = None,
+    ) -> None:
+        """`retry_first`: the policy is asked for the first connection, too; otherwise its error is final.
+
+        Raises:
+            ValueError: the settings allow no session that outlives a connection.
+        """
+        settings = settings or ConnectionSettings()
+        if settings.version is not Version.V5 and settings.clean_start:
+            raise ValueError(f"a session client of MQTT {settings.version} needs clean_start=False and a client_id")
+        if settings.session_expiry is None:
+            settings = settings.changed(session_expiry=SESSION_EXPIRY)
+        elif settings.session_expiry < 1:
+            raise ValueError("a session client needs a session_expiry of a second or more")
+        super().__init__(settings, authenticator, open_stream, max_queued, max_buffered, overflow)
+        self._retry = ExponentialBackoff() if retry is None else retry
+        self._retry_first = retry_first
+        self._on_connected = on_connected
+        self._on_disconnected = on_disconnected
+        #: Set while there is a connection.
+        self._connected = trio.Event()
+        #: Set while there is none.
+        self._disconnected = trio.Event()
+        self._disconnected.set()
+        self._had_connection = False
+        #: The one that the first connection has got.
+        self._client_id: str | None = None
+        self._is_closing = False
+        #: Around everything that waits for a connection.
+        self._attempts = trio.CancelScope()
+
+    # State
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set()
+
+    async def connected(self) -> None:
+        """Wait until there is a connection."""
+        await self._connected.wait()
+
+    async def disconnected(self) -> None:
+        """Wait until there is none."""
+        await self._disconnected.wait()
+
+    # Life
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        self._open()
+        nursery.start_soon(self._keep, nursery.cancel_scope)
+        await self._connected.wait()
+
+    async def _keep(self, block: trio.CancelScope) -> None:
+        error: ClientError | None = None
+        try:
+            with self._attempts:
+                error = await self._connect_again_and_again()
+        finally:
+            self._shut(error or ClientClosed())
+            self._over.set()
+            if error is not None:
+                block.cancel()
+
+    async def _connect_again_and_again(self) -> ClientError | None:
+        """Until the user closes the client, or an error is final, which is returned."""
+        attempt = 0
+        while True:
+            was_open, error = await self._run_connection()
+            if error is None or self._is_closing:
+                return None
+            attempt = 1 if was_open else attempt + 1
+            if not error.transient or not (self._had_connection or self._retry_first):
+                return error
+            delay = self._retry.should_retry(attempt, error)
+            if delay is None:
+                exhausted = RetriesExhausted(f"attempt {attempt} was the last: {error}")
+                exhausted.__cause__ = error
+                return exhausted
+            await trio.sleep(delay)
+
+    async def _run_connection(self) -> tuple[bool, ClientError | None]:
+        """One connection, from the attempt to its end. Returns whether it was open, and what went wrong."""
+        runner: Runner | None = None
+        try:
+            with trio.move_on_after(self.settings.connect_timeout) as limit:
+                runner = await self._new_connection(self._client_id, resumes=self._had_connection)
+        except ClientError as error:
+            return False, error
+        if runner is None:
+            return False, self._no_answer()
+        connection = runner.connection
+        was_open = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runner.run)
+            try:
+                with trio.move_on_at(limit.deadline):
+                    await runner.answered.wait()
+            except trio.Cancelled:
+                runner.abort()
+                raise
+            if not runner.answered.is_set():
+                connection.lost(self._no_answer())
+                runner.abort()
+            elif connection.phase is Phase.OPEN:
+                was_open = True
+                self._opened(connection.client_id, connection.connack)
+        if was_open:
+            self._lost(connection.error)
+        return was_open, connection.error
+
+    def _opened(self, client_id: str, connack: Connack) -> None:
+        self._had_connection = True
+        self._client_id = client_id
+        self._disconnected = trio.Event()
+        self._connected.set()
+        if self._on_connected is not None:
+            self._on_connected(connack)
+
+    def _lost(self, error: ClientError | None) -> None:
+        self._connected = trio.Event()
+        self._disconnected.set()
+        for receiver in self._dispatch.receivers:
+            receiver.withdraw()
+        if error is not None and self._on_disconnected is not None:
+            self._on_disconnected(error)
+
+    async def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
+        """End the session, and a running attempt to connect. A 3.x server keeps the session.
+
+        Raises:
+            ValueError: this is not a reason of a client, or the session would not end.
+        """
+        if properties.get("session_expiry_interval"):
+            raise ValueError("a session client ends its session when it disconnects")
+        self._is_closing = True
+        if self.is_connected:
+            await super().disconnect(reason, {**properties, "session_expiry_interval": 0})
+        elif self._is_open or self._over.is_set():
+            self._attempts.cancel()
+            await self._over.wait()
+        else:
+            raise ClientClosed
