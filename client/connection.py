@@ -7,6 +7,7 @@ is in the link.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -231,7 +232,9 @@ class ClientConnection:
         if self._authenticator is not None:
             self._finish(self._authenticator, properties.get("authentication_data", b""))
         self.phase = Phase.OPEN
-        self.link.open(ServerLimits.of(properties), settings.topic_aliases_out)
+        limits = ServerLimits.of(properties)
+        window = min(limits.receive_maximum, settings.window)
+        self.link.open(replace(limits, receive_maximum=window), settings.topic_aliases_out)
         self._incoming.attach(self.link, settings.receive_maximum, settings.topic_aliases_in)
         self._outgoing.attach(self.link, now)
 

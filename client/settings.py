@@ -61,6 +61,9 @@ SCHEMES: Final[Mapping[str, Transport]] = {
 PORTS: Final[Mapping[str, int]] = {"tcp": 1883, "tls": 8883, "ws": 80, "wss": 443, "unix": 0}
 #: The resource of a WebSocket whose URL has no path.
 WEBSOCKET_PATH: Final = "/mqtt"
+#: Messages on their way to a server. Some 3.x servers stall when they are sent more than they keep.
+MAX_WINDOW: Final = 65_535
+WINDOW_V3: Final = 20
 #: Bytes of a settings file or of a password file.
 MAX_FILE: Final = 1_048_576
 
@@ -146,6 +149,14 @@ class ConnectionSettings(Section):
 
     receive_maximum: Whole = setting(
         1000, "QoS 1 and 2 messages that the server may send before they are acknowledged (5.0).", ge=1, le=65_535
+    )
+    max_inflight: Annotated[int | None, Accepts("a whole number")] = setting(
+        None,
+        "QoS 1 and 2 messages that the client sends before they are acknowledged, if the server allows as many. When "
+        "it is not set: as many as a 5.0 server allows, and 20 for a 3.x server, which cannot say what it allows.",
+        ge=1,
+        le=65_535,
+        strict=True,
     )
     max_packet_size: Size = setting(0, "Largest packet accepted; 0 means no limit.", "bytes", ge=0, le=268_435_460)
     topic_aliases_in: Whole = setting(0, "Topic aliases that the server may use (5.0).", ge=0, le=65_535)
@@ -259,6 +270,13 @@ class ConnectionSettings(Section):
     @property
     def actual_port(self) -> int:
         return PORTS[self.transport] if self.port is None else self.port
+
+    @property
+    def window(self) -> int:
+        """The most messages that may wait for their acknowledgement, as far as this side is concerned."""
+        if self.max_inflight is not None:
+            return self.max_inflight
+        return MAX_WINDOW if self.version is Version.V5 else WINDOW_V3
 
     @property
     def is_encrypted(self) -> bool:

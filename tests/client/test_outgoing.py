@@ -108,6 +108,17 @@ def test_the_receive_maximum_of_the_server() -> None:
     assert [request.is_done for request in requests] == [False, True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("version", "max_inflight", "expected"),
+    [("5.0", None, 100), ("5.0", 30, 30), ("5.0", 200, 100), ("3.1.1", None, 20), ("3.1.1", 50, 50)],
+)
+def test_this_side_may_allow_fewer(version: str, max_inflight: int | None, expected: int) -> None:
+    rig = Rig(version=version, max_inflight=max_inflight)
+    rig.open(properties={"receive_maximum": 100})
+    burst(rig, 300, 1)
+    assert len(rig.sent()) == expected
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_burst_goes_through_the_window_in_order(qos: int) -> None:
     rig = Rig()
