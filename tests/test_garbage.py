@@ -14,7 +14,7 @@ class Collector:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looked = {"young": 0, "all": 0}
-        self.used = 0.0
+        self.used = self.last = 0.0
         #: The share of a processor that the broker uses.
         self.busy = 0.0
         monkeypatch.setattr(gc, "collect", self.collect)
@@ -22,22 +22,35 @@ class Collector:
     def collect(self, generation: int = 2) -> None:
         self.looked["young" if generation == 1 else "all"] += 1
         if generation == 1:
-            self.used += self.busy * garbage.YOUNG_INTERVAL
+            now = trio.current_time()
+            self.used += self.busy * (now - self.last)
+            self.last = now
 
     async def run(self, seconds: float) -> None:
+        self.last = trio.current_time()
         with trio.move_on_after(seconds):
             await garbage.collect(lambda: self.used)
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Collector:
-    monkeypatch.setattr(garbage, "YOUNG_INTERVAL", 20.0)  # a test's clock jumps from one to the next
+    # a test's clock jumps from one to the next
+    monkeypatch.setattr(garbage, "YOUNG_INTERVAL", 20.0)
+    monkeypatch.setattr(garbage, "IDLE_INTERVAL", 60.0)
     return Collector(monkeypatch)
 
 
-async def test_young_objects_are_looked_at_often(collector: Collector, autojump_clock: MockClock) -> None:
+async def test_young_objects_are_looked_at_often_while_the_broker_works(
+    collector: Collector, autojump_clock: MockClock
+) -> None:
+    collector.busy = 1.0
     await collector.run(garbage.YOUNG_INTERVAL * 20.5)
     assert collector.looked == {"young": 20, "all": 0}
+
+
+async def test_an_idle_broker_seldom_looks(collector: Collector, autojump_clock: MockClock) -> None:
+    await collector.run(garbage.YOUNG_INTERVAL + garbage.IDLE_INTERVAL * 5.5)
+    assert collector.looked == {"young": 6, "all": 0}
 
 
 async def test_all_objects_are_looked_at_when_the_broker_is_idle(
