@@ -22,9 +22,10 @@ from trunkline.client.errors import (
     SubscribeRefused,
     UnsubscribeRefused,
 )
-from trunkline.client.messaging import Receipt, Subscription
+from trunkline.client.messaging import Subscription
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
+from trunkline.client.requesting import Receipt
 from trunkline.client.retry import ExponentialBackoff, NoRetry, RetryPolicy
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings, WillMessage

@@ -8,7 +8,8 @@ import trio
 
 from trunkline.client.block import BlockClient
 from trunkline.client.errors import ClientClosed
-from trunkline.client.messaging import MAX_BUFFERED, MAX_QUEUED
+from trunkline.client.receiver_set import MAX_BUFFERED
+from trunkline.client.requesting import MAX_QUEUED
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
 

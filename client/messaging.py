@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from threading import get_ident
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from trunkline.client.bursts import publications
-from trunkline.client.dispatch import Dispatch
-from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded, RequestQueueFull
 from trunkline.client.incoming import IncomingHalf
-from trunkline.client.outgoing import OutgoingHalf
-from trunkline.client.received import ReceivedMessage
+from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
+from trunkline.client.requesting import Receipt, Requesting
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
@@ -23,57 +19,30 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.topics import validate_filter, validate_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
+    from trunkline.client.errors import ClientError
     from trunkline.client.incoming import Handover
-    from trunkline.client.requests import ClientRequest
+    from trunkline.client.requesting import Overflow
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.versions import Version
 
-#: Requests that wait to be sent, by default.
-MAX_QUEUED: Final = 1000
-#: Messages that wait for a user, in each receiver, by default.
-MAX_BUFFERED: Final = 1000
-#: Topics that are known to be valid.
+#: Topics that are known to be valid, and how long they may be.
 MAX_TOPICS: Final = 1024
-
-
-#: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
-#: it takes the place of the one that has waited longest.
-Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
-
-
-class Receipt:
-    """A request on its way."""
-
-    def __init__(self, request: ClientRequest, messaging: Messaging) -> None:
-        self._request = request
-        self._messaging = messaging
-
-    @property
-    def is_done(self) -> bool:
-        return self._request.is_done
-
-    async def wait(self) -> int:
-        """The server's reason code, below 0x80. Cancelling this only ends the waiting.
-
-        Raises:
-            ClientError: the server refused it, or will never answer.
-        """
-        return await self._messaging.answer(self._request)
-
-    def cancel(self) -> None:
-        """Take it out of the queue. What was sent cannot be taken back."""
-        self._messaging.abandon(self._request)
+MAX_TOPIC_LENGTH: Final = 256
 
 
 class Subscription(Receiver):
     """The messages of a subscription. Leaving its block (`async with`) unsubscribes."""
 
-    def __init__(self, filters: Sequence[str], *, manual_ack: bool, max_buffered: int, messaging: Messaging) -> None:
-        super().__init__(filters, manual_ack=manual_ack, max_buffered=max_buffered, owner=messaging)
+    is_subscribed = True
+
+    def __init__(
+        self, filters: Sequence[str], *, manual_ack: bool, max_buffered: int, owner: ReceiverSet, messaging: Messaging
+    ) -> None:
+        super().__init__(filters, manual_ack=manual_ack, max_buffered=max_buffered, owner=owner)
         self._messaging = messaging
         #: The reason code for each topic filter: the QoS that the server grants.
         self.granted: dict[str, int] = {}
@@ -98,52 +67,30 @@ class Subscription(Receiver):
             await super().__aexit__(kind, error, trace)
 
 
-class Messaging:
-    """The parts of a session that outlive its connections, and the requests of its user."""
+class Messaging(Requesting):
+    """What a session's user does with it."""
 
     def __init__(self, version: Version, max_queued: int, max_buffered: int, overflow: Overflow = "wait") -> None:
+        super().__init__(max_queued, overflow)
         self._version = version
-        self._max_queued = max_queued
-        self._overflow = overflow
         self._max_buffered = max_buffered
-        self._outgoing = OutgoingHalf()
         self._incoming = IncomingHalf()
-        self._dispatch = Dispatch[Receiver]()
+        self._receivers = ReceiverSet(self.wake)
+        #: Topics that are known to be valid.
         self._topics: set[str] = set()
-        self._is_open = False
-        #: Why it is not open any more.
-        self._failure: ClientError | None = None
-        #: Those who wait for room in the queue.
-        self._waiting = trio.lowlevel.ParkingLot()
         self._outgoing.on_orphans = self._drop_orphans
         self._incoming.on_acknowledged = self.wake
 
-    # What a subclass does
-
-    def wake(self) -> None:
-        """There may be something to send, or room to read."""
-
-    # Life
-
     def _open(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = get_ident()
-        self._is_open = True
+        super()._open()
+        self._receivers.open()
 
     def _shut(self, error: ClientError) -> None:
         """Nothing more is sent, and nothing more comes."""
         if self._is_open:
-            self._is_open = False
-            self._failure = error
-            self._outgoing.fail(error)
+            super()._shut(error)
             self._incoming.forget()
-            for receiver in self._dispatch.receivers:
-                receiver.end()
-            self._waiting.unpark_all()
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise self._failure or ClientClosed()
+            self._receivers.end()
 
     # Publishing
 
@@ -224,9 +171,10 @@ class Messaging:
                 validate_name(topic)
             except ProtocolError as error:
                 raise ValueError(str(error)) from None
-            if len(self._topics) >= MAX_TOPICS:
-                self._topics.clear()
-            self._topics.add(topic)
+            if len(topic) <= MAX_TOPIC_LENGTH:
+                if len(self._topics) >= MAX_TOPICS:
+                    self._topics.clear()
+                self._topics.add(topic)
 
     # Subscribing
 
@@ -254,12 +202,14 @@ class Messaging:
             _check_filter(each)
         requests = [SubscriptionRequest(each, qos, no_local, retain_as_published, retain_handling) for each in filters]
         room = self._max_buffered if max_buffered is None else max_buffered
-        subscription = Subscription(filters, manual_ack=manual_ack, max_buffered=room, messaging=self)
+        subscription = Subscription(
+            filters, manual_ack=manual_ack, max_buffered=room, owner=self._receivers, messaging=self
+        )
         request = SubscribeRequest(requests, properties)
         # a filter that was granted in vain is unsubscribed when the answer comes, unless a subscription has it
         request.on_done = lambda: subscription.close() if request.error is not None else None
         # before the answer: retained messages come right behind it
-        self._dispatch.add(subscription, subscription.filters)
+        self._receivers.add(subscription)
         try:
             await self._ask(request)
         except BaseException:
@@ -270,8 +220,7 @@ class Messaging:
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Unsubscribe the filters that no other subscription of this client has."""
-        filters = self._only_of(subscription)
-        self._dispatch.remove(subscription)
+        filters = self._receivers.remove(subscription)
         subscription.end()
         if filters and self._is_open:
             await self._ask(UnsubscribeRequest(filters))
@@ -280,26 +229,13 @@ class Messaging:
 
     def unsubscribe_soon(self, subscription: Subscription) -> None:
         """Without waiting for the answer."""
-        filters = self._only_of(subscription)
-        self._dispatch.remove(subscription)
+        filters = self._receivers.remove(subscription)
         if filters and self._is_open:
             self._add(UnsubscribeRequest(filters))
 
-    def _only_of(self, subscription: Subscription) -> list[str]:
-        receivers = self._dispatch.receivers
-        if subscription not in receivers:
-            return []
-        others = self._subscribed(each for each in receivers if each is not subscription)
-        return [each for each in subscription.filters if each not in others]
-
-    @staticmethod
-    def _subscribed(receivers: Iterable[Receiver]) -> set[str]:
-        return {each for receiver in receivers if isinstance(receiver, Subscription) for each in receiver.filters}
-
     def _drop_orphans(self, filters: list[str]) -> None:
         """Granted, and nobody waits for them: their request was cancelled, or refused in part."""
-        subscribed = self._subscribed(self._dispatch.receivers)
-        orphans = [each for each in filters if each not in subscribed]
+        orphans = [each for each in filters if not self._receivers.is_subscribed(each)]
         if orphans:
             self._add(UnsubscribeRequest(orphans))
 
@@ -315,114 +251,19 @@ class Messaging:
         for each in filters:
             _check_filter(each)
         room = self._max_buffered if max_buffered is None else max_buffered
-        receiver = Receiver(filters, manual_ack=manual_ack, max_buffered=room, owner=self)
-        self._dispatch.add(receiver, filters)
+        receiver = Receiver(filters, manual_ack=manual_ack, max_buffered=room, owner=self._receivers)
+        self._receivers.add(receiver)
         return receiver
-
-    def closed(self, receiver: Receiver) -> None:
-        """It gets no more messages."""
-        self._dispatch.remove(receiver)
 
     def hand_over(self, handovers: Sequence[Handover]) -> None:
         """Messages came: all of one read."""
-        found: dict[Receiver, list[ReceivedMessage]] = {}
-        for handover in handovers:
-            publication = handover.publication
-            topics = publication.topics
-            receivers = self._dispatch.find(topics[0])
-            if len(receivers) == 1 and topics.count(topics[0]) == len(topics):  # as nearly always
-                self._gather(found, handover, receivers[0], publication.messages, 0)
-                continue
-            for number, message in enumerate(publication.messages):
-                receivers = self._dispatch.find(message.topic)
-                handover.expect(number, len(receivers))
-                for receiver in receivers:
-                    self._gather(found, handover, receiver, (message,), number)
-        for receiver, messages in found.items():
-            receiver.put(messages)
         if handovers:
+            self._receivers.hand_over(handovers)
             self.wake()
-
-    def _gather(
-        self,
-        found: dict[Receiver, list[ReceivedMessage]],
-        handover: Handover,
-        receiver: Receiver,
-        messages: Sequence[Message],
-        first: int,
-    ) -> None:
-        auto_ack = not receiver.manual_ack
-        acknowledge = handover.acknowledge
-        done = None if acknowledge is None else partial(self._acknowledge, acknowledge)
-        dup = handover.publication.dup
-        found.setdefault(receiver, []).extend(
-            [
-                ReceivedMessage(
-                    each.topic, each.payload, each.qos, each.retain, dup, each.properties, auto_ack, number, done
-                )
-                for number, each in enumerate(messages, first)
-            ]
-        )
-
-    def _acknowledge(self, acknowledge: Callable[[int], object], number: int) -> None:
-        if get_ident() == self._thread:
-            acknowledge(number)
-        else:
-            self._token.run_sync_soon(acknowledge, number)
 
     def may_read(self) -> bool:
         """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""
-        return self._outgoing.is_waiting or not any(receiver.is_crowded for receiver in self._dispatch.receivers)
-
-    # Requests
-
-    async def _ask(self, request: ClientRequest) -> int:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
-        while self._overflow == "wait" and self._outgoing.queued >= self._max_queued:
-            await self._waiting.park()
-            self._check_open()
-        self._make_room()
-        self._add(request)
-        try:
-            return await self.answer(request)
-        except trio.Cancelled:
-            self.abandon(request)
-            raise
-
-    def _add(self, request: ClientRequest) -> None:
-        self._outgoing.add(request, trio.current_time())
-        self.wake()
-
-    def _make_room(self) -> None:
-        if self._outgoing.queued >= self._max_queued:
-            text = f"{self._max_queued} requests wait already"
-            if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
-                raise RequestQueueFull(text)
-
-    def sent(self) -> None:
-        """Requests have left the queue."""
-        room = self._max_queued - self._outgoing.queued
-        if room > 0 and self._waiting:
-            self._waiting.unpark(count=room)
-
-    async def answer(self, request: ClientRequest) -> int:
-        """Wait for the server's answer to a request."""
-        if request.is_done:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        else:
-            done = trio.Event()
-            before = request.on_done
-            request.on_done = done.set if before is None else lambda: (before(), done.set())
-            await done.wait()
-        if request.error is not None:
-            raise request.error
-        return request.reason
-
-    def abandon(self, request: ClientRequest) -> None:
-        """Nobody waits for it any more."""
-        self._outgoing.abandon(request)
-        self.sent()
+        return self._outgoing.is_waiting or not self._receivers.is_crowded
 
 
 def _check_filter(topic_filter: str) -> None:

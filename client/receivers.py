@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
 import trio
 
@@ -21,8 +21,8 @@ OVERFULL: Final = 2
 
 
 class ReceiverOwner(Protocol):
-    def wake(self) -> None:
-        """There is room for more messages."""
+    def has_room(self, receiver: Receiver) -> None:
+        """It has room for more messages again."""
 
     def closed(self, receiver: Receiver) -> None:
         """It gets no more."""
@@ -35,6 +35,9 @@ class Receiver:
     A message is acknowledged when its loop goes on to the next one, or when the receiver is closed; not when the loop
     is cancelled. Messages with `auto_ack` False are acknowledged by `message.ack()`, at any time.
     """
+
+    #: Whether its topic filters are subscribed because of it.
+    is_subscribed: ClassVar = False
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class Receiver:
         buffer = self._buffer
         message = buffer.popleft()
         if len(buffer) == self._max_buffered - 1:
-            self._owner.wake()
+            self._owner.has_room(self)
         return message
 
     def left(self, task: trio.lowlevel.Task) -> None:
@@ -143,7 +146,6 @@ class Receiver:
 
     def _end(self, *, acknowledges: bool) -> None:
         self.end()
-        self._owner.closed(self)
         if acknowledges:
             for loop in self._loops.values():
                 loop.finish()
@@ -151,7 +153,7 @@ class Receiver:
                 message.ack()
         self._loops.clear()
         self._buffer.clear()
-        self._owner.wake()
+        self._owner.closed(self)
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,7 +11,8 @@ import trio
 from trunkline.client.block import BlockClient
 from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed, ClientError, RetriesExhausted
-from trunkline.client.messaging import MAX_BUFFERED, MAX_QUEUED
+from trunkline.client.receiver_set import MAX_BUFFERED
+from trunkline.client.requesting import MAX_QUEUED
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.client.connection import Authenticator
-    from trunkline.client.messaging import Overflow
+    from trunkline.client.requesting import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.running import Runner
     from trunkline.client.transport import OpenStream
@@ -174,8 +175,7 @@ class SessionClient(BlockClient):
     def _lost(self, error: ClientError | None) -> None:
         self._connected = trio.Event()
         self._disconnected.set()
-        for receiver in self._dispatch.receivers:
-            receiver.withdraw()
+        self._receivers.withdraw()
         if error is not None and self._on_disconnected is not None:
             self._on_disconnected(error)
 

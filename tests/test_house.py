@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 TESTED_IN: dict[str, str] = {
     "client/block.py": "client/test_client.py",
     "client/messaging.py": "client/test_client.py",
+    "client/requesting.py": "client/test_client.py",
     "client/requests.py": "client/test_outgoing.py",
     "client/running.py": "client/test_client.py",
     "mqtt/packing.py": "mqtt/test_message_row.py",

@@ -29,7 +29,7 @@ from trunkline.testing import Broker
 from trunkline.testing.published import Published
 
 if TYPE_CHECKING:
-    from trunkline.client.messaging import Receipt
+    from trunkline.client.requesting import Receipt
 
 VERSIONS = ("5.0", "3.1.1", "3.1")
 

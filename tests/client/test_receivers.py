@@ -15,7 +15,7 @@ class Owner:
         self.woken = 0
         self.left: list[Receiver] = []
 
-    def wake(self) -> None:
+    def has_room(self, receiver: Receiver) -> None:
         self.woken += 1
 
     def closed(self, receiver: Receiver) -> None:

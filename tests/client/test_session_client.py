@@ -27,7 +27,7 @@ from trunkline.mqtt.packets import Connack, Disconnect
 from trunkline.testing import Broker
 
 if TYPE_CHECKING:
-    from trunkline.client.messaging import Receipt
+    from trunkline.client.requesting import Receipt
 
 EVERY_SECOND = ExponentialBackoff(first=1, largest=1, jitter=0)
 

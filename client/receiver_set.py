@@ -1,0 +1,139 @@
+"""From the server's messages to the receivers that their user reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.client.dispatch import Dispatch
+from trunkline.client.received import ReceivedMessage
+from trunkline.client.receivers import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.client.incoming import Handover
+    from trunkline.mqtt.message import Message
+
+#: Messages that wait for a user, in each receiver, by default.
+MAX_BUFFERED: Final = 1000
+
+
+class ReceiverSet:
+    """The receivers of a session. It owns them: they say when they have room again, and when they are closed."""
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """`wake` is called when there is room again."""
+        self._dispatch = Dispatch[Receiver]()
+        self._wake = wake
+        #: How many subscriptions each topic filter has.
+        self._subscribed = Counter[str]()
+        #: Receivers that have no room.
+        self._crowded: set[Receiver] = set()
+
+    def open(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = get_ident()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        for receiver in self._dispatch.receivers:
+            receiver.end()
+
+    def add(self, receiver: Receiver) -> None:
+        """It gets the messages of its filters from now on."""
+        self._dispatch.add(receiver, receiver.filters)
+        if receiver.is_subscribed:
+            self._subscribed.update(set(receiver.filters))
+
+    def remove(self, receiver: Receiver) -> list[str]:
+        """It gets no more. Returns the topic filters that no subscription has any more."""
+        if receiver not in self._dispatch:
+            return []
+        self._dispatch.remove(receiver)
+        self._crowded.discard(receiver)
+        left: list[str] = []
+        if receiver.is_subscribed:
+            for each in dict.fromkeys(receiver.filters):
+                self._subscribed[each] -= 1
+                if not self._subscribed[each]:
+                    del self._subscribed[each]
+                    left.append(each)
+        return left
+
+    def is_subscribed(self, topic_filter: str) -> bool:
+        return topic_filter in self._subscribed
+
+    # For receivers
+
+    def closed(self, receiver: Receiver) -> None:
+        self.remove(receiver)
+        self._wake()
+
+    def has_room(self, receiver: Receiver) -> None:
+        self._crowded.discard(receiver)
+        self._wake()
+
+    # For the connection
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a receiver has no room."""
+        return bool(self._crowded)
+
+    def withdraw(self) -> None:
+        """The connection is lost. The server delivers QoS 1 messages again, so those that wait are dropped."""
+        for receiver in self._dispatch.receivers:
+            receiver.withdraw()
+        self._crowded = {receiver for receiver in self._crowded if receiver.is_crowded}
+
+    def hand_over(self, handovers: Sequence[Handover]) -> None:
+        """Messages came: all of one read."""
+        found: dict[Receiver, list[ReceivedMessage]] = {}
+        for handover in handovers:
+            publication = handover.publication
+            topics = publication.topics
+            receivers = self._dispatch.find(topics[0])
+            if len(receivers) == 1 and topics.count(topics[0]) == len(topics):  # as nearly always
+                self._gather(found, handover, receivers[0], publication.messages, 0)
+                continue
+            for number, message in enumerate(publication.messages):
+                receivers = self._dispatch.find(message.topic)
+                handover.expect(number, len(receivers))
+                for receiver in receivers:
+                    self._gather(found, handover, receiver, (message,), number)
+        for receiver, messages in found.items():
+            receiver.put(messages)
+            if receiver.is_crowded:
+                self._crowded.add(receiver)
+
+    def _gather(
+        self,
+        found: dict[Receiver, list[ReceivedMessage]],
+        handover: Handover,
+        receiver: Receiver,
+        messages: Sequence[Message],
+        first: int,
+    ) -> None:
+        auto_ack = not receiver.manual_ack
+        acknowledge = handover.acknowledge
+        done = None if acknowledge is None else partial(self._acknowledge, acknowledge)
+        dup = handover.publication.dup
+        found.setdefault(receiver, []).extend(
+            [
+                ReceivedMessage(
+                    each.topic, each.payload, each.qos, each.retain, dup, each.properties, auto_ack, number, done
+                )
+                for number, each in enumerate(messages, first)
+            ]
+        )
+
+    def _acknowledge(self, acknowledge: Callable[[int], object], number: int) -> None:
+        if get_ident() == self._thread:
+            acknowledge(number)
+        else:
+            self._token.run_sync_soon(acknowledge, number)

@@ -1,0 +1,124 @@
+"""The queue of requests as their user sees it: waiting for room in it, and for the server's answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import trio
+
+from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded, RequestQueueFull
+from trunkline.client.outgoing import OutgoingHalf
+
+if TYPE_CHECKING:
+    from trunkline.client.requests import ClientRequest
+
+#: Requests that wait to be sent, by default.
+MAX_QUEUED: Final = 1000
+
+#: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
+#: it takes the place of the one that has waited longest.
+Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
+
+
+class Requesting:
+    """The requests of a session's user, whichever connection it has at the time."""
+
+    def __init__(self, max_queued: int, overflow: Overflow) -> None:
+        self._max_queued = max_queued
+        self._overflow = overflow
+        self._outgoing = OutgoingHalf()
+        self._is_open = False
+        #: Why it is not open any more.
+        self._failure: ClientError | None = None
+        #: Those who wait for room in the queue.
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def wake(self) -> None:
+        """There may be something to send, or room to read. For subclasses."""
+
+    def _open(self) -> None:
+        self._is_open = True
+
+    def _shut(self, error: ClientError) -> None:
+        """Nothing more is sent."""
+        if self._is_open:
+            self._is_open = False
+            self._failure = error
+            self._outgoing.fail(error)
+            self._waiting.unpark_all()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise self._failure or ClientClosed()
+
+    async def _ask(self, request: ClientRequest) -> int:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        while self._overflow == "wait" and self._outgoing.queued >= self._max_queued:
+            await self._waiting.park()
+            self._check_open()
+        self._make_room()
+        self._add(request)
+        try:
+            return await self.answer(request)
+        except trio.Cancelled:
+            self.abandon(request)
+            raise
+
+    def _add(self, request: ClientRequest) -> None:
+        self._outgoing.add(request, trio.current_time())
+        self.wake()
+
+    def _make_room(self) -> None:
+        if self._outgoing.queued >= self._max_queued:
+            text = f"{self._max_queued} requests wait already"
+            if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
+                raise RequestQueueFull(text)
+
+    def sent(self) -> None:
+        """Requests have left the queue."""
+        room = self._max_queued - self._outgoing.queued
+        if room > 0 and self._waiting:
+            self._waiting.unpark(count=room)
+
+    async def answer(self, request: ClientRequest) -> int:
+        """Wait for the server's answer to a request."""
+        if request.is_done:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            done = trio.Event()
+            before = request.on_done
+            request.on_done = done.set if before is None else lambda: (before(), done.set())
+            await done.wait()
+        if request.error is not None:
+            raise request.error
+        return request.reason
+
+    def abandon(self, request: ClientRequest) -> None:
+        """Nobody waits for it any more."""
+        self._outgoing.abandon(request)
+        self.sent()
+
+
+class Receipt:
+    """A request on its way."""
+
+    def __init__(self, request: ClientRequest, requesting: Requesting) -> None:
+        self._request = request
+        self._requesting = requesting
+
+    @property
+    def is_done(self) -> bool:
+        return self._request.is_done
+
+    async def wait(self) -> int:
+        """The server's reason code, below 0x80. Cancelling this only ends the waiting.
+
+        Raises:
+            ClientError: the server refused it, or will never answer.
+        """
+        return await self._requesting.answer(self._request)
+
+    def cancel(self) -> None:
+        """Take it out of the queue. What was sent cannot be taken back."""
+        self._requesting.abandon(self._request)
