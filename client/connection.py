@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from trunkline.client.errors import (
     AuthenticationFailed,
     ClientError,
+    ConnectFailed,
     ConnectRefused,
     Disconnected,
     DisconnectedByServer,
@@ -79,6 +80,21 @@ class Authenticator(Protocol):
 CLIENT_REASONS: Final = REASONS[PacketType.DISCONNECT, True]
 #: What a server may send before CONNACK, and CONNACK.
 _BEFORE_OPEN: Final = (Connack, Auth)
+
+
+#: The first bytes that servers of other protocols send.
+_OTHER_PROTOCOLS: Final = {
+    b"HTTP/": "HTTP",
+    b"\x15\x03": "TLS",
+    b"SSH-": "SSH",
+    b"INFO {": "the protocol of NATS",
+}
+
+
+def violation(data: bytes, error: ProtocolError) -> str:
+    """What is wrong with the bytes of a server, in words."""
+    other = next((name for start, name in _OTHER_PROTOCOLS.items() if data.startswith(start)), None)
+    return f"the server broke the protocol: {error}" if other is None else f"the server speaks {other}, not MQTT"
 
 
 class Phase(Enum):
@@ -182,7 +198,7 @@ class ClientConnection:
         if self.phase is Phase.OVER:
             return found
         if not data:
-            self._end(Disconnected("the server closed the connection"))
+            self.lost(Disconnected("the server closed the connection"))
             return found
         self._last_received = now
         self._pinged_at = None
@@ -202,12 +218,19 @@ class ClientConnection:
             if self._decoder.error is not None:
                 raise self._decoder.error
         except ProtocolError as error:
+            failure = self._failure(Disconnected(violation(data, error)))
             self.disconnect(error.reason if error.reason in CLIENT_REASONS else Reason.UNSPECIFIED_ERROR)
-            self._end(Disconnected(f"the server broke the protocol: {error}"))
+            self._end(failure)
         except AuthenticationFailed as error:
             self.disconnect(Reason.UNSPECIFIED_ERROR)
             self._end(error)
         return found
+
+    def _failure(self, error: ClientError) -> ClientError:
+        """What was lost before CONNACK was no connection yet."""
+        if self.phase is Phase.CONNECTING and isinstance(error, Disconnected):
+            return ConnectFailed(f"cannot connect to {self._settings.url}: {error}")
+        return error
 
     def _is_over(self) -> bool:
         return self.phase is Phase.OVER
@@ -299,7 +322,7 @@ class ClientConnection:
     def lost(self, error: ClientError) -> None:
         """The network has failed."""
         if self.phase is not Phase.OVER:
-            self._end(error)
+            self._end(self._failure(error))
 
     def reauthenticate(self) -> ClientRequest:
         """

@@ -227,6 +227,17 @@ class Messaging(Requesting):
         else:
             await trio.lowlevel.checkpoint()
 
+    async def unsubscribe_from(self, *filters: str) -> None:
+        """End subscriptions of a session that is resumed, for which this client has no `Subscription`.
+
+        Raises:
+            UnsubscribeRefused: the server refused it.
+            ValueError: this is not a topic filter.
+        """
+        for each in filters:
+            _check_filter(each)
+        await self._ask(UnsubscribeRequest([*filters]))
+
     def unsubscribe_soon(self, subscription: Subscription) -> None:
         """Without waiting for the answer."""
         filters = self._receivers.remove(subscription)

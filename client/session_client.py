@@ -39,7 +39,7 @@ class SessionClient(BlockClient):
     wait while there is none, and are sent in order on the next; what was not answered is sent again.
 
     The block is cancelled when the session is lost or a permanent reason ends it, and the error comes out of the block.
-    Leaving the block ends the session.
+    Leaving the block ends the session, unless `keep_session` is set.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class SessionClient(BlockClient):
         *,
         retry: RetryPolicy | None = None,
         retry_first: bool = False,
+        keep_session: bool = False,
         overflow: Overflow = "wait",
         authenticator: Authenticator | None = None,
         open_stream: OpenStream = open_stream,
@@ -57,6 +58,7 @@ class SessionClient(BlockClient):
         on_disconnected: Callable[[ClientError], object] | None = None,
     ) -> None:
         """`retry_first`: the policy is asked for the first connection, too; otherwise its error is final.
+        `keep_session`: the server keeps the session for `session_expiry` after the block, for a later client.
 
         Raises:
             ValueError: the settings allow no session that outlives a connection.
@@ -71,6 +73,7 @@ class SessionClient(BlockClient):
         super().__init__(settings, authenticator, open_stream, max_queued, max_buffered, overflow)
         self._retry = ExponentialBackoff() if retry is None else retry
         self._retry_first = retry_first
+        self._keep_session = keep_session
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
         #: Set while there is a connection.
@@ -180,7 +183,7 @@ class SessionClient(BlockClient):
             self._on_disconnected(error)
 
     async def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
-        """End the session, and a running attempt to connect. A 3.x server keeps the session.
+        """End the session unless `keep_session` is set, and a running attempt to connect. A 3.x server keeps it.
 
         Raises:
             ValueError: this is not a reason of a client, or the session would not end.
@@ -189,7 +192,8 @@ class SessionClient(BlockClient):
             raise ValueError("a session client ends its session when it disconnects")
         self._is_closing = True
         if self.is_connected:
-            await super().disconnect(reason, {**properties, "session_expiry_interval": 0})
+            ending: Properties = {} if self._keep_session else {"session_expiry_interval": 0}
+            await super().disconnect(reason, {**properties, **ending})
         elif self._is_open or self._over.is_set():
             self._attempts.cancel()
             await self._over.wait()

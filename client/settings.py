@@ -177,6 +177,7 @@ class ConnectionSettings(Section):
     key_password_file: OptionalPath = setting(None, "File with the password of the private key.")
     server_name: Text = setting("", "The name in the server's certificate. Default: `host`.")
     verify: Flag = setting(True, "False accepts any certificate: for tests alone.")
+    verify_name: Flag = setting(True, "False accepts a trusted certificate of any server: for tests alone.")
 
     if not TYPE_CHECKING:  # checkers see the keys
 

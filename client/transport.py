@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -15,6 +15,9 @@ from trunkline.client.settings import MAX_FILE, ConnectionSettings
 from trunkline.config.files import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
     from trunkline.client.websocket import WebSocketStream
 
 #: Opens a stream in place of the one that the settings name, as to a broker in the same process.
@@ -41,7 +44,24 @@ def _reason(error: BaseException) -> str:
     cause = error.__cause__
     if isinstance(cause, ExceptionGroup):
         return _reason(cast("ExceptionGroup[Exception]", cause).exceptions[0])
-    return _reason(cause) if cause is not None else str(error) or type(error).__name__
+    if cause is not None:
+        return _reason(cause)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed, {error.reason or error}: does the server speak TLS at this port?"
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+
+
+@contextmanager
+def _naming(file: Path | None) -> Generator[None]:
+    """Errors of the TLS library do not name the file."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise OSError(f"{file}: {(error.reason or 'is not PEM').lower().replace('_', ' ')}") from None
+    except OSError as error:
+        raise OSError(f"{file}: {error.strerror or error}") from None
 
 
 async def _opened(settings: ConnectionSettings) -> trio.abc.Stream:
@@ -81,18 +101,21 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext:
     Raises:
         OSError: a file cannot be read, or does not hold what it should.
     """
-    context = ssl.create_default_context(cafile=settings.ca_file)
+    with _naming(settings.ca_file):
+        context = ssl.create_default_context(cafile=settings.ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.transport == "tls":
         context.set_alpn_protocols(["mqtt"])
-    if not settings.verify:
+    if not (settings.verify and settings.verify_name):
         context.check_hostname = False
+    if not settings.verify:
         context.verify_mode = ssl.CERT_NONE
     if settings.certificate is not None:
         password = settings.key_password_file
-        context.load_cert_chain(
-            settings.certificate,
-            settings.key,
-            "" if password is None else lambda: read_text(password, MAX_FILE).rstrip("\r\n"),
-        )
+        with _naming(settings.certificate):
+            context.load_cert_chain(
+                settings.certificate,
+                settings.key,
+                "" if password is None else lambda: read_text(password, MAX_FILE).rstrip("\r\n"),
+            )
     return context

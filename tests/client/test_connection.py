@@ -8,6 +8,7 @@ from tests.client.rig import PIECES, Rig, payloads, publish, shown
 from trunkline.client.connection import Phase
 from trunkline.client.errors import (
     AuthenticationFailed,
+    ConnectFailed,
     ConnectRefused,
     Disconnected,
     DisconnectedByServer,
@@ -145,10 +146,28 @@ def test_a_server_that_breaks_the_protocol(packets: list[Packet], reason: int, p
     rig = Rig(pieces=pieces)
     rig.sent()
     rig.give(*packets)
-    assert isinstance(rig.connection.error, Disconnected)
+    assert isinstance(rig.connection.error, Disconnected | ConnectFailed)
     assert "the server broke the protocol" in str(rig.connection.error)
     assert rig.sent() == [Disconnect(reason)]
     assert rig.give(publish()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "the server speaks HTTP, not MQTT"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS, not MQTT"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the server speaks SSH, not MQTT"),
+        (b'INFO {"server_id":"N"}\r\n', "the server speaks the protocol of NATS, not MQTT"),
+        (b"", "the server closed the connection"),
+    ],
+)
+def test_a_server_that_does_not_answer_in_mqtt(data: bytes, words: str) -> None:
+    rig = Rig()
+    rig.sent()
+    rig.feed(data) if data else rig.connection.receive(b"", rig.now)
+    assert isinstance(rig.connection.error, ConnectFailed)
+    assert str(rig.connection.error) == f"cannot connect to mqtt://localhost: {words}"
 
 
 def test_what_came_before_an_error_is_handed_over() -> None:

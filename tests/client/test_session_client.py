@@ -36,7 +36,15 @@ def session_of(
     broker: Broker, client_id: str = "c", retry: RetryPolicy = EVERY_SECOND, **options: Any
 ) -> SessionClient:
     own: dict[str, Any] = {}
-    names = ("retry_first", "overflow", "max_queued", "on_connected", "on_disconnected", "authenticator")
+    names = (
+        "retry_first",
+        "keep_session",
+        "overflow",
+        "max_queued",
+        "on_connected",
+        "on_disconnected",
+        "authenticator",
+    )
     for name in names:
         if name in options:
             own[name] = options.pop(name)
@@ -259,6 +267,19 @@ async def test_a_lost_session_is_final(mqtt_broker: Broker, autojump_clock: Mock
         await receipts[0].wait()
     await wait_all_tasks_blocked()
     assert mqtt_broker.sessions == []
+
+
+async def test_a_session_is_kept_when_asked(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with session_of(mqtt_broker, keep_session=True, session_expiry=60) as client:
+        await client.subscribe("t", qos=1)
+        await client.subscribe("old", qos=1)
+    assert len(mqtt_broker.subscriptions) == 2
+    async with session_of(mqtt_broker, clean_start=False, keep_session=True) as client:
+        assert client.connack.session_present
+        await client.unsubscribe_from("old")
+        assert len(mqtt_broker.subscriptions) == 1
+        with pytest.raises(ValueError, match="not alone at the end"):
+            await client.unsubscribe_from("a/#/b")
 
 
 async def test_leaving_the_block_ends_the_session(mqtt_broker: Broker, autojump_clock: MockClock) -> None:

@@ -101,6 +101,29 @@ async def test_a_missing_file(tmp_path: Path) -> None:
     assert "No such file" in await fails(ConnectionSettings(transport="tls", ca_file=tmp_path / "none.pem"))
 
 
+async def test_files_that_are_no_certificates(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no PEM")
+    words = await fails(ConnectionSettings(transport="tls", ca_file=tmp_path / "ca.pem"))
+    assert words.startswith(f"cannot connect to mqtts://localhost: {tmp_path / 'ca.pem'}: ")
+    words = await fails(ConnectionSettings(transport="tls", certificate=tmp_path / "none.pem"))
+    assert words.endswith("none.pem: No such file or directory")
+
+
+async def test_a_trusted_certificate_of_another_name(files: Path) -> None:
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
+        other: Any = {"server_name": "other.example", "verify_name": False}
+        await talk(ConnectionSettings.from_url(broker.url, ca_file=files / "ca.pem", **other))
+        broker.hook_errors.clear()
+        assert "certificate verify failed" in await fails(ConnectionSettings.from_url(broker.url, **other))
+
+
+async def test_tls_towards_a_port_without_it() -> None:
+    async with testing.broker(listeners=[{"url": "tcp://127.0.0.1:0"}]) as broker:
+        words = await fails(ConnectionSettings.from_url(broker.url, transport="tls"))
+        assert words.startswith(f"cannot connect to mqtts://127.0.0.1:{broker.port}: ")
+        assert "Errno" not in words
+
+
 async def test_files_are_read_at_each_attempt(files: Path) -> None:
     async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
         settings = ConnectionSettings.from_url(broker.url, ca_file=files / "later.pem")
