@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.testing.answer import Answer
+from trunkline.actors.answer import Answer
 
 
 def in_thread(function: Callable[[], object]) -> None:
