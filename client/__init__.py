@@ -15,6 +15,7 @@ from trunkline.client.errors import (
     NotOffered,
     PublishesRefused,
     PublishRefused,
+    ReauthenticationFailed,
     RequestDiscarded,
     RequestQueueFull,
     RetriesExhausted,
@@ -27,6 +28,7 @@ from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
 from trunkline.client.requesting import Receipt
 from trunkline.client.retry import ExponentialBackoff, NoRetry, RetryPolicy
+from trunkline.client.scram import ScramClient
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings, WillMessage
 
@@ -47,6 +49,7 @@ __all__ = [
     "NotOffered",
     "PublishRefused",
     "PublishesRefused",
+    "ReauthenticationFailed",
     "Receipt",
     "ReceivedMessage",
     "Receiver",
@@ -54,6 +57,7 @@ __all__ = [
     "RequestQueueFull",
     "RetriesExhausted",
     "RetryPolicy",
+    "ScramClient",
     "SessionClient",
     "SessionLost",
     "SubscribeRefused",

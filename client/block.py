@@ -13,6 +13,7 @@ from trunkline.client.errors import ClientClosed, ConnectFailed
 from trunkline.client.messaging import Messaging
 from trunkline.client.running import Runner
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,6 +41,8 @@ class BlockClient(Messaging):
         overflow: Overflow = "wait",
     ) -> None:
         super().__init__(settings.version, max_queued, max_buffered, overflow)
+        if authenticator is not None and settings.version is not Version.V5:
+            raise ValueError(f"MQTT {settings.version} has no enhanced authentication")
         self.settings = settings
         self._authenticator = authenticator
         self._open_stream = open_stream
@@ -153,14 +156,25 @@ class BlockClient(Messaging):
         await self._over.wait()
 
     async def reauthenticate(self) -> None:
-        """Authenticate anew on the same connection, with the authenticator.
+        """Authenticate anew on the same connection, as when a ticket expires. Messages flow on meanwhile.
 
         Raises:
-            AuthenticationFailed: the authenticator gave up, or there is none.
+            AuthenticationFailed: the authenticator gave up before anything was sent, or there is none.
+            ReauthenticationFailed: either side refused the other, or the server did not answer within the
+                `connect_timeout`. The connection has ended.
         """
-        request = self._connection.reauthenticate()
-        self.wake()
-        await self.answer(request)
+        runner = self._runner
+        if runner is None:
+            raise ClientClosed
+        connection = runner.connection
+        request = connection.reauthenticate()
+        runner.wake()
+        with trio.move_on_after(self.settings.connect_timeout) as limit:
+            await self.answer(request)
+        if limit.cancelled_caught:
+            connection.fail_reauthentication(self._no_answer())
+            runner.finish()
+            await self.answer(request)
 
     def wake(self) -> None:
         if self._runner is not None:

@@ -19,6 +19,7 @@ from trunkline.client.errors import (
     ConnectRefused,
     Disconnected,
     DisconnectedByServer,
+    ReauthenticationFailed,
     SessionLost,
 )
 from trunkline.client.link import Link
@@ -78,6 +79,8 @@ class Authenticator(Protocol):
 
 #: Of a DISCONNECT.
 CLIENT_REASONS: Final = REASONS[PacketType.DISCONNECT, True]
+#: Of a DISCONNECT of the server while this side re-authenticates.
+_REFUSED_AUTHENTICATION: Final = (Reason.NOT_AUTHORIZED, Reason.BAD_AUTHENTICATION_METHOD)
 #: What a server may send before CONNACK, and CONNACK.
 _BEFORE_OPEN: Final = (Connack, Auth)
 
@@ -218,12 +221,10 @@ class ClientConnection:
             if self._decoder.error is not None:
                 raise self._decoder.error
         except ProtocolError as error:
-            failure = self._failure(Disconnected(violation(data, error)))
-            self.disconnect(error.reason if error.reason in CLIENT_REASONS else Reason.UNSPECIFIED_ERROR)
-            self._end(failure)
+            reason = error.reason if error.reason in CLIENT_REASONS else Reason.UNSPECIFIED_ERROR
+            self._break_off(self._failure(Disconnected(violation(data, error))), reason)
         except AuthenticationFailed as error:
-            self.disconnect(Reason.UNSPECIFIED_ERROR)
-            self._end(error)
+            self._fail_authentication(error)
         return found
 
     def _failure(self, error: ClientError) -> ClientError:
@@ -231,6 +232,17 @@ class ClientConnection:
         if self.phase is Phase.CONNECTING and isinstance(error, Disconnected):
             return ConnectFailed(f"cannot connect to {self._settings.url}: {error}")
         return error
+
+    def _fail_authentication(self, error: AuthenticationFailed) -> None:
+        if self.reauthentication is None:
+            self._break_off(error, Reason.UNSPECIFIED_ERROR)
+        else:
+            self.fail_reauthentication(error)
+
+    def _break_off(self, error: ClientError, reason: int) -> None:
+        """Say why to the server, and end the connection."""
+        self.error = error
+        self.disconnect(reason)
 
     def _is_over(self) -> bool:
         return self.phase is Phase.OVER
@@ -249,9 +261,12 @@ class ClientConnection:
         self.keep_alive = properties.get("server_keep_alive", self.keep_alive)  # [MQTT-3.2.2-21]
         # a 3.1 server does not say
         if self._resumes and not packet.session_present and settings.version is not Version.V31:
+            self.error = SessionLost()
             self.disconnect(properties={"session_expiry_interval": 0})
-            self._end(SessionLost())
             return
+        method = None if self._authenticator is None else self._authenticator.method
+        if properties.get("authentication_method") != method:
+            raise ProtocolError("CONNACK of another authentication method")  # [MQTT-4.12.0-5] [MQTT-4.12.0-6]
         if self._authenticator is not None:
             self._finish(self._authenticator, properties.get("authentication_data", b""))
         self.phase = Phase.OPEN
@@ -262,22 +277,26 @@ class ClientConnection:
         self._outgoing.attach(self.link, now)
 
     def _disconnect(self, packet: Disconnect, now: float) -> None:
-        self._end(DisconnectedByServer(packet.reason, packet.properties))
+        error = DisconnectedByServer(packet.reason, packet.properties)
+        if self.reauthentication is not None and packet.reason in _REFUSED_AUTHENTICATION:
+            self._end(_reauthentication_failed(error))
+        else:
+            self._end(error)
 
     def _auth(self, packet: Auth, now: float) -> None:
         authenticator = self._authenticator
         if authenticator is None or packet.properties.get("authentication_method") != authenticator.method:
             raise ProtocolError("AUTH of a method that this client did not ask for")  # [MQTT-4.12.0-5]
-        data = packet.properties.get("authentication_data", b"")
+        data, request = packet.properties.get("authentication_data", b""), self.reauthentication
+        if request is None and (self.phase is Phase.OPEN or packet.reason != Reason.CONTINUE_AUTHENTICATION):
+            raise ProtocolError("AUTH that no authentication of this client expects")
         if packet.reason == Reason.CONTINUE_AUTHENTICATION:
             answer = self._ask(lambda: authenticator.answer(data))
-            self._send_auth(authenticator.method, Reason.CONTINUE_AUTHENTICATION, answer)
-        elif self.reauthentication is not None and self.phase is Phase.OPEN:
+            self._send_auth(authenticator.method, Reason.CONTINUE_AUTHENTICATION, answer)  # [MQTT-4.12.0-3]
+        elif request is not None:
             self._finish(authenticator, data)
-            request, self.reauthentication = self.reauthentication, None
+            self.reauthentication = None
             request.finish()
-        else:
-            raise ProtocolError("AUTH without a re-authentication")
 
     def _send_auth(self, method: str, reason: Reason, data: bytes | None) -> None:
         properties: Properties = {"authentication_method": method}
@@ -327,15 +346,21 @@ class ClientConnection:
     def reauthenticate(self) -> ClientRequest:
         """
         Raises:
-            AuthenticationFailed: the authenticator gives up.
+            AuthenticationFailed: there is nothing to re-authenticate with, or the authenticator gives up.
         """
         authenticator = self._authenticator
         if authenticator is None or self.phase is not Phase.OPEN:
             raise AuthenticationFailed("only an open connection with an authenticator can re-authenticate")
         if self.reauthentication is None:
-            self._send_auth(authenticator.method, Reason.REAUTHENTICATE, self._ask(authenticator.begin))
+            data = self._ask(authenticator.begin)
+            self._send_auth(authenticator.method, Reason.REAUTHENTICATE, data)  # [MQTT-4.12.1-1]
             self.reauthentication = ClientRequest()
         return self.reauthentication
+
+    def fail_reauthentication(self, error: ClientError) -> None:
+        """The one that goes on has failed, and with it the connection.  # [MQTT-4.12.1-2]"""
+        if self.reauthentication is not None:
+            self._break_off(_reauthentication_failed(error), Reason.UNSPECIFIED_ERROR)
 
     def take_output(self, now: float) -> bytes:
         """All that is to be sent now."""
@@ -376,3 +401,9 @@ class ClientConnection:
         self._last_sent = now
         if self._is_reading:
             self._pinged_at = now
+
+
+def _reauthentication_failed(cause: ClientError) -> ReauthenticationFailed:
+    error = ReauthenticationFailed(f"the re-authentication failed: {cause}")
+    error.__cause__ = cause
+    return error

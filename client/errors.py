@@ -70,6 +70,11 @@ class DisconnectedByServer(ReasonedError, Disconnected):
         return self.reason not in PERMANENT_DISCONNECT
 
 
+class ReauthenticationFailed(Disconnected):
+    """The connection has ended because its re-authentication failed; `__cause__` says more. The next connection
+    authenticates anew."""
+
+
 class ConnectFailed(ClientError):
     """There is no connection: the address did not answer, TLS or WebSocket failed, or there was no CONNACK in time."""
 

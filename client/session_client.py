@@ -182,6 +182,15 @@ class SessionClient(BlockClient):
         if error is not None and self._on_disconnected is not None:
             self._on_disconnected(error)
 
+    async def reauthenticate(self) -> None:
+        """As that of `Client`. Without a connection there is nothing to do but to wait for the next, which begins with
+        an authentication. A failure ends the connection, and the next one follows."""
+        if self.is_connected:
+            await super().reauthenticate()
+        else:
+            self._check_open()
+            await self.connected()
+
     async def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
         """End the session unless `keep_session` is set, and a running attempt to connect. A 3.x server keeps it.
 

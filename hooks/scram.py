@@ -7,11 +7,9 @@ A user that is not in the file gets a challenge as well, the same one each time,
 password: an attempt does not reveal which users exist.
 """
 
-import binascii
-import hashlib
 import hmac
 import secrets
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,26 +19,32 @@ from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.credentials import parse_entries, replace_entry
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
-from trunkline.hooks.saslprep import prepare
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.saslprep import prepare
+from trunkline.mqtt.scram import (
+    DIGEST_SIZE,
+    METHOD,
+    MIN_ITERATIONS,
+    ScramError,
+    client_key,
+    decode_base64,
+    decode_message,
+    digest,
+    encode_base64,
+    exclusive_or,
+    is_nonce,
+    salted_password,
+    server_key,
+    signed,
+    stored_key,
+    unescape_name,
+)
 
-METHOD: Final = "SCRAM-SHA-256"
 #: Iterations for new keys. The client, often a small device, computes them at each login.
 ITERATIONS: Final = 15_000
 SALT_LENGTH: Final = 16
-#: The minimum of RFC 7677.
-MIN_ITERATIONS: Final = 4096
 
 _FIELDS: Final = 4
-_DIGEST_SIZE: Final = 32
-
-
-class ScramError(Exception):
-    """The exchange failed. `value` is the error's name in RFC 5802, section 7."""
-
-    def __init__(self, value: str) -> None:
-        super().__init__(value)
-        self.value = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,8 @@ def derive_keys(password: str, *, salt: bytes | None = None, iterations: int = I
     """Keys for a password; ValueError if it contains characters that SASLprep does not allow."""
     if salt is None:
         salt = secrets.token_bytes(SALT_LENGTH)
-    salted = hashlib.pbkdf2_hmac("sha256", prepare(password).encode(), salt, iterations)
-    client_key = _hmac(salted, b"Client Key")
-    return ScramKeys(salt, iterations, hashlib.sha256(client_key).digest(), _hmac(salted, b"Server Key"))
+    salted = salted_password(password, salt, iterations)
+    return ScramKeys(salt, iterations, stored_key(client_key(salted)), server_key(salted))
 
 
 # The file: name:iterations:salt:stored key:server key, the last three in base64
@@ -98,7 +101,7 @@ class ScramServer:
 
     def first(self, message: bytes, find: Callable[[str], tuple[ScramKeys, bool]], nonce: str) -> bytes:
         """`find` returns a name's keys and whether they are real; `nonce` is the server's part of the nonce."""
-        text = _text(message)
+        text = decode_message(message)
         flag, _, rest = text.partition(",")
         authorize, comma, bare = rest.partition(",")
         if flag.startswith("p="):
@@ -110,39 +113,38 @@ class ScramServer:
             raise ScramError("extensions-not-supported")
         if len(attributes) < 2 or not attributes[0].startswith("n=") or not attributes[1].startswith("r="):
             raise ScramError("other-error")
-        self.name = _name(attributes[0][2:])
+        self.name = unescape_name(attributes[0][2:])
         client_nonce = attributes[1][2:]
-        if not client_nonce or not all("!" <= char <= "~" for char in client_nonce):
+        if not is_nonce(client_nonce):
             raise ScramError("other-error")
         # acting on behalf of another user is not supported
-        if authorize and (not authorize.startswith("a=") or _name(authorize[2:]) != self.name):
+        if authorize and (not authorize.startswith("a=") or unescape_name(authorize[2:]) != self.name):
             raise ScramError("other-error")
         self._gs2 = f"{flag},{authorize},".encode()
         self._bare = bare
         self._nonce = client_nonce + nonce
         self._keys, self._known = find(self.name)
-        self._server_first = f"r={self._nonce},s={_base64(self._keys.salt)},i={self._keys.iterations}"
+        self._server_first = f"r={self._nonce},s={encode_base64(self._keys.salt)},i={self._keys.iterations}"
         return self._server_first.encode()
 
     def final(self, message: bytes) -> bytes:
-        without_proof, comma, proof_text = _text(message).rpartition(",p=")
+        without_proof, comma, proof_text = decode_message(message).rpartition(",p=")
         attributes = without_proof.split(",")
         if not comma or len(attributes) < 2 or attributes[0][:2] != "c=" or attributes[1][:2] != "r=":
             raise ScramError("other-error")
-        if not hmac.compare_digest(_decoded(attributes[0][2:]), self._gs2):
+        if not hmac.compare_digest(decode_base64(attributes[0][2:]), self._gs2):
             raise ScramError("channel-bindings-dont-match")
         if not hmac.compare_digest(attributes[1][2:].encode(), self._nonce.encode()):
             raise ScramError("other-error")
-        proof = _decoded(proof_text)
-        signed = f"{self._bare},{self._server_first},{without_proof}".encode()
-        signature = _hmac(self._keys.stored_key, signed)
-        if len(proof) != _DIGEST_SIZE:
+        proof = decode_base64(proof_text)
+        about = signed(self._bare, self._server_first, without_proof)
+        if len(proof) != DIGEST_SIZE:
             raise ScramError("invalid-proof")
-        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
-        fits = hmac.compare_digest(hashlib.sha256(client_key).digest(), self._keys.stored_key)
+        key = exclusive_or(proof, digest(self._keys.stored_key, about))
+        fits = hmac.compare_digest(stored_key(key), self._keys.stored_key)
         if not (fits and self._known):
             raise ScramError("invalid-proof")
-        return b"v=" + _base64(_hmac(self._keys.server_key, signed)).encode()
+        return b"v=" + encode_base64(digest(self._keys.server_key, about)).encode()
 
 
 class ScramAuthenticator:
@@ -163,10 +165,10 @@ class ScramAuthenticator:
             reference = keys[min(keys)]
             self._salt_length = len(reference.salt)
             self._iterations = Counter(entry.iterations for entry in keys.values()).most_common(1)[0][0]
-            self._secret = secret or _hmac(reference.server_key, b"challenges for nobody")
+            self._secret = secret or digest(reference.server_key, b"challenges for nobody")
         else:
             self._salt_length, self._iterations = SALT_LENGTH, ITERATIONS
-            self._secret = secret or secrets.token_bytes(_DIGEST_SIZE)
+            self._secret = secret or secrets.token_bytes(DIGEST_SIZE)
 
     def __call__(self, client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
         if exchange.method != METHOD:
@@ -191,49 +193,13 @@ class ScramAuthenticator:
         keys = self._keys.get(name)
         if keys is not None:
             return keys, True
-        salt = _hmac(self._secret, name.encode())
+        salt = digest(self._secret, name.encode())
         salt = (salt * (self._salt_length // len(salt) + 1))[: self._salt_length]
-        return ScramKeys(salt, self._iterations, bytes(_DIGEST_SIZE), bytes(_DIGEST_SIZE)), False
-
-
-def _hmac(key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, "sha256")
-
-
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode()
-
-
-def _text(message: bytes) -> str:
-    try:
-        return message.decode()
-    except UnicodeDecodeError:
-        raise ScramError("invalid-encoding") from None
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ScramError("invalid-encoding") from None
-
-
-def _name(text: str) -> str:
-    """A name as it is written in a message: `,` and `=` are written =2C and =3D."""
-    for escape in text.split("=")[1:]:
-        if escape[:2] not in {"2C", "3D"}:
-            raise ScramError("invalid-username-encoding")
-    try:
-        name = prepare(text.replace("=2C", ",").replace("=3D", "="))
-    except ValueError:
-        raise ScramError("invalid-username-encoding") from None
-    if not name:
-        raise ScramError("invalid-username-encoding")
-    return name
+        return ScramKeys(salt, self._iterations, bytes(DIGEST_SIZE), bytes(DIGEST_SIZE)), False
 
 
 def _write_keys(keys: ScramKeys) -> str:
-    return f"{keys.iterations}:{_base64(keys.salt)}:{_base64(keys.stored_key)}:{_base64(keys.server_key)}"
+    return ":".join((str(keys.iterations), *map(encode_base64, (keys.salt, keys.stored_key, keys.server_key))))
 
 
 def _read_keys(text: str) -> ScramKeys:
@@ -244,6 +210,6 @@ def _read_keys(text: str) -> ScramKeys:
         raise ValueError("salt and keys are base64; write the file with `trunkline passwd --scram`") from None
     if not (iterations.isascii() and iterations.isdigit()) or int(iterations) < MIN_ITERATIONS:
         raise ValueError(f"found {iterations!r} iterations; accepted: {MIN_ITERATIONS} or more")
-    if not salt or len(stored_key) != _DIGEST_SIZE or len(server_key) != _DIGEST_SIZE:
-        raise ValueError(f"the salt must not be empty, and keys must have {_DIGEST_SIZE} bytes")
+    if not salt or len(stored_key) != DIGEST_SIZE or len(server_key) != DIGEST_SIZE:
+        raise ValueError(f"the salt must not be empty, and keys must have {DIGEST_SIZE} bytes")
     return ScramKeys(salt, int(iterations), stored_key, server_key)

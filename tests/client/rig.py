@@ -45,6 +45,7 @@ class Rig:
             resumes=resumes,
             password=password,
         )
+        self._method = None if authenticator is None else authenticator.method
         self._decoder = Decoder(server=True)
 
     def sent(self) -> list[Packet]:
@@ -67,6 +68,8 @@ class Rig:
     def open(self, *, session_present: bool = False, properties: Properties = NO_PROPERTIES) -> list[Packet]:
         """CONNECT was sent, CONNACK comes. Returns what the client sends then."""
         self.sent()
+        if self._method is not None:
+            properties = {**properties, "authentication_method": self._method}
         self.give(Connack(session_present, 0, properties))
         assert self.connection.error is None
         return self.sent()

@@ -12,6 +12,7 @@ from trunkline.client.errors import (
     ConnectRefused,
     Disconnected,
     DisconnectedByServer,
+    ReauthenticationFailed,
     SessionLost,
 )
 from trunkline.client.settings import WillMessage
@@ -344,10 +345,62 @@ def test_a_connection_that_ends_ends_its_re_authentication() -> None:
     rig = Rig(authenticator=Handshake())
     rig.open()
     request = rig.connection.reauthenticate()
-    rig.give(Disconnect(Reason.NOT_AUTHORIZED))
+    rig.give(Disconnect(Reason.SERVER_SHUTTING_DOWN))
     assert isinstance(request.error, DisconnectedByServer)
     with pytest.raises(AuthenticationFailed):
         rig.connection.reauthenticate()
+
+
+def test_a_server_that_refuses_a_re_authentication() -> None:
+    """Another connection may be accepted."""
+    rig = Rig(authenticator=Handshake())
+    rig.open()
+    request = rig.connection.reauthenticate()
+    rig.give(Disconnect(Reason.NOT_AUTHORIZED))
+    error = rig.connection.error
+    assert isinstance(error, ReauthenticationFailed)
+    assert isinstance(error.__cause__, DisconnectedByServer)
+    assert error.transient
+    assert request.error is error
+
+
+def test_a_server_that_cannot_prove_itself_again() -> None:
+    rig = Rig(authenticator=Handshake())
+    rig.open()
+    request = rig.connection.reauthenticate()
+    rig.sent()
+    rig.give(auth(0, b"wrong"))
+    assert isinstance(request.error, ReauthenticationFailed)
+    assert isinstance(request.error.__cause__, AuthenticationFailed)
+    assert rig.connection.error is request.error
+    assert rig.sent() == [Disconnect(Reason.UNSPECIFIED_ERROR)]
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        [Auth(0x18, {"authentication_method": "other"})],
+        [Auth(0, {"authentication_method": "count"})],
+        [Connack()],
+        [Connack(False, 0, {"authentication_method": "other"})],
+        [Connack(False, 0, {"authentication_method": "count"}), Auth(0x18, {"authentication_method": "count"})],
+        [Connack(False, 0, {"authentication_method": "count"}), Auth(0, {"authentication_method": "count"})],
+    ],
+    ids=["AUTH of another", "early end", "CONNACK of none", "CONNACK of another", "AUTH unasked", "end unasked"],
+)
+def test_authentication_that_nobody_asked_for(packets: list[Packet]) -> None:
+    rig = Rig(authenticator=Handshake())
+    rig.sent()
+    rig.give(*packets)
+    assert "the server broke the protocol" in str(rig.connection.error)
+    assert rig.sent() == [Disconnect(Reason.PROTOCOL_ERROR)]
+
+
+def test_a_method_in_connack_that_nobody_asked_for() -> None:
+    rig = Rig()
+    rig.sent()
+    rig.give(Connack(False, 0, {"authentication_method": "count"}))
+    assert "the server broke the protocol" in str(rig.connection.error)
 
 
 def test_a_server_that_cannot_prove_itself() -> None:

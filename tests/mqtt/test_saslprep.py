@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.hooks.saslprep import prepare
+from trunkline.mqtt.saslprep import prepare
 
 
 @pytest.mark.parametrize(
