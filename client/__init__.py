@@ -1,8 +1,8 @@
 """The MQTT client, on trio: `async with Client(settings) as client:`, or `SessionClient` for a session that outlives
 its connections."""
 
+from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client
-from trunkline.client.connection import Authenticator
 from trunkline.client.errors import (
     AuthenticationFailed,
     ClientClosed,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from types import TracebackType
 
-    from trunkline.client.connection import Authenticator
+    from trunkline.client.authentication import Authenticator
     from trunkline.client.requesting import Overflow
     from trunkline.client.server_limits import ServerLimits
     from trunkline.client.settings import ConnectionSettings

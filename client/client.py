@@ -14,7 +14,7 @@ from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
 
 if TYPE_CHECKING:
-    from trunkline.client.connection import Authenticator
+    from trunkline.client.authentication import Authenticator
     from trunkline.client.running import Runner
     from trunkline.client.transport import OpenStream
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.client.authentication import Authentication
 from trunkline.client.errors import (
     AuthenticationFailed,
     ClientError,
@@ -52,29 +53,11 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.client.authentication import Authenticator
     from trunkline.client.incoming import Handover, IncomingHalf
     from trunkline.client.outgoing import OutgoingHalf
     from trunkline.client.settings import ConnectionSettings
     from trunkline.mqtt.properties import Properties
-
-
-class Authenticator(Protocol):
-    """The client's side of enhanced authentication (5.0). A method may raise an exception to give up."""
-
-    #: Its name, as the server knows it.
-    method: str
-
-    def begin(self) -> bytes | None:
-        """The first data; also of a re-authentication. None for none."""
-        ...
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        """The data that answers the server's."""
-        ...
-
-    def finish(self, data: bytes) -> None:
-        """The server has accepted the client, and says this last."""
-        ...
 
 
 #: Of a DISCONNECT.
@@ -124,7 +107,7 @@ class ClientConnection:
         self._settings = settings
         self._outgoing = outgoing
         self._incoming = incoming
-        self._authenticator = authenticator
+        self._authentication = None if authenticator is None else Authentication(authenticator)
         self._resumes = resumes
         self._decoder = Decoder(
             server=False,
@@ -177,11 +160,8 @@ class ClientConnection:
                 properties["request_problem_information"] = 0
             if settings.user_properties:
                 properties["user_property"] = settings.user_properties
-            if self._authenticator is not None:
-                properties["authentication_method"] = self._authenticator.method
-                data = self._ask(self._authenticator.begin)
-                if data is not None:
-                    properties["authentication_data"] = data
+            if self._authentication is not None:
+                properties |= self._authentication.begin()
         return Connect(
             self.client_id,
             settings.version,
@@ -264,11 +244,11 @@ class ClientConnection:
             self.error = SessionLost()
             self.disconnect(properties={"session_expiry_interval": 0})
             return
-        method = None if self._authenticator is None else self._authenticator.method
-        if properties.get("authentication_method") != method:
+        authentication = self._authentication
+        if properties.get("authentication_method") != (authentication and authentication.method):
             raise ProtocolError("CONNACK of another authentication method")  # [MQTT-4.12.0-5] [MQTT-4.12.0-6]
-        if self._authenticator is not None:
-            self._finish(self._authenticator, properties.get("authentication_data", b""))
+        if authentication is not None:
+            authentication.finish(properties)
         self.phase = Phase.OPEN
         limits = ServerLimits.of(properties)
         window = min(limits.receive_maximum, settings.window)
@@ -284,34 +264,17 @@ class ClientConnection:
             self._end(error)
 
     def _auth(self, packet: Auth, now: float) -> None:
-        authenticator = self._authenticator
-        if authenticator is None or packet.properties.get("authentication_method") != authenticator.method:
+        authentication, request = self._authentication, self.reauthentication
+        if authentication is None or packet.properties.get("authentication_method") != authentication.method:
             raise ProtocolError("AUTH of a method that this client did not ask for")  # [MQTT-4.12.0-5]
-        data, request = packet.properties.get("authentication_data", b""), self.reauthentication
         if request is None and (self.phase is Phase.OPEN or packet.reason != Reason.CONTINUE_AUTHENTICATION):
             raise ProtocolError("AUTH that no authentication of this client expects")
-        if packet.reason == Reason.CONTINUE_AUTHENTICATION:
-            answer = self._ask(lambda: authenticator.answer(data))
-            self._send_auth(authenticator.method, Reason.CONTINUE_AUTHENTICATION, answer)  # [MQTT-4.12.0-3]
+        if packet.reason == Reason.CONTINUE_AUTHENTICATION:  # [MQTT-4.12.0-3]
+            self.link.send(Auth(Reason.CONTINUE_AUTHENTICATION, authentication.answer(packet.properties)))
         elif request is not None:
-            self._finish(authenticator, data)
+            authentication.finish(packet.properties)
             self.reauthentication = None
             request.finish()
-
-    def _send_auth(self, method: str, reason: Reason, data: bytes | None) -> None:
-        properties: Properties = {"authentication_method": method}
-        if data is not None:
-            properties["authentication_data"] = data
-        self.link.send(Auth(reason, properties))
-
-    def _ask(self, step: Callable[[], bytes | None]) -> bytes | None:
-        try:
-            return step()
-        except Exception as error:
-            raise AuthenticationFailed(f"the authenticator gave up: {error}") from error
-
-    def _finish(self, authenticator: Authenticator, data: bytes) -> None:
-        self._ask(lambda: authenticator.finish(data))
 
     def _end(self, error: ClientError) -> None:
         """The first reason counts."""
@@ -348,12 +311,11 @@ class ClientConnection:
         Raises:
             AuthenticationFailed: there is nothing to re-authenticate with, or the authenticator gives up.
         """
-        authenticator = self._authenticator
-        if authenticator is None or self.phase is not Phase.OPEN:
+        authentication = self._authentication
+        if authentication is None or self.phase is not Phase.OPEN:
             raise AuthenticationFailed("only an open connection with an authenticator can re-authenticate")
         if self.reauthentication is None:
-            data = self._ask(authenticator.begin)
-            self._send_auth(authenticator.method, Reason.REAUTHENTICATE, data)  # [MQTT-4.12.1-1]
+            self.link.send(Auth(Reason.REAUTHENTICATE, authentication.begin()))  # [MQTT-4.12.1-1]
             self.reauthentication = ClientRequest()
         return self.reauthentication
 

@@ -22,7 +22,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.client.connection import Authenticator
+    from trunkline.client.authentication import Authenticator
     from trunkline.client.requesting import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.running import Runner

@@ -4,8 +4,8 @@ from typing import Any
 
 import trio
 
+from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client
-from trunkline.client.connection import Authenticator
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import OpenStream
 from trunkline.testing import Broker

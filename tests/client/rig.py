@@ -4,7 +4,8 @@ is given, whole or byte by byte."""
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from trunkline.client.connection import Authenticator, ClientConnection
+from trunkline.client.authentication import Authenticator
+from trunkline.client.connection import ClientConnection
 from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.outgoing import OutgoingHalf
 from trunkline.client.requests import PublishRequest
