@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
+from trunkline.actors.system import innermost
 from trunkline.client.connection import CLIENT_REASONS, ClientConnection
 from trunkline.client.errors import ClientClosed, ConnectFailed
 from trunkline.client.messaging import Messaging
@@ -97,13 +98,11 @@ class BlockClient(Messaging):
                         await self.disconnect()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            # the nursery puts it around the one exception of the block
-            if len(group.exceptions) == 1:
-                error = group.exceptions[0]
-                raise error from error.__cause__
-            raise
-        if self._failure is not None and not isinstance(self._failure, ClientClosed):
-            raise self._failure
+            # nurseries put it around the one exception of the block, or of a hook
+            error = innermost(group)
+            raise error from error.__cause__
+        if self.failure is not None:
+            raise self.failure
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
@@ -14,7 +16,7 @@ from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from trunkline.client.incoming import Handover
     from trunkline.mqtt.message import Message
@@ -34,6 +36,9 @@ class ReceiverSet:
         self._subscribed = Counter[str]()
         #: Receivers that have no room.
         self._crowded: set[Receiver] = set()
+        #: Acknowledgements from other threads, and whether they will be taken.
+        self._from_threads = deque[tuple[Callable[[int], object], int]]()
+        self._is_awaited = False
 
     def open(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -135,5 +140,16 @@ class ReceiverSet:
     def _acknowledge(self, acknowledge: Callable[[int], object], number: int) -> None:
         if get_ident() == self._thread:
             acknowledge(number)
-        else:
-            self._token.run_sync_soon(acknowledge, number)
+            return
+        # of many acknowledgements in another thread, one enters the trio run
+        self._from_threads.append((acknowledge, number))
+        if not self._is_awaited:
+            self._is_awaited = True
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._acknowledge_all)
+
+    def _acknowledge_all(self) -> None:
+        self._is_awaited = False
+        while self._from_threads:
+            acknowledge, number = self._from_threads.popleft()
+            acknowledge(number)

@@ -33,7 +33,7 @@ class Receiver:
     each message goes to one of them.
 
     A message is acknowledged when its loop goes on to the next one, or when the receiver is closed; not when the loop
-    is cancelled. Messages with `auto_ack` False are acknowledged by `message.ack()`, at any time.
+    is cancelled or interrupted. Messages with `auto_ack` False are acknowledged by `message.ack()`, at any time.
     """
 
     #: Whether its topic filters are subscribed because of it.
@@ -86,9 +86,7 @@ class Receiver:
 
     def withdraw(self) -> None:
         """The connection is lost. The server delivers QoS 1 messages again, so those that wait here are dropped."""
-        kept = [message for message in self._buffer if message.qos != 1]
-        self._buffer.clear()
-        self._buffer.extend(kept)
+        self._buffer.extend([message for message in self._drained() if message.qos != 1])
 
     def end(self) -> None:
         """Nothing more comes. Loops end when they have got what is there."""
@@ -136,6 +134,37 @@ class Receiver:
             self._owner.has_room(self)
         return message
 
+    # For other threads, which take messages without entering the trio run
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes."""
+        return self._is_over
+
+    def poll(self) -> ReceivedMessage | None:
+        """Take a message that is there. From any thread."""
+        try:
+            return self._buffer.popleft()
+        except IndexError:
+            return None
+
+    async def polled(self) -> None:
+        """The messages that were there are taken: wait until there is one again.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+        """
+        if not self.is_crowded:
+            self._owner.has_room(self)
+        await self.some()
+
+    def _drained(self) -> list[ReceivedMessage]:
+        """All messages, each of which another thread may take first."""
+        found: list[ReceivedMessage] = []
+        while (message := self.poll()) is not None:
+            found.append(message)
+        return found
+
     def left(self, task: trio.lowlevel.Task) -> None:
         """Its loop is over."""
         self._loops.pop(task, None)
@@ -149,7 +178,7 @@ class Receiver:
         if acknowledges:
             for loop in self._loops.values():
                 loop.finish()
-            for message in self._buffer:
+            for message in self._drained():
                 message.ack()
         self._loops.clear()
         self._buffer.clear()
@@ -161,7 +190,7 @@ class Receiver:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(acknowledges=not isinstance(error, trio.Cancelled))
+        self._end(acknowledges=error is None or isinstance(error, Exception))
 
 
 class Loop:

@@ -33,6 +33,11 @@ class Requesting:
         #: Those who wait for room in the queue.
         self._waiting = trio.lowlevel.ParkingLot()
 
+    @property
+    def failure(self) -> ClientError | None:
+        """What has ended the client, unless its user did."""
+        return None if isinstance(self._failure, ClientClosed) else self._failure
+
     def wake(self) -> None:
         """There may be something to send, or room to read. For subclasses."""
 

@@ -154,15 +154,15 @@ class SessionClient(BlockClient):
             try:
                 with trio.move_on_at(limit.deadline):
                     await runner.answered.wait()
-            except trio.Cancelled:
+                if not runner.answered.is_set():
+                    connection.lost(self._no_answer())
+                    runner.abort()
+                elif connection.phase is Phase.OPEN:
+                    was_open = True
+                    self._opened(connection.client_id, connection.connack)
+            except BaseException:  # also of a hook
                 runner.abort()
                 raise
-            if not runner.answered.is_set():
-                connection.lost(self._no_answer())
-                runner.abort()
-            elif connection.phase is Phase.OPEN:
-                was_open = True
-                self._opened(connection.client_id, connection.connack)
         if was_open:
             self._lost(connection.error)
         return was_open, connection.error

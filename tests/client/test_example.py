@@ -1,4 +1,4 @@
-"""The example works."""
+"""The examples work."""
 
 import runpy
 
@@ -7,6 +7,7 @@ import pytest
 from tests.test_examples import ROOT
 
 
-def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples" / "client.py"), run_name="__main__")
+@pytest.mark.parametrize("name", ["client.py", "client_sync.py"])
+def test_the_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
     assert capsys.readouterr().out == "garden/door open\ngarden/lamp on\n"

@@ -389,3 +389,14 @@ async def test_a_failing_network_at_first(mqtt_broker: Broker, autojump_clock: M
 
     async with SessionClient(retry=EVERY_SECOND, retry_first=True, open_stream=unreliable):
         assert attempts == 4
+
+
+@pytest.mark.parametrize("hook", ["on_connected", "on_disconnected"])
+async def test_a_hook_that_raises_ends_the_block(mqtt_broker: Broker, autojump_clock: MockClock, hook: str) -> None:
+    def fail(_: object) -> None:
+        raise LookupError("a bug")
+
+    with pytest.raises(LookupError, match="a bug"):
+        async with session_of(mqtt_broker, **{hook: fail}):
+            mqtt_broker.faults.cut(client="c")
+            await trio.sleep_forever()

@@ -1,0 +1,270 @@
+"""A client in a thread of its own, and what it hands to other threads: receipts, receivers and subscriptions."""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import suppress
+from functools import partial
+from threading import Lock, Thread, current_thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar
+
+import trio
+
+from trunkline.actors.trio_thread import Forked, TrioThread, limit
+from trunkline.client.block import BlockClient
+from trunkline.client.errors import ClientClosed
+from trunkline.client.messaging import Subscription as TrioSubscription
+from trunkline.client.receivers import Receiver as TrioReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from types import TracebackType
+
+    from trunkline.client.received import ReceivedMessage
+    from trunkline.client.requesting import Receipt as TrioReceipt
+
+#: Seconds for clients that are still open when the interpreter exits.
+MAX_EXIT: Final = 10.0
+
+A = ParamSpec("A")
+B = TypeVar("B", bound=BlockClient)
+R = TypeVar("R", bound=TrioReceiver)
+T = TypeVar("T")
+
+
+class ClientThread(Generic[B]):
+    """A client, and the thread that it runs in once it is opened."""
+
+    def __init__(self, client: B) -> None:
+        self.client = client
+        self._trio: TrioThread[BlockClient] | None = None
+        self._lock = Lock()
+
+    def open(self, timeout: float | None) -> None:
+        """
+        Raises:
+            TimeoutError: there is no connection.
+            RuntimeError: it was opened before.
+        """
+        with self._lock:
+            if self._trio is not None:
+                raise RuntimeError("a client is opened once: make another one")
+            self._trio = thread = TrioThread[BlockClient]("the client", lambda: self.client, stopped=ClientClosed)
+        atexit.register(self._exit)
+        thread.start()
+        try:
+            thread.started.wait(limit(timeout))
+        except TimeoutError:
+            thread.stop()
+            raise TimeoutError(f"there is no connection within {timeout:g} s") from None
+        except BaseException:
+            thread.stop()
+            raise
+        if thread.started.exception() is not None:
+            self.close(None)
+
+    def close(self, timeout: float | None) -> None:
+        """
+        Raises:
+            TimeoutError: it takes longer.
+            Exception: what has ended the client.
+        """
+        thread = self._trio
+        if thread is None:
+            return
+        if thread.is_current:
+            raise RuntimeError("a hook cannot close its client")
+        thread.stop()
+        try:
+            error = thread.finished.exception(limit(timeout))
+        except TimeoutError:
+            raise TimeoutError(f"the client does not close within {timeout:g} s") from None
+        atexit.unregister(self._exit)
+        if error is not None and not isinstance(error, Forked):
+            thread.check()
+
+    def _exit(self) -> None:
+        with suppress(Exception):
+            self.close(MAX_EXIT)
+
+    @property
+    def opened(self) -> TrioThread[BlockClient]:
+        if self._trio is None:
+            raise ClientClosed
+        return self._trio
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can be asked of it."""
+        return self.opened.finished.done
+
+    def check(self) -> None:
+        """
+        Raises:
+            Exception: what ended the client, if the user did not.
+        """
+        if self.client.failure is not None:
+            raise self.client.failure
+        if self.is_over:
+            with suppress(ClientClosed):
+                self.opened.check()
+
+    def run(self, timeout: float | None, function: Callable[A, Awaitable[T]], *args: A.args, **kwargs: A.kwargs) -> T:
+        """Run a method of the client, and wait for its result."""
+        return self.opened.run(partial(function, *args, **kwargs), timeout=timeout)
+
+    def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
+        """Call a method that does not wait."""
+        return self.opened.call(partial(function, *args, **kwargs))
+
+    def call_early(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
+        """The same, also before the client is opened."""
+        return function(*args, **kwargs) if self._trio is None else self.call(function, *args, **kwargs)
+
+
+class Receipt:
+    """A request on its way."""
+
+    def __init__(self, receipt: TrioReceipt, thread: ClientThread[Any]) -> None:
+        self._receipt = receipt
+        self._thread = thread
+
+    @property
+    def is_done(self) -> bool:
+        return self._receipt.is_done
+
+    def wait(self, *, timeout: float | None = None) -> int:
+        """The server's reason code, below 0x80. A timeout only ends the waiting."""
+        return self._thread.run(timeout, self._receipt.wait)
+
+    def cancel(self) -> None:
+        """Take it out of the queue. What was sent cannot be taken back."""
+        self._thread.call(self._receipt.cancel)
+
+
+class _Messages(Generic[R]):
+    def __init__(self, receiver: R, thread: ClientThread[Any]) -> None:
+        self._receiver = receiver
+        self._thread = thread
+        #: The loop of each thread. A thread that begins another one has left the first.
+        self._loops: dict[Thread, _Loop] = {}
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        return self._receiver.filters
+
+    @property
+    def dropped(self) -> int:
+        """QoS 0 messages that found no room."""
+        return self._receiver.dropped
+
+    def __len__(self) -> int:
+        """Messages that wait."""
+        return len(self._receiver)
+
+    def receive(self, *, timeout: float | None = None) -> ReceivedMessage:
+        """The next message, already acknowledged unless `manual_ack` is set.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+        """
+        message = self.next(timeout)
+        if message.auto_ack:
+            message.ack()
+        return message
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        caller = current_thread()
+        if (left := self._loops.get(caller)) is not None:
+            left.finish()
+        loop = self._loops[caller] = _Loop(self)
+        return loop
+
+    def next(self, timeout: float | None = None) -> ReceivedMessage:
+        """For loops: wait for a message, and take it."""
+        until = None if timeout is None else monotonic() + limit(timeout)
+        while True:
+            self._thread.check()
+            if (message := self._receiver.poll()) is not None:
+                return message
+            if self._receiver.is_over:
+                raise trio.EndOfChannel
+            left = None if until is None else max(0.0, until - monotonic())
+            with suppress(trio.EndOfChannel, ClientClosed):
+                self._thread.run(left, self._receiver.polled)
+
+    def forget_loop(self) -> None:
+        """The loop of this thread is over."""
+        self._loops.pop(current_thread(), None)
+
+    def close(self) -> None:
+        """What was not read is dropped and acknowledged, so that it holds up no other acknowledgement."""
+        for loop in [*self._loops.values()]:
+            loop.finish()
+        self._loops.clear()
+        self._thread.call(self._receiver.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, Exception):
+            for loop in [*self._loops.values()]:
+                loop.finish()
+        self._loops.clear()
+        if not self._thread.is_over:
+            with suppress(ClientClosed):
+                self._thread.run(None, self._receiver.__aexit__, kind, error, trace)
+
+
+class Receiver(_Messages[TrioReceiver]):
+    """The messages of some topic filters: `for message in receiver`. Several threads may loop over one receiver; each
+    message goes to one of them.
+
+    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed. Messages with
+    `auto_ack` False are acknowledged by `message.ack()`, at any time and in any thread.
+    """
+
+
+class Subscription(_Messages[TrioSubscription]):
+    """The messages of a subscription, as of a `Receiver`. Leaving its block (`with`) unsubscribes."""
+
+    @property
+    def granted(self) -> dict[str, int]:
+        """The reason code for each topic filter: the QoS that the server grants."""
+        return self._receiver.granted
+
+    def unsubscribe(self, *, timeout: float | None = None) -> None:
+        """No more messages come. Loops end when they have got what is there."""
+        self._thread.run(timeout, self._receiver.unsubscribe)
+
+
+class _Loop:
+    """One thread's iteration."""
+
+    __slots__ = ("_current", "_messages")
+
+    def __init__(self, messages: _Messages[Any]) -> None:
+        self._messages = messages
+        self._current: ReceivedMessage | None = None
+
+    def finish(self) -> None:
+        """The thread is done with its message."""
+        current, self._current = self._current, None
+        if current is not None and current.auto_ack:
+            current.ack()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        self.finish()
+        try:
+            self._current = message = self._messages.next()
+        except trio.EndOfChannel:
+            self._messages.forget_loop()
+            raise StopIteration from None
+        return message
