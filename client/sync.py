@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from trunkline.client.connection import Authenticator
+    from trunkline.client.authentication import Authenticator
     from trunkline.client.errors import ClientError
     from trunkline.client.requesting import Overflow
     from trunkline.client.retry import RetryPolicy
