@@ -132,7 +132,8 @@ class BlockClient(Messaging):
             authenticator=self._authenticator,
             resumes=resumes,
         )
-        stream = await self._open_stream(self.settings)
+        opened = self._open_stream(self.settings)
+        stream = opened if isinstance(opened, trio.abc.Stream) else await opened
         self._runner = runner = Runner(connection, stream, self)
         return runner
 

@@ -33,7 +33,8 @@ class Client(BlockClient):
         max_queued: int = MAX_QUEUED,
         max_buffered: int = MAX_BUFFERED,
     ) -> None:
-        """`open_stream` takes the place of the network, as `Broker.connect` of `trunkline.testing` does.
+        """`open_stream` takes the place of the network: `Client(open_stream=broker.connect)`, with a broker of
+        `trunkline.testing`.
 
         `max_queued` is how many requests may wait to be sent, `max_buffered` how many messages may wait in a receiver.
         """

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from trunkline.client.websocket import WebSocketStream
 
-#: Opens a stream in place of the one that the settings name, as to a broker in the same process.
-OpenStream: TypeAlias = Callable[[ConnectionSettings], Awaitable[trio.abc.Stream]]
+#: Opens a stream in place of the one that the settings name, as to a broker in the same process: an async function, or
+#: a plain one that does not have to wait.
+OpenStream: TypeAlias = Callable[[ConnectionSettings], Awaitable[trio.abc.Stream] | trio.abc.Stream]
 
 #: What a failing network raises.
 NETWORK_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)

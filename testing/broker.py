@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.node import Node
     from trunkline.broker.views import RetainedRow, SubscriptionRow
+    from trunkline.client.settings import ConnectionSettings
     from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
@@ -319,8 +320,9 @@ class Broker(BrokerProxy[AsyncPortal]):
         """The broker's streams. Only for code in the broker's trio run."""
         return self._running.node.streams
 
-    def connect(self) -> trio.abc.Stream:
-        """The client's end of a new connection, without a socket.
+    def connect(self, settings: ConnectionSettings | None = None) -> trio.abc.Stream:
+        """The client's end of a new connection, without a socket. `Client(open_stream=broker.connect)` connects so;
+        there is nothing in the settings that it depends on.
 
         Raises:
             RuntimeError: the broker lives in another trio run.

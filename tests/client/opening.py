@@ -2,20 +2,10 @@
 
 from typing import Any
 
-import trio
-
 from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client
 from trunkline.client.settings import ConnectionSettings
-from trunkline.client.transport import OpenStream
 from trunkline.testing import Broker
-
-
-def to(broker: Broker) -> OpenStream:
-    async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
-        return broker.connect()
-
-    return open_stream
 
 
 def client_of(
@@ -29,7 +19,7 @@ def client_of(
 ) -> Client:
     return Client(
         ConnectionSettings(client_id=client_id, **settings),
-        open_stream=to(broker),
+        open_stream=broker.connect,
         authenticator=authenticator,
         max_queued=max_queued,
         max_buffered=max_buffered,

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.opening import client_of, to
+from tests.client.opening import client_of
 from trunkline.client.client import Client
 from trunkline.client.errors import (
     AuthenticationFailed,
@@ -23,6 +23,7 @@ from trunkline.client.errors import (
 )
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
+from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings, WillMessage
 from trunkline.mqtt.packets import Disconnect, Publish
 from trunkline.testing import Broker
@@ -162,7 +163,7 @@ async def test_a_subscription_that_is_ended_is_read_to_its_end(mqtt_broker: Brok
 
 @pytest.mark.mqtt_broker(auth={"allow_anonymous": True})
 async def test_what_the_server_says(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with Client(ConnectionSettings(), open_stream=to(mqtt_broker)) as client:
+    async with Client(ConnectionSettings(), open_stream=mqtt_broker.connect) as client:
         assert client.client_id
         assert [row.client_id for row in mqtt_broker.clients] == [client.client_id]
         assert client.server.maximum_qos == 2
@@ -680,3 +681,26 @@ async def test_no_reauthentication_without_an_authenticator(mqtt_broker: Broker,
     async with client_of(mqtt_broker) as client:
         with pytest.raises(AuthenticationFailed):
             await client.reauthenticate()
+
+
+# Without a network
+
+
+@pytest.mark.parametrize("kind", [Client, SessionClient])
+async def test_a_broker_in_the_same_trio_run(mqtt_broker: Broker, kind: type[Client | SessionClient]) -> None:
+    async with kind(open_stream=mqtt_broker.connect) as client, await client.subscribe("a") as messages:
+        await client.publish("a", b"x")
+        assert (await messages.receive()).payload == b"x"
+
+
+async def test_a_function_that_opens_a_stream_may_wait(mqtt_broker: Broker) -> None:
+    seen: list[ConnectionSettings] = []
+
+    async def opens(settings: ConnectionSettings) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        seen.append(settings)
+        return mqtt_broker.connect(settings)
+
+    settings = ConnectionSettings(host="elsewhere")
+    async with Client(settings, open_stream=opens):
+        assert seen == [settings]

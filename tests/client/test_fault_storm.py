@@ -11,7 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.opening import to
 from trunkline.client.receivers import Receiver
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.session_client import SessionClient
@@ -25,7 +24,7 @@ NUMBER = 150
 def session_of(broker: Broker, client_id: str, random: Random) -> SessionClient:
     policy = ExponentialBackoff(first=0.1, largest=2, random=random.random)
     settings = ConnectionSettings(client_id=client_id, keep_alive=10, ping_timeout=5, connect_timeout=5)
-    return SessionClient(settings, retry=policy, open_stream=to(broker))
+    return SessionClient(settings, retry=policy, open_stream=broker.connect)
 
 
 async def storm(broker: Broker, random: Random) -> None:

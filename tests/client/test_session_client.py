@@ -7,7 +7,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.client.opening import to
 from trunkline.client.errors import (
     ClientClosed,
     ClientError,
@@ -48,7 +47,9 @@ def session_of(
     for name in names:
         if name in options:
             own[name] = options.pop(name)
-    return SessionClient(ConnectionSettings(client_id=client_id, **options), retry=retry, open_stream=to(broker), **own)
+    return SessionClient(
+        ConnectionSettings(client_id=client_id, **options), retry=retry, open_stream=broker.connect, **own
+    )
 
 
 async def cut(broker: Broker, client: SessionClient) -> None:

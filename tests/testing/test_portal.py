@@ -30,6 +30,7 @@ def test_trio_is_told_from_everything_else() -> None:
 TYPED = """
 from typing import assert_type
 
+from trunkline.client import Client as MqttClient, SessionClient
 from trunkline.plugins.context import Client
 from trunkline.testing import Broker, ThreadBroker
 from trunkline.testing.published import Published
@@ -45,6 +46,8 @@ async def awaits(b: Broker) -> None:
     assert_type(await b.faults.drop("PUBACK").triggered(), None)
     assert_type(b.clients, list[Client])
     assert_type(b.kick("x"), bool)
+    assert_type(MqttClient(open_stream=b.connect), MqttClient)
+    assert_type(SessionClient(open_stream=b.connect), SessionClient)
     b.assert_published("x", payloud="y")  # type: ignore[call-arg]
     b.faults.drop("PUBACK").triggered()  # type: ignore[unused-coroutine]
 
