@@ -227,7 +227,7 @@ class Messaging(Requesting):
         else:
             await trio.lowlevel.checkpoint()
 
-    async def unsubscribe_from(self, *filters: str) -> None:
+    async def unsubscribe_from(self, *filters: str, properties: Properties = NO_PROPERTIES) -> None:
         """End subscriptions of a session that is resumed, for which this client has no `Subscription`.
 
         Raises:
@@ -236,7 +236,7 @@ class Messaging(Requesting):
         """
         for each in filters:
             _check_filter(each)
-        await self._ask(UnsubscribeRequest([*filters]))
+        await self._ask(UnsubscribeRequest([*filters], properties))
 
     def unsubscribe_soon(self, subscription: Subscription) -> None:
         """Without waiting for the answer."""

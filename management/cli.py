@@ -36,8 +36,11 @@ class _Trunkline(LazyGroup):
             "trunkline.management.plugin_commands",
             "List, show, enable and create plugins.",
         ),
+        "pub": ("trunkline.management.client_commands.pub", "Publish messages."),
+        "rr": ("trunkline.management.client_commands.rr", "Publish a request, and print the responses."),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
         "streams": ("trunkline.management.stream_commands", "Streams of a running broker, and their consumers."),
+        "sub": ("trunkline.management.client_commands.sub", "Print the messages of topic filters."),
         "tls": ("trunkline.management.tls_commands", "Certificates for development."),
         "store": ("trunkline.management.store_commands", "Look at the store, copy it and repair it."),
     }

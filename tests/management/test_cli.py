@@ -210,7 +210,7 @@ def test_version_and_help(run: FakeRun) -> None:
 def test_help_says_of_a_command_what_it_says_of_itself() -> None:
     assert isinstance(cli, LazyGroup)
     context = click.Context(cli)
-    for name in ("ctl", "journal", "plugins"):
+    for name in ("ctl", "journal", "plugins", "pub", "rr", "sub"):
         command = cli.get_command(context, name)
         assert command is not None
         assert cli.elsewhere[name][1] == command.get_short_help_str(120)
