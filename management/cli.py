@@ -36,7 +36,10 @@ class _Trunkline(LazyGroup):
             "trunkline.management.plugin_commands",
             "List, show, enable and create plugins.",
         ),
-        "pub": ("trunkline.management.client_commands.pub", "Publish messages."),
+        "pub": (
+            "trunkline.management.client_commands.pub",
+            "Publish messages, and wait until the server has taken them.",
+        ),
         "rr": ("trunkline.management.client_commands.rr", "Publish a request, and print the responses."),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
         "streams": ("trunkline.management.stream_commands", "Streams of a running broker, and their consumers."),

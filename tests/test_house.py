@@ -60,6 +60,7 @@ TESTED_IN: dict[str, str] = {
     "hooks/registration.py": "hooks/test_chain.py",
     "plugins/figures.py": "plugins/test_manager.py",
     "plugins/running.py": "plugins/test_manager.py",
+    "management/client_commands/output.py": "management/client_commands/test_sub.py",
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -151,7 +152,7 @@ def _check(validate: Callable[[str], object], value: str, context: click.Context
 
 
 @dataclass(frozen=True, slots=True)
-class Connecting:
+class ConnectionOptions:
     """What the shared options say."""
 
     settings: ConnectionSettings
@@ -195,7 +196,7 @@ class Connecting:
             await client.disconnect(properties=ending)
 
 
-def connecting(options: dict[str, Any], properties: GivenProperties, **defaults: Any) -> Connecting:
+def connecting(options: dict[str, Any], properties: GivenProperties, **defaults: Any) -> ConnectionOptions:
     """From the values of `connection_options`. Ends the command when they cannot be used."""
     keywords = {**defaults, **{key: options[key] for key in _KEYS if options[key] is not None}}
     keywords |= {_CONNECT_KEYS.get(name, name): value for name, value in properties["connect"].items()}
@@ -215,7 +216,7 @@ def connecting(options: dict[str, Any], properties: GivenProperties, **defaults:
         raise click.UsageError(f"-D needs MQTT 5.0, not {settings.version}")
     reports = Reports(quiet=options["quiet"], debug=options["debug"])
     keeps = resumes or settings.session_expiry is not None
-    return Connecting(settings, keeps, topic, properties, reports, options["quiet"])
+    return ConnectionOptions(settings, keeps, topic, properties, reports, options["quiet"])
 
 
 def _own_forms(keywords: dict[str, Any], options: dict[str, Any], properties: GivenProperties) -> None:
@@ -233,6 +234,8 @@ def _own_forms(keywords: dict[str, Any], options: dict[str, Any], properties: Gi
         if options["client_id"] is not None:
             raise click.UsageError("-i and -I exclude each other")
         keywords["client_id"] = f"{options['id_prefix']}{os.getpid()}"
+    if keywords.get("version") == "3.1":  # which needs a client id
+        keywords.setdefault("client_id", f"trunkline-{token_hex(4)}")
     if keywords.get("session_expiry") in ("-1", "∞"):
         keywords["session_expiry"] = NEVER
     for name in ("request_problem_information", "request_response_information"):

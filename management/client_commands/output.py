@@ -39,14 +39,14 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-class Output:
+class MessageOutput:
     def __init__(self, piece: Piece, end: bytes) -> None:
         self._piece = piece
         self._end = end
         self._descriptor = sys.stdout.fileno()
 
     @classmethod
-    def of(cls, options: dict[str, Any], reports: Reports) -> Output:
+    def of(cls, options: dict[str, Any], reports: Reports) -> MessageOutput:
         """From the values of `format_options`."""
         terminal = not options["raw"] and sys.stdout.isatty()
         pretty = options["pretty"]

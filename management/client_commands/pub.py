@@ -18,7 +18,7 @@ from trunkline.management.command_line import read_duration
 
 if TYPE_CHECKING:
     from trunkline.client.block import BlockClient
-    from trunkline.management.client_commands.options import Connecting
+    from trunkline.management.client_commands.options import ConnectionOptions
     from trunkline.management.client_commands.property_options import GivenProperties
 
 #: Repetitions that are published together, at most, and their bytes.
@@ -27,7 +27,7 @@ MAX_BURST_BYTES: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class PublishOptions:
     topic: str
     qos: int
     retain: bool
@@ -69,12 +69,12 @@ def pub(
     if lines and repeat > 1:
         raise click.UsageError("-l and --repeat exclude each other")
     payload = one_payload({**options, "lines": lines}, others=lines)
-    publishing = _Publishing(to, Outgoing(topic, qos, retain, payload, repeat, repeat_delay))
+    publishing = _Publishing(to, PublishOptions(topic, qos, retain, payload, repeat, repeat_delay))
     run(publishing.run, quiet=to.quiet)
 
 
 class _Publishing:
-    def __init__(self, to: Connecting, outgoing: Outgoing) -> None:
+    def __init__(self, to: ConnectionOptions, outgoing: PublishOptions) -> None:
         self._to = to
         self._outgoing = outgoing
         self._properties = to.properties["publish"]

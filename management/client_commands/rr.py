@@ -12,7 +12,7 @@ import trio
 
 from trunkline.management.client_commands.ending import TIMED_OUT, run
 from trunkline.management.client_commands.options import ClientCommand, connecting, connection_options, read_topic
-from trunkline.management.client_commands.output import Output, format_options, next_burst
+from trunkline.management.client_commands.output import MessageOutput, format_options, next_burst
 from trunkline.management.client_commands.payloads import one_payload, payload_options
 from trunkline.management.client_commands.property_options import property_option
 from trunkline.management.command_line import read_duration
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from trunkline.client.block import BlockClient
     from trunkline.client.received import ReceivedMessage
     from trunkline.client.receivers import Receiver
-    from trunkline.management.client_commands.options import Connecting
+    from trunkline.management.client_commands.options import ConnectionOptions
     from trunkline.management.client_commands.property_options import GivenProperties
     from trunkline.mqtt.properties import Properties
 
 
 @dataclass(frozen=True, slots=True)
-class RequestOnce:
+class RequestOptions:
     topic: str
     payload: bytes
     qos: int
@@ -70,12 +70,12 @@ def rr(
     if response_topic is None and to.settings.version is not Version.V5:
         raise click.UsageError(f"a request of MQTT {to.settings.version} does not say where responses go: -e")
     payload = one_payload(options) or b""
-    request = RequestOnce(topic, payload, qos, response_topic, count, limit or inf, fresh_only)
-    output = Output.of(options, to.reports)
+    request = RequestOptions(topic, payload, qos, response_topic, count, limit or inf, fresh_only)
+    output = MessageOutput.of(options, to.reports)
     run(lambda: _request(to, request, output), quiet=to.quiet)
 
 
-async def _request(to: Connecting, request: RequestOnce, output: Output) -> int:
+async def _request(to: ConnectionOptions, request: RequestOptions, output: MessageOutput) -> int:
     async with to.client() as client:
         to.opened(client)
         with trio.move_on_after(request.seconds) as limit:
@@ -101,7 +101,9 @@ def _inbox(client: BlockClient) -> str:
     return f"{base}/{token_hex(8)}"
 
 
-async def _print(responses: Receiver, correlation: bytes | None, request: RequestOnce, output: Output) -> None:
+async def _print(
+    responses: Receiver, correlation: bytes | None, request: RequestOptions, output: MessageOutput
+) -> None:
     def is_response(message: ReceivedMessage) -> bool:
         """Many responders do not return the correlation data; those of another request do."""
         if request.fresh_only and message.retain:

@@ -19,7 +19,7 @@ from trunkline.management.client_commands.options import (
     connection_options,
     read_filters,
 )
-from trunkline.management.client_commands.output import MAX_BURST, Output, format_options, next_burst
+from trunkline.management.client_commands.output import MAX_BURST, MessageOutput, format_options, next_burst
 from trunkline.management.client_commands.property_options import property_option
 from trunkline.management.command_line import read_duration
 from trunkline.mqtt.topics import matches, plain_filter
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from trunkline.client.block import BlockClient
     from trunkline.client.received import ReceivedMessage
-    from trunkline.management.client_commands.options import Connecting
+    from trunkline.management.client_commands.options import ConnectionOptions
     from trunkline.management.client_commands.property_options import GivenProperties
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubscribeOptions:
     """What is subscribed, and which messages are printed."""
 
     filters: Sequence[str]
@@ -92,7 +92,7 @@ def sub(
         raise click.UsageError("there is nothing to subscribe: -t")
     if fresh_only and retained_only:
         raise click.UsageError("-R and --retained-only exclude each other")
-    wanted = Wanted(
+    wanted = SubscribeOptions(
         filters,
         unsubscribe,
         excluded,
@@ -104,7 +104,7 @@ def sub(
         retain_as_published,
         subscribe_only,
     )
-    printing = _Printing(to, wanted, Output.of(options, to.reports), limit or inf)
+    printing = _Printing(to, wanted, MessageOutput.of(options, to.reports), limit or inf)
     run(printing.again_and_again if reconnect else printing.once, quiet=to.quiet)
 
 
@@ -113,7 +113,7 @@ def _parameter(name: str) -> click.Parameter:
 
 
 class _Printing:
-    def __init__(self, to: Connecting, wanted: Wanted, output: Output, seconds: float) -> None:
+    def __init__(self, to: ConnectionOptions, wanted: SubscribeOptions, output: MessageOutput, seconds: float) -> None:
         self._to = to
         self._wanted = wanted
         self._output = output

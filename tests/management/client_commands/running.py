@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import trio
 
@@ -66,26 +68,23 @@ class Running:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         with trio.fail_after(PATIENCE):
-            async for data in self.process.stdout:
-                self.out += data
+            with suppress(trio.ClosedResourceError):  # by the test
+                async for data in self.process.stdout:
+                    self.out += data
             async for data in self.process.stderr:
                 self.err += data
             code = await self.process.wait()
         return Ended(code, self.out, self.err.decode())
 
 
-async def start(nursery: trio.Nursery, words: Sequence[str], **options: object) -> Running:
-    def run_process(task_status: trio.TaskStatus[trio.Process]) -> object:
-        return trio.run_process(
+async def start(nursery: trio.Nursery, words: Sequence[str], **options: Any) -> Running:
+    process: trio.Process = await nursery.start(
+        partial(
+            trio.run_process,
             words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            **{name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")} | options,
             check=False,
             env=environment(),
-            task_status=task_status,
-            **options,  # type: ignore[arg-type]
         )
-
-    process: trio.Process = await nursery.start(run_process)
+    )
     return Running(process)

@@ -13,14 +13,14 @@ from trunkline.management.cli import cli
 from trunkline.management.client_commands import options as module
 from trunkline.management.client_commands.options import (
     ClientCommand,
-    Connecting,
+    ConnectionOptions,
     connecting,
     connection_options,
 )
 from trunkline.management.client_commands.property_options import GivenProperties, property_option
 from trunkline.mqtt.versions import Version
 
-made: list[Connecting] = []
+made: list[ConnectionOptions] = []
 
 
 @click.command(cls=ClientCommand)
@@ -30,7 +30,7 @@ def probe(properties: GivenProperties, **options: object) -> None:
     made.append(connecting(options, properties))
 
 
-def given(words: str, environ: dict[str, str] | None = None) -> Connecting:
+def given(words: str, environ: dict[str, str] | None = None) -> ConnectionOptions:
     made.clear()
     result = CliRunner().invoke(probe, words.split(), env=environ, catch_exceptions=False)
     assert (result.exit_code, result.output) == (0, "")
