@@ -52,6 +52,7 @@ class BlockClient(Messaging):
         #: Set when there is no connection any more, and none will be made.
         self._over = trio.Event()
         self._block = self._running()
+        self._is_used = False
 
     # What the server said
 
@@ -78,6 +79,9 @@ class BlockClient(Messaging):
     # Life
 
     async def __aenter__(self) -> Self:
+        if self._is_used:
+            raise RuntimeError("a client is opened once: it is open already, or it was")
+        self._is_used = True
         await self._block.__aenter__()
         return self
 
@@ -88,9 +92,11 @@ class BlockClient(Messaging):
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None, None]:
+        has_begun = False
         try:
             async with trio.open_nursery() as nursery:
                 await self._begin(nursery)
+                has_begun = True
                 try:
                     yield
                 finally:
@@ -101,8 +107,9 @@ class BlockClient(Messaging):
             # nurseries put it around the one exception of the block, or of a hook
             error = innermost(group)
             raise error from error.__cause__
-        if self.failure is not None:
-            raise self.failure
+        failure = self.failure if has_begun else self._failure
+        if failure is not None:
+            raise failure
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trunkline.client.block import BlockClient
+from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed
 from trunkline.client.receiver_set import MAX_BUFFERED
 from trunkline.client.requesting import MAX_QUEUED
@@ -47,8 +48,8 @@ class Client(BlockClient):
             nursery.start_soon(self._keep, runner, nursery.cancel_scope)
             try:
                 await runner.answered.wait()
-                if runner.connection.error is not None:
-                    raise runner.connection.error
+                if runner.connection.phase is not Phase.OPEN:
+                    raise runner.connection.error or ClientClosed()
             except BaseException:
                 runner.abort()
                 raise

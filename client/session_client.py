@@ -117,7 +117,8 @@ class SessionClient(BlockClient):
         finally:
             self._shut(error or ClientClosed())
             self._over.set()
-            if error is not None:
+            # a client that was closed before it was connected has no block to run
+            if error is not None or not self._had_connection:
                 block.cancel()
 
     async def _connect_again_and_again(self) -> ClientError | None:

@@ -1,11 +1,18 @@
 """Clients of an in-process broker, without sockets."""
 
-from typing import Any
+import inspect
+from typing import Any, Final
 
 from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client
+from trunkline.client.retry import ExponentialBackoff, RetryPolicy
+from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings
 from trunkline.testing import Broker
+
+EVERY_SECOND = ExponentialBackoff(first=1, largest=1, jitter=0)
+#: What a session client takes beside its settings.
+OPTIONS: Final = inspect.signature(SessionClient).parameters.keys() - {"settings"}
 
 
 def client_of(
@@ -24,3 +31,17 @@ def client_of(
         max_queued=max_queued,
         max_buffered=max_buffered,
     )
+
+
+def session_of(
+    broker: Broker, client_id: str = "c", retry: RetryPolicy = EVERY_SECOND, **options: Any
+) -> SessionClient:
+    """`options` are of the client or of its settings."""
+    own: dict[str, Any] = {name: options.pop(name) for name in OPTIONS & options.keys()}
+    own = {"retry": retry, "open_stream": broker.connect, **own}
+    return SessionClient(ConnectionSettings(client_id=client_id, **options), **own)
+
+
+async def cut(broker: Broker, client: SessionClient) -> None:
+    broker.faults.cut(client="c")
+    await client.disconnected()

@@ -1,0 +1,3 @@
+from tests.client.rows.rig import network
+
+__all__ = ["network"]
