@@ -6,7 +6,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 import trio
@@ -50,19 +50,26 @@ def one_payload(options: dict[str, Any], *, others: bool = False) -> bytes | Non
         if options["payload_file"] is not None:
             file: Path = options["payload_file"]
             return file.read_bytes()
-        return sys.stdin.buffer.read() if options["whole"] else b""
+        return _standard_input().buffer.read() if options["whole"] else b""
     except OSError as error:
-        fail([f"{options['payload_file'] or 'standard input'}: {error.strerror}"], FAILED)
+        fail([f"{error.filename}: {error.strerror}" if error.filename else error], FAILED)
 
 
 MESSAGE_OPTIONS: Final = ("-m", "-f", "-s", "-n", "-l")
+
+
+def _standard_input() -> TextIO:
+    stream = cast("TextIO | None", sys.stdin)
+    if stream is None:
+        raise OSError("standard input is closed")
+    return stream
 
 
 class LineReader:
     """Reads standard input in a thread while what was read before is published."""
 
     def __init__(self, read: Callable[[int], bytes] | None = None) -> None:
-        self._read = read or partial(os.read, sys.stdin.fileno())
+        self._read = read or partial(os.read, _standard_input().fileno())
         self._lines: list[bytes] = []
         self._waiting = 0
         self._is_over = False

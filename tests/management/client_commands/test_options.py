@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from trunkline.client.client import Client
 from trunkline.client.session_client import SessionClient
 from trunkline.management.cli import cli
-from trunkline.management.client_commands import options as module
 from trunkline.management.client_commands.options import (
     ClientCommand,
     ConnectionOptions,
@@ -178,7 +177,6 @@ def test_a_variable_that_is_wrong_is_named() -> None:
 
 
 def test_letters_mean_what_they_mean_to_mosquitto() -> None:
-    """Or are not there."""
     help_text = CliRunner().invoke(cli, ["pub", "--help"]).output
     for letter, long in {
         "-h": "--host",
@@ -203,5 +201,3 @@ def test_letters_mean_what_they_mean_to_mosquitto() -> None:
         "-d": "--debug",
     }.items():
         assert f"{letter}, {long}" in help_text
-    assert not re.search(r"^ +-A", help_text, re.MULTILINE)
-    assert module.TLS_PORT == 8883
