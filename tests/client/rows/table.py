@@ -132,7 +132,61 @@ NORMATIVE: Final[dict[str, Shown]] = {
     "notifies_user_if_session_was_lost": ("test_client_reports_session_loss_upon_reconnection",),
 }
 
+#: By name, for a client with one connection that orders its acknowledgements, and for the queue of those.
+ORDERED_ACKS: Final[dict[str, Shown]] = {
+    **{
+        row: (f"test_client_{row}",)
+        for row in (
+            "connect_calls_connect",
+            "disconnect_calls_disconnect",
+            "publish_calls_publish",
+            "subscribe_calls_subscribe",
+            "unsubscribe_calls_unsubscribe",
+            "puback_queue_cleared_if_connection_lost",
+            "pubacks_are_ordered",
+            "throws_if_accessed_when_disposed",
+            "throws_if_cancellation_requested",
+        )
+    },
+    **by_name("""
+    get_client_id_without_an_assigned_client_id_returns_null
+    received_publish received_publish_does_not_crash_client_if_callback_throws
+    received_publish_still_sends_acknowledgement_if_callback_throws
+    throws_if_exceeds_max_packet_size
+    dequeue_when_ready dequeue_when_not_ready waking_up_dequeue_with_signal
+    queue_order_not_impacted_by_item_ready_order
+    """),
+}
+
+#: The user properties by which a client requests a fault.
+FAULTABLE_BROKER: Final = by_name("""
+disconnect_on_publish disconnect_on_subscribe disconnect_on_unsubscribe disconnect_without_a_request_id
+delay reject_connect reject_publish reject_subscribe reject_unsubscribe request_id
+""")
+
+KUBERNETES: Final = NotApplicable("tokens of a service account are a password file here, which is read at each attempt")
+
+#: By name, for a session and the receivers of its messages.
+RECEIVERS: Final[dict[str, Shown]] = {
+    **by_name("""
+    connect_and_exit_standard_auth connect_failure_rejected_reconnect connection_loss_server_disconnect_reconnect
+    try_exit_while_connected try_exit_while_disconnected try_exit_never_run
+    force_exit_while_connected force_exit_while_disconnected force_exit_never_run
+    connect_reauth_and_exit_enhanced_auth reauth_on_successive_connections force_exit_during_reauth
+    dispatch_rules_filter_matching dispatch_rules_filtered_unfiltered
+    qos0_single_filtered_receiver qos0_multiple_identical_filtered_receivers
+    qos0_single_unfiltered_receiver qos0_multiple_unfiltered_receivers
+    qos1_single_filtered_receiver qos1_multiple_identical_filtered_receivers
+    qos1_single_unfiltered_receiver qos1_multiple_unfiltered_receivers
+    no_receivers
+    """),
+    "k8s_token_of_a_service_account": KUBERNETES,
+}
+
 TABLES: Final = {
     "session client": SESSION_CLIENT,
     "normative": NORMATIVE,
+    "ordered acknowledgements": ORDERED_ACKS,
+    "faultable broker": FAULTABLE_BROKER,
+    "receivers": RECEIVERS,
 }
