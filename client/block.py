@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from trunkline.client.authentication import Authenticator
+    from trunkline.client.limits import WaitingLimits
     from trunkline.client.requesting import Overflow
     from trunkline.client.server_limits import ServerLimits
     from trunkline.client.settings import ConnectionSettings
@@ -37,11 +38,10 @@ class BlockClient(Messaging):
         settings: ConnectionSettings,
         authenticator: Authenticator | None,
         open_stream: OpenStream,
-        max_queued: int,
-        max_buffered: int,
+        limits: WaitingLimits,
         overflow: Overflow = "wait",
     ) -> None:
-        super().__init__(settings.version, max_queued, max_buffered, overflow)
+        super().__init__(settings.version, limits, overflow)
         if authenticator is not None and settings.version is not Version.V5:
             raise ValueError(f"MQTT {settings.version} has no enhanced authentication")
         self.settings = settings

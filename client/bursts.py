@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import AsyncIterable
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.frames import property_block, publish_head
@@ -12,13 +13,38 @@ from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
 #: Messages of one publication. A window takes parts of it, and each part is a copy.
 MAX_BATCH: Final = 256
+#: Messages and bytes of payload that make one request; the last one may exceed the bytes.
+MAX_SLICE: Final = 4096
+MAX_SLICE_BYTES: Final = 1_048_576
+#: Payloads that are taken at a time.
+_TAKEN: Final = 64
 #: Packets of a `PublishBatch` have at most two bytes of length, and one byte for those of topic and properties.
 MAX_PACKET: Final = 16_000
 MAX_SHORT: Final = 127
+
+
+async def slices(payloads: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
+    """As many payloads at a time as make one request, however many there are. Payloads that must be waited for are not
+    held back for others."""
+    if isinstance(payloads, AsyncIterable):
+        async for payload in payloads:
+            yield [payload]
+        return
+    rest = iter(payloads)
+    part: list[bytes] = []
+    size = 0
+    while some := list(islice(rest, _TAKEN)):
+        part += some
+        size += sum(map(len, some))
+        if len(part) >= MAX_SLICE or size >= MAX_SLICE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def publications(

@@ -9,8 +9,7 @@ import trio
 from trunkline.client.block import BlockClient
 from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed
-from trunkline.client.receiver_set import MAX_BUFFERED
-from trunkline.client.requesting import MAX_QUEUED
+from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED, WaitingLimits
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
 
@@ -32,14 +31,18 @@ class Client(BlockClient):
         authenticator: Authenticator | None = None,
         open_stream: OpenStream = open_stream,
         max_queued: int = MAX_QUEUED,
+        max_queued_bytes: int = MAX_BYTES,
         max_buffered: int = MAX_BUFFERED,
+        max_buffered_bytes: int = MAX_BYTES,
     ) -> None:
         """`open_stream` takes the place of the network: `Client(open_stream=broker.connect)`, with a broker of
         `trunkline.testing`.
 
-        `max_queued` is how many requests may wait to be sent, `max_buffered` how many messages may wait in a receiver.
+        `max_queued` is how many requests may wait to be sent, `max_buffered` how many messages may wait in a receiver,
+        and how many bytes of them.
         """
-        super().__init__(settings or ConnectionSettings(), authenticator, open_stream, max_queued, max_buffered)
+        limits = WaitingLimits(max_queued, max_queued_bytes, max_buffered, max_buffered_bytes)
+        super().__init__(settings or ConnectionSettings(), authenticator, open_stream, limits)
 
     async def _begin(self, nursery: trio.Nursery) -> None:
         with trio.move_on_after(self.settings.connect_timeout):

@@ -25,7 +25,7 @@ from trunkline.client.errors import (
 )
 from trunkline.client.link import Link
 from trunkline.client.requests import FAILURE, ClientRequest
-from trunkline.client.server_limits import ServerLimits
+from trunkline.client.server_limits import MAX_RECEIVE, ServerLimits
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE, Decoder
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
@@ -253,7 +253,9 @@ class ClientConnection:
         limits = ServerLimits.of(properties)
         window = min(limits.receive_maximum, settings.window)
         self.link.open(replace(limits, receive_maximum=window), settings.topic_aliases_out)
-        self._incoming.attach(self.link, settings.receive_maximum, settings.topic_aliases_in)
+        # a 3.x server does not know our limit, and has no more packet ids than these
+        receive_maximum = settings.receive_maximum if settings.version is Version.V5 else MAX_RECEIVE
+        self._incoming.attach(self.link, receive_maximum, settings.topic_aliases_in)
         self._outgoing.attach(self.link, now)
 
     def _disconnect(self, packet: Disconnect, now: float) -> None:

@@ -116,11 +116,16 @@ class PublishRefused(ReasonedError):
 class PublishesRefused(ClientError):
     """The server refused some messages of a burst."""
 
-    def __init__(self, refused: Sequence[tuple[bytes, int]], topic: str) -> None:
+    #: Refused messages that are kept.
+    MAX_REFUSED: ClassVar = 10_000
+
+    def __init__(self, refused: Sequence[tuple[bytes, int]], topic: str, count: int | None = None) -> None:
+        #: How many were refused.
+        self.count = len(refused) if count is None else count
         reason = refused[0][1]
-        text = f"{len(refused)} of the messages to {topic}, the first: {in_words(reason)} (0x{reason:02X})"
+        text = f"{self.count} of the messages to {topic}, the first: {in_words(reason)} (0x{reason:02X})"
         super().__init__(f"the server refused {text}")
-        #: The payloads of the refused messages, and the reasons.
+        #: The payloads of the refused messages, and the reasons: of the first `MAX_REFUSED`.
         self.refused = refused
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.client.bursts import publications
+from trunkline.client.bursts import publications, slices
+from trunkline.client.errors import PublishesRefused, PublishRefused
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
@@ -19,11 +22,12 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.topics import validate_filter, validate_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterable, Iterable, Sequence
     from types import TracebackType
 
     from trunkline.client.errors import ClientError
     from trunkline.client.incoming import Handover
+    from trunkline.client.limits import WaitingLimits
     from trunkline.client.requesting import Overflow
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 #: Topics that are known to be valid, and how long they may be.
 MAX_TOPICS: Final = 1024
 MAX_TOPIC_LENGTH: Final = 256
+#: Requests of one burst that are on their way.
+MAX_SLICES: Final = 4
 
 
 class Subscription(Receiver):
@@ -40,9 +46,15 @@ class Subscription(Receiver):
     is_subscribed = True
 
     def __init__(
-        self, filters: Sequence[str], *, manual_ack: bool, max_buffered: int, owner: ReceiverSet, messaging: Messaging
+        self,
+        filters: Sequence[str],
+        *,
+        manual_ack: bool,
+        limits: WaitingLimits,
+        owner: ReceiverSet,
+        messaging: Messaging,
     ) -> None:
-        super().__init__(filters, manual_ack=manual_ack, max_buffered=max_buffered, owner=owner)
+        super().__init__(filters, manual_ack=manual_ack, limits=limits, owner=owner)
         self._messaging = messaging
         #: The reason code for each topic filter: the QoS that the server grants.
         self.granted: dict[str, int] = {}
@@ -70,10 +82,9 @@ class Subscription(Receiver):
 class Messaging(Requesting):
     """What a session's user does with it."""
 
-    def __init__(self, version: Version, max_queued: int, max_buffered: int, overflow: Overflow = "wait") -> None:
-        super().__init__(max_queued, overflow)
+    def __init__(self, version: Version, limits: WaitingLimits, overflow: Overflow = "wait") -> None:
+        super().__init__(limits, overflow)
         self._version = version
-        self._max_buffered = max_buffered
         self._incoming = IncomingHalf()
         self._receivers = ReceiverSet(self.wake)
         #: Topics that are known to be valid.
@@ -136,24 +147,48 @@ class Messaging(Requesting):
     async def publish_many(
         self,
         topic: str,
-        payloads: Iterable[bytes],
+        payloads: Iterable[bytes] | AsyncIterable[bytes],
         *,
         qos: int = 0,
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> None:
         """Publish many messages to one topic, many times faster than one by one, and wait until the server has taken
-        all of them.
+        all of them. Payloads are taken as there is room for them, so there may be any number.
 
         Raises:
             PublishesRefused: the server refused some.
         """
         self._check_topic(topic, qos)
-        found = publications(topic, list(payloads), qos, retain, properties, self._version)
-        if found:
-            await self._ask(PublishRequest(found))
-        else:
-            await trio.lowlevel.checkpoint()
+        pending: deque[PublishRequest] = deque()
+        refused: list[tuple[bytes, int]] = []
+        count = 0
+        # where a full queue refuses or discards requests, a burst has one at a time in it
+        ahead = MAX_SLICES if self._overflow == "wait" else 1
+        try:
+            async with aclosing(slices(payloads)) as parts:
+                async for part in parts:
+                    while len(pending) >= ahead:
+                        count += await self._refusals(pending.popleft(), refused)
+                    pending.append(PublishRequest(publications(topic, part, qos, retain, properties, self._version)))
+                    await self._put(pending[-1])
+            while pending:
+                count += await self._refusals(pending[0], refused)
+                pending.popleft()
+        except BaseException:
+            for request in pending:
+                self.abandon(request)
+            raise
+        await trio.lowlevel.checkpoint()
+        if count:
+            raise PublishesRefused(refused, topic, count)
+
+    async def _refusals(self, request: PublishRequest, refused: list[tuple[bytes, int]]) -> int:
+        """Wait for its answers. Returns how many of its messages the server has refused, and adds them to the list."""
+        with suppress(PublishRefused, PublishesRefused):
+            await self.answer(request)
+        refused += request.refusals[: PublishesRefused.MAX_REFUSED - len(refused)]
+        return len(request.refusals)
 
     def _publish_request(
         self, topic: str, payload: bytes | str, qos: int, retain: bool, properties: Properties
@@ -201,9 +236,9 @@ class Messaging(Requesting):
         for each in filters:
             _check_filter(each)
         requests = [SubscriptionRequest(each, qos, no_local, retain_as_published, retain_handling) for each in filters]
-        room = self._max_buffered if max_buffered is None else max_buffered
+        limits = self._limits_of(max_buffered)
         subscription = Subscription(
-            filters, manual_ack=manual_ack, max_buffered=room, owner=self._receivers, messaging=self
+            filters, manual_ack=manual_ack, limits=limits, owner=self._receivers, messaging=self
         )
         request = SubscribeRequest(requests, properties)
         # a filter that was granted in vain is unsubscribed when the answer comes, unless a subscription has it
@@ -261,15 +296,18 @@ class Messaging(Requesting):
         """
         for each in filters:
             _check_filter(each)
-        room = self._max_buffered if max_buffered is None else max_buffered
-        receiver = Receiver(filters, manual_ack=manual_ack, max_buffered=room, owner=self._receivers)
+        limits = self._limits_of(max_buffered)
+        receiver = Receiver(filters, manual_ack=manual_ack, limits=limits, owner=self._receivers)
         self._receivers.add(receiver)
         return receiver
 
-    def hand_over(self, handovers: Sequence[Handover]) -> None:
-        """Messages came: all of one read."""
+    def _limits_of(self, max_buffered: int | None) -> WaitingLimits:
+        return self._limits if max_buffered is None else self._limits._replace(buffered=max_buffered)
+
+    def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
+        """Messages came: all of one read of so many bytes."""
+        self._receivers.hand_over(handovers, size)
         if handovers:
-            self._receivers.hand_over(handovers)
             self.wake()
 
     def may_read(self) -> bool:

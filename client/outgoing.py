@@ -34,13 +34,27 @@ Asking: TypeAlias = SubscribeRequest | UnsubscribeRequest
 
 
 class OutgoingHalf:
-    __slots__ = ("_again", "_asked", "_last_id", "_link", "_queue", "_sequence", "_window", "on_orphans", "queued")
+    __slots__ = (
+        "_again",
+        "_asked",
+        "_last_id",
+        "_link",
+        "_max_bytes",
+        "_queue",
+        "_sequence",
+        "_window",
+        "on_orphans",
+        "queued",
+        "queued_bytes",
+    )
 
-    def __init__(self) -> None:
-        self._window = Inflight[PublishRequest](0, max_id=MAX_PUBLISH_ID)
+    def __init__(self, max_bytes: int = 0) -> None:
+        """`max_bytes` limits what waits for its acknowledgement; 0 means no limit."""
+        self._max_bytes = max_bytes
+        self._window = self._new_window()
         self._queue: deque[ClientRequest] = deque()
-        #: Requests in the queue that somebody waits for.
-        self.queued = 0
+        #: Requests in the queue that somebody waits for, and their weight.
+        self.queued = self.queued_bytes = 0
         #: SUBSCRIBE and UNSUBSCRIBE packets without an answer, by packet id, in the order in which they were sent.
         self._asked: dict[int, Asking] = {}
         #: Packet ids of those that a resumed session has not sent again.
@@ -51,6 +65,9 @@ class OutgoingHalf:
         #: Called with topic filters that were granted when nobody waited for them any more.
         self.on_orphans: Callable[[list[str]], object] | None = None
 
+    def _new_window(self) -> Inflight[PublishRequest]:
+        return Inflight(0, self._max_bytes, MAX_PUBLISH_ID)
+
     # Connections
 
     def attach(self, link: Link, now: float) -> None:
@@ -60,7 +77,7 @@ class OutgoingHalf:
         self._again = deque(self._asked)
         for request in self._queue:
             if request.state is RequestState.QUEUED and not request.abandoned and not self._check(request, link):
-                self.queued -= 1
+                self._leaves_queue(request)
         self.pump(now)
 
     def detach(self) -> None:
@@ -70,10 +87,10 @@ class OutgoingHalf:
         """The session is over: nothing will be answered any more."""
         requests = [*self._window.all_targets, *self._asked.values(), *self._queue]
         self.detach()
-        self._window = Inflight[PublishRequest](0, max_id=MAX_PUBLISH_ID)
+        self._window = self._new_window()
         self._queue.clear()
         self._asked.clear()
-        self.queued = 0
+        self.queued = self.queued_bytes = 0
         for request in requests:
             request.finish(error)
 
@@ -95,6 +112,13 @@ class OutgoingHalf:
         self.queued += 1
         if link is not None and self._queue[0] is request:
             self.pump(now)
+        if request.state is RequestState.QUEUED:
+            request.queued_bytes = request.weight
+            self.queued_bytes += request.queued_bytes
+
+    def _leaves_queue(self, request: ClientRequest) -> None:
+        self.queued -= 1
+        self.queued_bytes -= request.queued_bytes
 
     def _check(self, request: ClientRequest, link: Link) -> bool:
         try:
@@ -109,13 +133,13 @@ class OutgoingHalf:
         if not request.abandoned and not request.is_done:
             request.abandoned = True
             if request.state is RequestState.QUEUED:
-                self.queued -= 1
+                self._leaves_queue(request)
 
     def discard_oldest(self, error: ClientError) -> bool:
         """Take the request that waits longest out of the queue. False if none is there that was not begun."""
         for request in self._queue:
             if request.state is RequestState.QUEUED and not request.abandoned:
-                self.queued -= 1
+                self._leaves_queue(request)
                 request.finish(error)
                 return True
         return False
@@ -135,7 +159,7 @@ class OutgoingHalf:
         """Some of it is sent now."""
         if request.state is RequestState.QUEUED:
             request.state = RequestState.SENT
-            self.queued -= 1
+            self._leaves_queue(request)
 
     def _send(self, request: ClientRequest, link: Link, now: float) -> bool:
         """Whether all of it is sent."""

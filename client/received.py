@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trunkline.mqtt.weight import properties_weight, text_weight
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -47,6 +49,12 @@ class ReceivedMessage:
         acknowledge, self._acknowledge = self._acknowledge, None
         if acknowledge is not None:
             acknowledge(self._number)
+
+    @property
+    def weight(self) -> int:
+        """Its bytes, roughly as they came."""
+        size = len(self.payload) + text_weight(self.topic)
+        return size + properties_weight(self.properties) if self.properties else size
 
     @property
     def is_acknowledged(self) -> bool:

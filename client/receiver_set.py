@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from trunkline.client.incoming import Handover
     from trunkline.mqtt.message import Message
-
-#: Messages that wait for a user, in each receiver, by default.
-MAX_BUFFERED: Final = 1000
 
 
 class ReceiverSet:
@@ -39,6 +36,8 @@ class ReceiverSet:
         #: Acknowledgements from other threads, and whether they will be taken.
         self._from_threads = deque[tuple[Callable[[int], object], int]]()
         self._is_awaited = False
+        #: Bytes that came of messages that are not complete.
+        self._begun = 0
 
     def open(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -96,8 +95,12 @@ class ReceiverSet:
             receiver.withdraw()
         self._crowded = {receiver for receiver in self._crowded if receiver.is_crowded}
 
-    def hand_over(self, handovers: Sequence[Handover]) -> None:
-        """Messages came: all of one read."""
+    def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
+        """Messages came: all of one read of so many bytes."""
+        self._begun += size
+        if not handovers:
+            return
+        size, self._begun = self._begun, 0
         found: dict[Receiver, list[ReceivedMessage]] = {}
         for handover in handovers:
             publication = handover.publication
@@ -112,7 +115,7 @@ class ReceiverSet:
                 for receiver in receivers:
                     self._gather(found, handover, receiver, (message,), number)
         for receiver, messages in found.items():
-            receiver.put(messages)
+            receiver.put(messages, size)
             if receiver.is_crowded:
                 self._crowded.add(receiver)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
 
+    from trunkline.client.limits import WaitingLimits
     from trunkline.client.received import ReceivedMessage
 
 #: Messages that a loop gets before other tasks have their turn.
@@ -44,14 +45,18 @@ class Receiver:
         filters: Sequence[str],
         *,
         manual_ack: bool,
-        max_buffered: int,
+        limits: WaitingLimits,
         owner: ReceiverOwner,
     ) -> None:
         self.filters = tuple(filters)
         self.manual_ack = manual_ack
         #: QoS 0 messages that found no room.
         self.dropped = 0
-        self._max_buffered = max_buffered
+        self._limits = limits
+        #: While it holds more messages than this, no more should be read.
+        self._enough = limits.buffered - 1
+        #: No fewer bytes than its messages have.
+        self._size = 0
         self._owner = owner
         self._buffer: deque[ReceivedMessage] = deque()
         self._lot = trio.lowlevel.ParkingLot()
@@ -66,27 +71,43 @@ class Receiver:
     @property
     def is_crowded(self) -> bool:
         """Whether no more should be read from the server."""
-        return len(self._buffer) >= self._max_buffered
+        return len(self._buffer) > self._enough
 
     # From the client
 
-    def put(self, messages: Sequence[ReceivedMessage]) -> None:
-        """The messages of one read."""
+    def put(self, messages: Sequence[ReceivedMessage], size: int) -> None:
+        """The messages of one read. They came in no more than `size` bytes."""
         buffer = self._buffer
         if self._is_over:
             for message in messages:
                 message.ack()
             return
-        if len(buffer) >= OVERFULL * self._max_buffered:
+        if len(buffer) >= OVERFULL * self._limits.buffered or self._size >= OVERFULL * self._limits.buffered_bytes:
             kept = [message for message in messages if message.qos]
             self.dropped += len(messages) - len(kept)
             messages = kept
         buffer.extend(messages)
+        self._size += size
+        if self._size >= self._limits.buffered_bytes:
+            self._weigh()
         self._lot.unpark_all()
+
+    def _weigh(self) -> None:
+        """Find out what the messages weigh, and how many must be taken before more are read. This is done when so many
+        bytes have come that they may be too many, so that single messages need not be weighed."""
+        weights = [message.weight for message in self._buffer.copy()]  # of which another thread may take some
+        self._size = left = sum(weights)
+        self._enough = self._limits.buffered - 1
+        for taken, weight in enumerate(weights):
+            if left < self._limits.buffered_bytes:
+                break
+            self._enough = min(self._enough, len(weights) - taken - 1)
+            left -= weight
 
     def withdraw(self) -> None:
         """The connection is lost. The server delivers QoS 1 messages again, so those that wait here are dropped."""
         self._buffer.extend([message for message in self._drained() if message.qos != 1])
+        self._enough = self._limits.buffered - 1
 
     def end(self) -> None:
         """Nothing more comes. Loops end when they have got what is there."""
@@ -130,7 +151,8 @@ class Receiver:
         """For loops: take a message that is there."""
         buffer = self._buffer
         message = buffer.popleft()
-        if len(buffer) == self._max_buffered - 1:
+        if len(buffer) == self._enough:
+            self._enough = self._limits.buffered - 1
             self._owner.has_room(self)
         return message
 
@@ -155,6 +177,7 @@ class Receiver:
             trio.EndOfChannel: there are no more.
         """
         if not self.is_crowded:
+            self._enough = self._limits.buffered - 1
             self._owner.has_room(self)
         await self.some()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
 
@@ -10,10 +10,8 @@ from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded,
 from trunkline.client.outgoing import OutgoingHalf
 
 if TYPE_CHECKING:
+    from trunkline.client.limits import WaitingLimits
     from trunkline.client.requests import ClientRequest
-
-#: Requests that wait to be sent, by default.
-MAX_QUEUED: Final = 1000
 
 #: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
 #: it takes the place of the one that has waited longest.
@@ -23,10 +21,10 @@ Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
 class Requesting:
     """The requests of a session's user, whichever connection it has at the time."""
 
-    def __init__(self, max_queued: int, overflow: Overflow) -> None:
-        self._max_queued = max_queued
+    def __init__(self, limits: WaitingLimits, overflow: Overflow) -> None:
+        self._limits = limits
         self._overflow = overflow
-        self._outgoing = OutgoingHalf()
+        self._outgoing = OutgoingHalf(limits.queued_bytes)
         self._is_open = False
         #: Why it is not open any more.
         self._failure: ClientError | None = None
@@ -57,33 +55,43 @@ class Requesting:
             raise self._failure or ClientClosed()
 
     async def _ask(self, request: ClientRequest) -> int:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
-        while self._overflow == "wait" and self._outgoing.queued >= self._max_queued:
-            await self._waiting.park()
-            self._check_open()
-        self._make_room()
-        self._add(request)
+        await self._put(request)
         try:
             return await self.answer(request)
         except trio.Cancelled:
             self.abandon(request)
             raise
 
+    async def _put(self, request: ClientRequest) -> None:
+        """Queue it, when there is room."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        while self._overflow == "wait" and not self._room:
+            await self._waiting.park()
+            self._check_open()
+        self._make_room()
+        self._add(request)
+
     def _add(self, request: ClientRequest) -> None:
         self._outgoing.add(request, trio.current_time())
         self.wake()
 
+    @property
+    def _room(self) -> int:
+        """How many more requests may be queued. The last one may exceed the bytes: any finds room some day."""
+        if self._outgoing.queued_bytes >= self._limits.queued_bytes:
+            return 0
+        return max(0, self._limits.queued - self._outgoing.queued)
+
     def _make_room(self) -> None:
-        if self._outgoing.queued >= self._max_queued:
-            text = f"{self._max_queued} requests wait already"
+        while not self._room:
+            text = f"{self._outgoing.queued} requests of {self._outgoing.queued_bytes:,} bytes wait already"
             if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
                 raise RequestQueueFull(text)
 
     def sent(self) -> None:
         """Requests have left the queue."""
-        room = self._max_queued - self._outgoing.queued
-        if room > 0 and self._waiting:
+        if self._waiting and (room := self._room):
             self._waiting.unpark(count=room)
 
     async def answer(self, request: ClientRequest) -> int:

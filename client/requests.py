@@ -13,6 +13,7 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import publish_pieces
 from trunkline.mqtt.packets import Subscribe, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.weight import OVERHEAD, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,12 +40,14 @@ class RequestState(Enum):
 class ClientRequest:
     """`on_done` is called once."""
 
-    __slots__ = ("abandoned", "error", "on_done", "properties", "reason", "sequence", "state")
+    __slots__ = ("abandoned", "error", "on_done", "properties", "queued_bytes", "reason", "sequence", "state")
 
     def __init__(self) -> None:
         self.state = RequestState.QUEUED
         #: Its place among all requests of the session.
         self.sequence = 0
+        #: What it weighs while it is in the queue.
+        self.queued_bytes = 0
         #: Nobody waits for it any more.
         self.abandoned = False
         self.error: ClientError | None = None
@@ -65,6 +68,11 @@ class ClientRequest:
             if self.on_done is not None:
                 self.on_done()
 
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly."""
+        return OVERHEAD
+
     def check(self, limits: ServerLimits, version: Version) -> None:
         """
         Raises:
@@ -76,7 +84,7 @@ class ClientRequest:
 class PublishRequest(ClientRequest):
     """A message, or several to one topic."""
 
-    __slots__ = ("_refused", "count", "qos", "rest", "topic", "unanswered")
+    __slots__ = ("count", "qos", "refusals", "rest", "topic", "unanswered")
 
     def __init__(self, publications: Sequence[Publication]) -> None:
         super().__init__()
@@ -86,7 +94,12 @@ class PublishRequest(ClientRequest):
         self.rest = deque(publications)
         #: Messages that are sent or will be, and not answered.
         self.count = self.unanswered = sum(each.count for each in publications)
-        self._refused: list[tuple[bytes, int]] = []
+        #: The payloads that the server has refused, and the reasons.
+        self.refusals: list[tuple[bytes, int]] = []
+
+    @property
+    def weight(self) -> int:
+        return sum(each.weight for each in self.rest)
 
     def answered(self, number: int, reason: int, properties: Properties = NO_PROPERTIES) -> None:
         """The server has taken so many messages for good."""
@@ -97,15 +110,15 @@ class PublishRequest(ClientRequest):
 
     def refused(self, payload: bytes, reason: int, properties: Properties) -> None:
         """The server has refused a message."""
-        self._refused.append((payload, reason))
+        self.refusals.append((payload, reason))
         self.answered(1, reason, properties)
 
     def _refusal(self) -> ClientError | None:
-        if not self._refused:
+        if not self.refusals:
             return None
         if self.count == 1:
             return PublishRefused(self.reason, self.properties, f"the message to {self.topic}")
-        return PublishesRefused(self._refused, self.topic)
+        return PublishesRefused(self.refusals, self.topic)
 
     def check(self, limits: ServerLimits, version: Version) -> None:
         retain = self.rest[0].retain
@@ -129,6 +142,10 @@ class SubscribeRequest(ClientRequest):
     @property
     def requests(self) -> list[SubscriptionRequest]:
         return self._packet.requests
+
+    @property
+    def weight(self) -> int:
+        return sum(OVERHEAD + text_weight(each.filter) for each in self.requests)
 
     def packet(self, packet_id: int) -> Subscribe:
         return Subscribe(packet_id, self._packet.requests, self._packet.properties)
@@ -162,6 +179,10 @@ class UnsubscribeRequest(ClientRequest):
     @property
     def filters(self) -> list[str]:
         return self._packet.filters
+
+    @property
+    def weight(self) -> int:
+        return sum(OVERHEAD + text_weight(each) for each in self.filters)
 
     def answered(self, packet: Unsuback) -> None:
         self.properties = packet.properties

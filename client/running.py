@@ -26,8 +26,8 @@ LINGER: Final = 1.0
 class ConnectionOwner(Protocol):
     """What a connection belongs to."""
 
-    def hand_over(self, handovers: Sequence[Handover]) -> None:
-        """Messages came."""
+    def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
+        """So many bytes came, with these messages."""
 
     def may_read(self) -> bool:
         """Whether there is room for more messages. After a change of it, the owner calls `wake`."""
@@ -87,7 +87,7 @@ class Runner:
             except NETWORK_ERRORS as error:
                 connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
             else:
-                self._owner.hand_over(connection.receive(data, trio.current_time()))
+                self._owner.hand_over(connection.receive(data, trio.current_time()), len(data))
             if connection.phase is not Phase.CONNECTING:
                 self.answered.set()
             self._output.set()

@@ -11,8 +11,7 @@ import trio
 from trunkline.client.block import BlockClient
 from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed, ClientError, RetriesExhausted
-from trunkline.client.receiver_set import MAX_BUFFERED
-from trunkline.client.requesting import MAX_QUEUED
+from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED, WaitingLimits
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
@@ -53,7 +52,9 @@ class SessionClient(BlockClient):
         authenticator: Authenticator | None = None,
         open_stream: OpenStream = open_stream,
         max_queued: int = MAX_QUEUED,
+        max_queued_bytes: int = MAX_BYTES,
         max_buffered: int = MAX_BUFFERED,
+        max_buffered_bytes: int = MAX_BYTES,
         on_connected: Callable[[Connack], object] | None = None,
         on_disconnected: Callable[[ClientError], object] | None = None,
     ) -> None:
@@ -70,7 +71,8 @@ class SessionClient(BlockClient):
             settings = settings.changed(session_expiry=SESSION_EXPIRY)
         elif settings.session_expiry < 1:
             raise ValueError("a session client needs a session_expiry of a second or more")
-        super().__init__(settings, authenticator, open_stream, max_queued, max_buffered, overflow)
+        limits = WaitingLimits(max_queued, max_queued_bytes, max_buffered, max_buffered_bytes)
+        super().__init__(settings, authenticator, open_stream, limits, overflow)
         self._retry = ExponentialBackoff() if retry is None else retry
         self._retry_first = retry_first
         self._keep_session = keep_session

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from trunkline.client.block import BlockClient
 from trunkline.client.client import Client as TrioClient
 from trunkline.client.client_thread import ClientThread, Receipt, Receiver, Subscription
-from trunkline.client.receiver_set import MAX_BUFFERED
-from trunkline.client.requesting import MAX_QUEUED
+from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED
 from trunkline.client.session_client import SessionClient as TrioSessionClient
 from trunkline.client.transport import open_stream
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -206,7 +205,9 @@ class Client(BlockingClient[TrioClient]):
         authenticator: Authenticator | None = None,
         open_stream: OpenStream = open_stream,
         max_queued: int = MAX_QUEUED,
+        max_queued_bytes: int = MAX_BYTES,
         max_buffered: int = MAX_BUFFERED,
+        max_buffered_bytes: int = MAX_BYTES,
     ) -> None:
         """`open_stream` and `authenticator` are called in the thread of the client, which runs trio."""
         super().__init__(
@@ -215,7 +216,9 @@ class Client(BlockingClient[TrioClient]):
                 authenticator=authenticator,
                 open_stream=open_stream,
                 max_queued=max_queued,
+                max_queued_bytes=max_queued_bytes,
                 max_buffered=max_buffered,
+                max_buffered_bytes=max_buffered_bytes,
             )
         )
 
@@ -236,7 +239,9 @@ class SessionClient(BlockingClient[TrioSessionClient]):
         authenticator: Authenticator | None = None,
         open_stream: OpenStream = open_stream,
         max_queued: int = MAX_QUEUED,
+        max_queued_bytes: int = MAX_BYTES,
         max_buffered: int = MAX_BUFFERED,
+        max_buffered_bytes: int = MAX_BYTES,
         on_connected: Callable[[Connack], object] | None = None,
         on_disconnected: Callable[[ClientError], object] | None = None,
     ) -> None:
@@ -252,7 +257,9 @@ class SessionClient(BlockingClient[TrioSessionClient]):
                 authenticator=authenticator,
                 open_stream=open_stream,
                 max_queued=max_queued,
+                max_queued_bytes=max_queued_bytes,
                 max_buffered=max_buffered,
+                max_buffered_bytes=max_buffered_bytes,
                 on_connected=on_connected,
                 on_disconnected=on_disconnected,
             )

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client
+from trunkline.client.limits import MAX_BYTES
 from trunkline.client.retry import ExponentialBackoff, RetryPolicy
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings
@@ -21,7 +22,9 @@ def client_of(
     *,
     authenticator: Authenticator | None = None,
     max_queued: int = 1000,
+    max_queued_bytes: int = MAX_BYTES,
     max_buffered: int = 1000,
+    max_buffered_bytes: int = MAX_BYTES,
     **settings: Any,
 ) -> Client:
     return Client(
@@ -29,7 +32,9 @@ def client_of(
         open_stream=broker.connect,
         authenticator=authenticator,
         max_queued=max_queued,
+        max_queued_bytes=max_queued_bytes,
         max_buffered=max_buffered,
+        max_buffered_bytes=max_buffered_bytes,
     )
 
 

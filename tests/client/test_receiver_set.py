@@ -4,6 +4,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.client.opening import client_of
+from trunkline.client.limits import WaitingLimits
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
 from trunkline.testing import Broker
@@ -14,7 +15,7 @@ class Subscribed(Receiver):
 
 
 def receiver_of(owner: ReceiverSet, kind: type[Receiver], *filters: str) -> Receiver:
-    receiver = kind(filters, manual_ack=False, max_buffered=1, owner=owner)
+    receiver = kind(filters, manual_ack=False, limits=WaitingLimits(buffered=1), owner=owner)
     owner.add(receiver)
     return receiver
 

@@ -4,9 +4,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from trunkline.client.limits import MAX_BYTES, WaitingLimits
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import MAX_RUN, OVERFULL, Receiver
-from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
 
 class Owner:
@@ -21,8 +22,9 @@ class Owner:
     def closed(self, receiver: Receiver) -> None:
         self.left.append(receiver)
 
-    def receiver(self, max_buffered: int = 10, *, manual_ack: bool = False) -> Receiver:
-        return Receiver(["t"], manual_ack=manual_ack, max_buffered=max_buffered, owner=self)
+    def receiver(self, max_buffered: int = 10, max_bytes: int = MAX_BYTES, *, manual_ack: bool = False) -> Receiver:
+        limits = WaitingLimits(buffered=max_buffered, buffered_bytes=max_bytes)
+        return Receiver(["t"], manual_ack=manual_ack, limits=limits, owner=self)
 
     def messages(self, *numbers: int, qos: int = 1) -> list[ReceivedMessage]:
         acknowledge = self.acknowledged.append if qos else None
@@ -35,7 +37,7 @@ class Owner:
 async def test_a_message_is_acknowledged_when_the_loop_goes_on() -> None:
     owner = Owner()
     receiver = owner.receiver()
-    receiver.put(owner.messages(0, 1, 2))
+    receiver.put(owner.messages(0, 1, 2), 1)
     receiver.end()
     seen: list[list[int]] = []
     async for _ in receiver:
@@ -47,7 +49,7 @@ async def test_a_message_is_acknowledged_when_the_loop_goes_on() -> None:
 async def test_a_task_that_begins_another_loop_is_done_with_the_first() -> None:
     owner = Owner()
     receiver = owner.receiver()
-    receiver.put(owner.messages(0, 1))
+    receiver.put(owner.messages(0, 1), 1)
     for number in range(2):
         async for message in receiver:
             assert message.payload == b"%d" % number
@@ -58,12 +60,12 @@ async def test_a_task_that_begins_another_loop_is_done_with_the_first() -> None:
 async def test_closing_acknowledges_what_is_left() -> None:
     owner = Owner()
     async with owner.receiver() as receiver:
-        receiver.put(owner.messages(0, 1, 2))
+        receiver.put(owner.messages(0, 1, 2), 1)
         async for _ in receiver:
             break
     assert owner.acknowledged == [0, 1, 2]
     assert owner.left == [receiver]
-    receiver.put(owner.messages(3))
+    receiver.put(owner.messages(3), 1)
     assert owner.acknowledged == [0, 1, 2, 3]
     assert [message async for message in receiver] == []
 
@@ -73,7 +75,7 @@ async def test_a_cancelled_block_acknowledges_nothing() -> None:
     receiver = owner.receiver()
     with trio.CancelScope() as scope:
         async with receiver:
-            receiver.put(owner.messages(0, 1))
+            receiver.put(owner.messages(0, 1), 1)
             async for _ in receiver:
                 scope.cancel()
                 await trio.lowlevel.checkpoint()
@@ -84,7 +86,7 @@ async def test_a_cancelled_block_acknowledges_nothing() -> None:
 async def test_receive_takes_single_messages() -> None:
     owner = Owner()
     receiver = owner.receiver()
-    receiver.put(owner.messages(0))
+    receiver.put(owner.messages(0), 1)
     assert (await receiver.receive()).payload == b"0"
     assert owner.acknowledged == [0]
     receiver.end()
@@ -105,7 +107,7 @@ async def test_a_loop_waits() -> None:
         nursery.start_soon(read)
         for number in range(3):
             await wait_all_tasks_blocked()
-            receiver.put(owner.messages(number))
+            receiver.put(owner.messages(number), 1)
         await wait_all_tasks_blocked()
         assert seen == [b"0", b"1", b"2"]
         receiver.end()
@@ -114,7 +116,7 @@ async def test_a_loop_waits() -> None:
 async def test_a_loop_lets_others_run() -> None:
     owner = Owner()
     receiver = owner.receiver(10 * MAX_RUN)
-    receiver.put(owner.messages(*range(3 * MAX_RUN), qos=0))
+    receiver.put(owner.messages(*range(3 * MAX_RUN), qos=0), 1)
     receiver.end()
     turns = 0
 
@@ -135,7 +137,7 @@ async def test_a_loop_lets_others_run() -> None:
 async def test_a_loop_can_be_cancelled_although_it_never_waits() -> None:
     owner = Owner()
     receiver = owner.receiver()
-    receiver.put(owner.messages(0))
+    receiver.put(owner.messages(0), 1)
     with trio.CancelScope() as scope:
         scope.cancel()
         async for _ in receiver:
@@ -146,9 +148,9 @@ async def test_a_loop_can_be_cancelled_although_it_never_waits() -> None:
 async def test_a_crowded_receiver_says_when_there_is_room() -> None:
     owner = Owner()
     receiver = owner.receiver(2)
-    receiver.put(owner.messages(0))
+    receiver.put(owner.messages(0), 1)
     assert not receiver.is_crowded
-    receiver.put(owner.messages(1, 2))
+    receiver.put(owner.messages(1, 2), 1)
     assert receiver.is_crowded
     await receiver.receive()
     assert receiver.is_crowded
@@ -161,7 +163,64 @@ async def test_a_crowded_receiver_says_when_there_is_room() -> None:
 async def test_of_too_many_only_qos_0_is_dropped() -> None:
     owner = Owner()
     receiver = owner.receiver(2)
-    receiver.put(owner.messages(*range(OVERFULL * 2), qos=0))
-    receiver.put(owner.messages(8, 9, qos=0) + owner.messages(10))
+    receiver.put(owner.messages(*range(OVERFULL * 2), qos=0), 1)
+    receiver.put(owner.messages(8, 9, qos=0) + owner.messages(10), 1)
     assert receiver.dropped == 2
     assert len(receiver) == OVERFULL * 2 + 1
+
+
+def sized(size: int, qos: int = 0) -> ReceivedMessage:
+    return ReceivedMessage("t", bytes(size - 1), qos, False, False, NO_PROPERTIES, True, 0, None)
+
+
+async def test_a_receiver_is_crowded_by_bytes_as_well() -> None:
+    owner = Owner()
+    receiver = owner.receiver(10, max_bytes=1000)
+    receiver.put([sized(500), sized(100), sized(398)], 998)
+    assert not receiver.is_crowded
+    receiver.put([sized(500), sized(100)], 600)
+    assert receiver.is_crowded
+    for left in (4, 3):
+        assert receiver.is_crowded
+        await receiver.receive()
+        assert len(receiver) == left
+    assert not receiver.is_crowded
+    assert owner.woken == 1
+    receiver.put([sized(1)], 1)
+    assert not receiver.is_crowded
+
+
+async def test_bytes_that_are_gone_do_not_count() -> None:
+    owner = Owner()
+    receiver = owner.receiver(10, max_bytes=1000)
+    for _ in range(100):
+        receiver.put([sized(900)], 900)
+        assert not receiver.is_crowded
+        await receiver.receive()
+
+
+async def test_of_too_many_bytes_only_qos_0_is_dropped() -> None:
+    receiver = Owner().receiver(100, max_bytes=1000)
+    receiver.put([sized(2000)], 2000)
+    receiver.put([sized(1), sized(1, qos=1)], 10)
+    assert (receiver.dropped, len(receiver)) == (1, 2)
+
+
+def test_properties_and_topics_weigh_as_well() -> None:
+    receiver = Owner().receiver(100, max_bytes=1000)
+    properties: Properties = {"user_property": [("a" * 500, "b" * 500)]}
+    receiver.put([ReceivedMessage("t", b"", 0, False, False, properties, True, 0, None)], 1000)
+    assert receiver.is_crowded
+    receiver = Owner().receiver(100, max_bytes=1000)
+    receiver.put([ReceivedMessage("t" * 1000, b"", 0, False, False, NO_PROPERTIES, True, 0, None)], 1000)
+    assert receiver.is_crowded
+
+
+async def test_after_messages_were_withdrawn_the_limits_are_as_before() -> None:
+    owner = Owner()
+    receiver = owner.receiver(10, max_bytes=1000)
+    receiver.put([sized(100, qos=1)] * 5 + [sized(900)], 1400)
+    assert receiver.is_crowded
+    receiver.withdraw()
+    receiver.put([sized(1)] * 5, 5)
+    assert not receiver.is_crowded
