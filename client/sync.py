@@ -181,9 +181,11 @@ class BlockingClient(Generic[B]):
         )
         return Subscription(subscription, self._thread)
 
-    def unsubscribe_from(self, *filters: str, timeout: float | None = None) -> None:
+    def unsubscribe_from(
+        self, *filters: str, properties: Properties = NO_PROPERTIES, timeout: float | None = None
+    ) -> None:
         """End subscriptions of a session that is resumed, for which this client has no `Subscription`."""
-        self._thread.run(timeout, self._client.unsubscribe_from, *filters)
+        self._thread.run(timeout, self._client.unsubscribe_from, *filters, properties=properties)
 
     def receive_from(self, *filters: str, manual_ack: bool = False, max_buffered: int | None = None) -> Receiver:
         """The messages of these topic filters, without subscribing; without filters all that no other receiver gets. It
