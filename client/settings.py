@@ -5,18 +5,17 @@ attempt to connect.
 """
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, cast
+from urllib.parse import quote
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from trunkline.client.settings_sources import MAX_FILE, SCHEMES, SettingsSources, Transport
 from trunkline.config.errors import ConfigError, Problem
-from trunkline.config.fields import based, field_at, wrong_value
+from trunkline.config.fields import field_at, wrong_value
 from trunkline.config.files import read_text
 from trunkline.config.key_path import dotted, nearest
 from trunkline.config.section import Section
@@ -31,7 +30,6 @@ from trunkline.config.units import (
     Text,
     Whole,
     WholeSeconds,
-    from_text,
 )
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.versions import Version
@@ -39,24 +37,6 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
-#: Variables of this form set a key: TRUNKLINE_MQTT_HOST.
-PREFIX: Final = "TRUNKLINE_MQTT_"
-#: Variables of this form are the broker's.
-BROKER_PREFIX: Final = "TRUNKLINE_MQTT__"
-
-Transport = Literal["tcp", "tls", "ws", "wss", "unix"]
-
-#: The scheme of a URL for each transport; and other names of schemes.
-SCHEMES: Final[Mapping[str, Transport]] = {
-    "mqtt": "tcp",
-    "mqtts": "tls",
-    "ws": "ws",
-    "wss": "wss",
-    "unix": "unix",
-    "tcp": "tcp",
-    "tls": "tls",
-    "ssl": "tls",
-}
 #: Ports of WebSocket are those of web servers, as everywhere else.
 PORTS: Final[Mapping[str, int]] = {"tcp": 1883, "tls": 8883, "ws": 80, "wss": 443, "unix": 0}
 #: The resource of a WebSocket whose URL has no path.
@@ -64,13 +44,7 @@ WEBSOCKET_PATH: Final = "/mqtt"
 #: Messages on their way to a server. Some 3.x servers stall when they are sent more than they keep.
 MAX_WINDOW: Final = 65_535
 WINDOW_V3: Final = 20
-#: Bytes of a settings file or of a password file.
-MAX_FILE: Final = 1_048_576
-
 _VERSIONS: Final = {"3.1": Version.V31, "3.1.1": Version.V311, "5": Version.V5, "5.0": Version.V5}
-_PASSWORD_IN_URL: Final = re.compile(r"(?<=//)[^/@]*@")
-#: Keys that a URL cannot have in its query: it has another place for them, or none because URLs are shown.
-_NOT_IN_QUERY: Final = ("transport", "host", "port", "path", "username", "password", "will")
 
 
 def parse_version(value: object) -> Version:
@@ -90,7 +64,20 @@ def check_password(value: object) -> object:
 AnyVersion = Annotated[Version, Accepts('"5.0", "3.1.1" or "3.1"'), BeforeValidator(parse_version)]
 
 
-class WillMessage(Section):
+class _ClientSection(Section):
+    if not TYPE_CHECKING:  # checkers see the keys
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise ConfigError([_problem(type(self), detail) for detail in error.errors()]) from None
+
+        # as a part of other settings it is made without this, so that the keys of its errors begin with its own
+        __init__.__pydantic_base_init__ = True
+
+
+class WillMessage(_ClientSection):
     """The message that the server publishes when the connection is lost."""
 
     topic: Text = setting(..., "Its topic.", min_length=1)
@@ -111,7 +98,7 @@ class WillMessage(Section):
         return Will(self.topic, payload, self.qos, self.retain, properties)
 
 
-class ConnectionSettings(Section):
+class ConnectionSettings(_ClientSection):
     """Where and how to connect. Immutable; `changed` makes another one.
 
     Every way to make one raises `ConfigError` with all that is wrong, key by key.
@@ -179,14 +166,6 @@ class ConnectionSettings(Section):
     verify: Flag = setting(True, "False accepts any certificate: for tests alone.")
     verify_name: Flag = setting(True, "False accepts a trusted certificate of any server: for tests alone.")
 
-    if not TYPE_CHECKING:  # checkers see the keys
-
-        def __init__(self, **values: object) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                raise ConfigError([_problem(detail) for detail in error.errors()]) from None
-
     # Other ways to make one
 
     @classmethod
@@ -218,7 +197,7 @@ class ConnectionSettings(Section):
         Raises:
             ConfigError: with all that is wrong.
         """
-        sources = _Sources()
+        sources = SettingsSources(cls)
         if file is not None:
             sources.take_file(Path(file))
         if environ is not None:
@@ -230,7 +209,7 @@ class ConnectionSettings(Section):
         return cls._made(sources)
 
     @classmethod
-    def _made(cls, sources: "_Sources") -> Self:
+    def _made(cls, sources: SettingsSources) -> Self:
         problems = sources.problems
         try:
             settings = cls(**sources.values)
@@ -252,6 +231,8 @@ class ConnectionSettings(Section):
     def _agrees(self) -> Self:
         if self.password is not None and self.password_file is not None:
             raise ValueError("password and password_file are both set")
+        if any(char in "/@" or char.isspace() for char in self.host):
+            raise ValueError("host is a name or an address, not a URL: that is for from_url")
         if self.transport == "unix" and not self.path:
             raise ValueError("a Unix socket needs a path")
         if self.transport in ("tcp", "tls") and self.path:
@@ -295,7 +276,7 @@ class ConnectionSettings(Section):
         user = "" if self.username is None else f"{quote(self.username, safe='')}@"
         if self.transport == "unix":
             return f"unix://{user}{quote(self.path)}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.host.replace('%', '%25')}]" if ":" in self.host else self.host
         port = "" if self.actual_port == PORTS[self.transport] else f":{self.actual_port}"
         return f"{scheme}://{user}{host}{port}{self.path}"
 
@@ -310,116 +291,12 @@ class ConnectionSettings(Section):
         return self.password.encode() if isinstance(self.password, str) else self.password
 
 
-class _Sources:
-    """Values by key, and where each came from."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.origin: dict[str, str] = {}
-        self.problems: list[Problem] = []
-
-    def take(self, name: str, value: object, source: str) -> None:
-        self.values[name], self.origin[name] = value, source
-
-    def take_file(self, path: Path) -> None:
-        source = str(path)
-        try:
-            table = tomllib.loads(read_text(path, MAX_FILE))
-        except OSError as error:
-            self.problems.append(Problem(source, "", f"cannot be read: {error.strerror or error}"))
-        except UnicodeDecodeError:
-            self.problems.append(Problem(source, "", "is not UTF-8 text"))
-        except (ValueError, RecursionError) as error:
-            self.problems.append(Problem(source, "", f"is not TOML: {error}"))
-        else:
-            url = table.pop("url", None)
-            if url is not None:
-                self.take_url(url, source)
-            fields = ConnectionSettings.model_fields
-            for name, value in table.items():
-                self.take(name, based(fields[name].annotation, value, path.parent) if name in fields else value, source)
-
-    def take_environment(self, environ: Mapping[str, str]) -> None:
-        fields = ConnectionSettings.model_fields
-        url = f"{PREFIX}URL"
-        if url in environ:
-            self.take_url(environ[url], f"variable {url}")
-        for name, text in environ.items():
-            if name.startswith(PREFIX) and not name.startswith(BROKER_PREFIX) and name != url:
-                source, field = f"variable {name}", name.removeprefix(PREFIX).lower()
-                if field in fields and field != "will":
-                    self.take(field, from_text(fields[field], text), source)
-                else:
-                    known = nearest(name, [PREFIX + each.upper() for each in fields])
-                    self.problems.append(Problem(source, "", f"sets nothing{known}"))
-
-    def take_url(self, url: object, source: str) -> None:
-        try:
-            found = split_url(url if isinstance(url, str) else "")
-        except ValueError as error:
-            self.problems.append(Problem(source, "url", str(error)))
-            return
-        for name, value in found.items():
-            self.take(name, value, source)
-
-
-def split_url(url: str) -> dict[str, object]:
-    """The keys that a URL sets. A password in it is never part of an error.
-
-    Raises:
-        ValueError: this is not a URL of a server.
-    """
-    shown = _PASSWORD_IN_URL.sub("…@", url.partition("?")[0])
-    expected = f"{shown} is not of the form mqtt[s]|ws[s]://[USER[:PASSWORD]@]HOST[:PORT] or unix:///PATH"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError(expected) from None
-    transport = SCHEMES.get(parts.scheme)
-    path = unquote(parts.path) if transport == "unix" else parts.path.rstrip("/")
-    if (
-        transport is None
-        or parts.fragment
-        or (transport == "unix") == bool(parts.hostname)
-        or (path and transport in ("tcp", "tls"))
-        or (transport == "unix" and not path.startswith("/"))
-    ):
-        raise ValueError(expected)
-    values: dict[str, object] = {"transport": transport, "port": port, "path": path}
-    if parts.hostname:
-        values["host"] = parts.hostname
-    if parts.username is not None:
-        values["username"] = unquote(parts.username)
-    if parts.password is not None:
-        values["password"] = unquote(parts.password)
-    return values | _query(parts.query)
-
-
-def _query(query: str) -> dict[str, object]:
-    fields = ConnectionSettings.model_fields
-    values: dict[str, object] = {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError:
-        raise ValueError("its query is not of the form ?KEY=VALUE&KEY=VALUE") from None
-    for name, text in pairs:
-        if name not in fields:
-            raise ValueError(f"{name} in its query: unknown key{nearest(name, fields)}")
-        if name in _NOT_IN_QUERY:
-            raise ValueError(f"{name} cannot stand in its query")
-        if name in values:
-            raise ValueError(f"{name} stands twice in its query")
-        values[name] = from_text(fields[name], text)
-    return values
-
-
-def _problem(detail: ErrorDetails) -> Problem:
+def _problem(model: type[Section], detail: ErrorDetails) -> Problem:
     """What pydantic found, in words."""
     within = tuple(part for part in detail["loc"] if part != "[key]")
     if not within:  # a contradiction between keys
         return Problem("", "", wrong_value(None, detail))
-    holder, field = field_at(ConnectionSettings, within)
+    holder, field = field_at(model, within)
     if detail["type"] == "extra_forbidden":
         return Problem("", dotted(within), f"unknown key{nearest(str(within[-1]), holder.model_fields)}")
     return Problem("", dotted(within), wrong_value(field, detail))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import trio
 
 from trunkline.client.errors import ConnectFailed
-from trunkline.client.settings import MAX_FILE, ConnectionSettings
+from trunkline.client.settings import ConnectionSettings
+from trunkline.client.settings_sources import MAX_FILE
 from trunkline.config.files import read_text
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ async def _opened(settings: ConnectionSettings) -> trio.abc.Stream:
 async def _websocket(stream: trio.abc.Stream, settings: ConnectionSettings) -> WebSocketStream:
     from trunkline.client.websocket import WebSocketStream  # brings wsproto
 
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = settings.host.partition("%")[0]  # a zone means nothing elsewhere
+    host = f"[{host}]" if ":" in host else host
     websocket = WebSocketStream(stream)
     await websocket.handshake(f"{host}:{settings.actual_port}", settings.resource)
     return websocket

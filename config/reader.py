@@ -26,6 +26,10 @@ from trunkline.config.units import from_text, shown
 FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
+#: Variables of the client that differ from a variable of the broker in an underscore.
+CLIENT_VARIABLES: Final = frozenset(
+    {"TRUNKLINE_MQTT_CONNECT_TIMEOUT", "TRUNKLINE_MQTT_MAX_PACKET_SIZE", "TRUNKLINE_MQTT_RECEIVE_MAXIMUM"}
+)
 #: After this many missing plugins no further one is looked for: each search goes through everything installed.
 MAX_MISSING: Final = 20
 #: Bytes of a configuration file.
@@ -142,7 +146,7 @@ class ConfigReader:
                 continue
             elif name.startswith(PLUGIN_PREFIX):
                 self._take_plugin_variable(name, text, source)
-            elif name in single:
+            elif name in single and name not in CLIENT_VARIABLES:
                 self._complain(source, (), f"sets nothing; did you mean {single[name]}?")
             elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
                 # other variables are ignored: Kubernetes sets TRUNKLINE_PORT and the like for a service of that name
