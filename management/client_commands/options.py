@@ -14,7 +14,8 @@ import click
 from trunkline.client.client import Client
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.session_client import SessionClient
-from trunkline.client.settings import SCHEMES, ConnectionSettings, Transport
+from trunkline.client.settings import ConnectionSettings
+from trunkline.client.settings_sources import SCHEMES, Transport
 from trunkline.config.errors import ConfigError
 from trunkline.config.units import NEVER
 from trunkline.management.client_commands.ending import Reports
