@@ -155,7 +155,7 @@ def test_properties_of_connect() -> None:
         ("-x soon", 'trunkline: -x/--session-expiry-interval: "soon"'),
         ("-M 0", "trunkline: -M: 0"),
         ("-D connect receive-maximum 0", "trunkline: -D connect receive-maximum: 0"),
-        ("-L http://h", "trunkline: --url: http://h is not of the form"),
+        ("-L http://h", "trunkline: --url: http is not a scheme: the form is"),
         ("-L mqtt://h?keep_alive=x", "trunkline: --url: keep_alive: "),
         ("--settings none.toml", "trunkline: none.toml: cannot be read: No such file"),
         ("--key k.pem", "key needs certificate"),
