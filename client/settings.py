@@ -81,11 +81,11 @@ class WillMessage(_ClientSection):
     """The message that the server publishes when the connection is lost."""
 
     topic: Text = setting(..., "Its topic.", min_length=1)
-    payload: str | bytes = setting(b"", "Its payload.")
+    payload: Annotated[str | bytes, Accepts("text or bytes")] = setting(b"", "Its payload.")
     qos: Whole = setting(0, "Its QoS.", ge=0, le=2)
     retain: Flag = setting(False, "Whether the server retains it.")
     delay: WholeSeconds = setting(0, "How long the server waits for the client to come back (5.0).", "seconds")
-    properties: Mapping[str, Any] = setting(
+    properties: Annotated[Mapping[str, Any], Accepts("a table")] = setting(
         {}, "Its other properties (5.0), by the names of `trunkline.mqtt.properties`."
     )
 

@@ -1,4 +1,6 @@
-"""Writes docs/configuration.md from the settings' models: `python -m trunkline.management.config_docs`."""
+"""Writes docs/configuration.md, and the settings in docs/client.md, from their models:
+`python -m trunkline.management.config_docs`.
+"""
 
 import json
 import sys
@@ -9,11 +11,13 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from trunkline.client.settings import ConnectionSettings, WillMessage
 from trunkline.config.config import LISTS, Config, variable
 from trunkline.config.mqtt_settings import ZoneSettings
 from trunkline.config.section import PluginSettings, Section
 from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain, unit_of
+from trunkline.mqtt.versions import Version
 from trunkline.plugins.finding import settings_model, shipped
 
 _HEAD = """\
@@ -82,6 +86,18 @@ def page() -> str:
     return "\n".join(parts)
 
 
+#: Where docs/client.md has the settings of a connection.
+_CLIENT_BEGIN = "<!-- Written by `python -m trunkline.management.config_docs`. Change client/settings.py instead. -->\n"
+_CLIENT_END = "<!-- End of what is written. -->\n"
+
+
+def client_page(current: str) -> str:
+    """docs/client.md with the keys as they are now."""
+    before, _, rest = current.partition(_CLIENT_BEGIN)
+    parts = [_keys(ConnectionSettings), "The keys of `will`, a `WillMessage` or a table:\n", _keys(WillMessage)]
+    return before + _CLIENT_BEGIN + "\n" + "\n".join(parts) + "\n" + _CLIENT_END + rest.partition(_CLIENT_END)[2]
+
+
 def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]:
     """The tables among the keys of a plugin or listener: the key, whether it is a list of tables, and their model."""
     for name, field in model.model_fields.items():
@@ -98,7 +114,12 @@ def _section(
     lines = [f"## `{title}`", "", _words(model), ""]
     if title.strip("[]") in LISTS:
         lines += [f"Variable: `{variable(path)}`.", ""]
-    lines += ["| Key | Default | Unit | Accepts | Meaning |", "|---|---|---|---|---|"]
+    return "\n".join(lines) + "\n" + _keys(model, own=own, defaults=defaults)
+
+
+def _keys(model: type[Section], *, own: bool = False, defaults: bool = True) -> str:
+    """A table with the keys of a model."""
+    lines = ["| Key | Default | Unit | Accepts | Meaning |", "|---|---|---|---|---|"]
     for name, field in model.model_fields.items():
         if own and name in PluginSettings.model_fields:
             continue
@@ -114,6 +135,10 @@ def _default(field: FieldInfo) -> str:
         return ""
     if isinstance(default, SecretStr):
         default = default.get_secret_value()
+    elif isinstance(default, bytes):
+        default = default.decode()
+    elif isinstance(default, Version):
+        default = str(default)
     return f"`{json.dumps(default, default=plain)}`"
 
 
@@ -124,6 +149,8 @@ def _words(model: type[Section]) -> str:
 def main() -> None:
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md")
     target.write_text(page(), encoding="utf-8", newline="\n")
+    client = target.with_name("client.md")
+    client.write_text(client_page(client.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

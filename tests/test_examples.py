@@ -29,6 +29,8 @@ TESTS = {
     "": [
         "faults_test.py",
         "restart_test.py",
+        "test_django.py",
+        "test_flask.py",
         "test_greetings.py",
         "test_hook_errors.py",
         "test_paho.py",

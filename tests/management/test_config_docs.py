@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from trunkline.client.settings import ConnectionSettings, WillMessage
 from trunkline.config.config import LISTS, WHOLE, Config, key_paths
 from trunkline.config.declared_streams import StreamSettings
 from trunkline.config.listener_settings import ListenerSettings
@@ -23,6 +24,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_is_what_the_models_say() -> None:
     written = (DOCS / "configuration.md").read_text(encoding="utf-8")
     assert written == config_docs.page(), "run: python -m trunkline.management.config_docs"
+
+
+def test_the_page_of_the_client_is_what_the_models_say() -> None:
+    written = (DOCS / "client.md").read_text(encoding="utf-8")
+    assert written == config_docs.client_page(written), "run: python -m trunkline.management.config_docs"
+    for name in [*ConnectionSettings.model_fields, *WillMessage.model_fields]:
+        assert f"\n| `{name}` | " in written
+    assert '\n| `version` | `"5.0"` |  | "5.0", "3.1.1" or "3.1" | Version of MQTT. |\n' in written
 
 
 def test_every_key_is_on_it() -> None:
@@ -99,5 +108,8 @@ def test_its_example_is_a_configuration(tmp_path: Path) -> None:
 
 def test_writing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["config_docs", str(tmp_path / "page.md")])
+    client = (DOCS / "client.md").read_text(encoding="utf-8")
+    (tmp_path / "client.md").write_text(client.replace("| `keep_alive` |", "| `keep_aliv` |"), encoding="utf-8")
     config_docs.main()
     assert (tmp_path / "page.md").read_text(encoding="utf-8") == config_docs.page()
+    assert (tmp_path / "client.md").read_text(encoding="utf-8") == client
