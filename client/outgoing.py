@@ -17,6 +17,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
 from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -295,7 +296,7 @@ class OutgoingHalf:
             raise ProtocolError(f"SUBACK for packet identifier {packet.packet_id}, which is not of a SUBSCRIBE")
         if len(packet.reasons) != len(request.requests):
             raise ProtocolError(f"{len(packet.reasons)} reasons in SUBACK for {len(request.requests)} topic filters")
-        request.answered(packet)
+        request.answered(packet)  # [MQTT-3.9.3-1]
         if (request.abandoned or request.error is not None) and request.granted and self.on_orphans is not None:
             self.on_orphans(request.granted)
 
@@ -303,4 +304,7 @@ class OutgoingHalf:
         request = self._asked.pop(packet.packet_id, None)
         if not isinstance(request, UnsubscribeRequest):
             raise ProtocolError(f"UNSUBACK for packet identifier {packet.packet_id}, which is not of an UNSUBSCRIBE")
-        request.answered(packet)
+        # a 3.x server gives none
+        if self._link is not None and self._link.version is Version.V5 and len(packet.reasons) != len(request.filters):
+            raise ProtocolError(f"{len(packet.reasons)} reasons in UNSUBACK for {len(request.filters)} topic filters")
+        request.answered(packet)  # [MQTT-3.11.3-1]

@@ -11,11 +11,12 @@ from wsproto.events import (
     BytesMessage,
     CloseConnection,
     Ping,
+    Pong,
     RejectConnection,
     Request,
     TextMessage,
 )
-from wsproto.utilities import RemoteProtocolError
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,8 @@ class WebSocketStream(trio.abc.Stream):
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._frames = WSConnection(ConnectionType.CLIENT)
-        #: Payload that came with the answer to the handshake.
-        self._early = b""
+        #: The server sends no more.
+        self._is_closed = False
         #: Pongs are sent by the task that reads.
         self._sending = trio.Lock()
 
@@ -50,8 +51,7 @@ class WebSocketStream(trio.abc.Stream):
                 if isinstance(event, AcceptConnection):
                     if event.subprotocol != SUBPROTOCOL:
                         raise trio.BrokenResourceError("the server has a WebSocket there, but not for MQTT")
-                    self._early = b"".join(self._payloads())
-                    return
+                    return  # frames that came with it are read later
                 if isinstance(event, RejectConnection):
                     raise trio.BrokenResourceError(f"the server refused the WebSocket: HTTP status {event.status_code}")
 
@@ -59,52 +59,53 @@ class WebSocketStream(trio.abc.Stream):
         data = await self._stream.receive_some(MAX_READ)
         if not data:
             raise trio.BrokenResourceError("the server closed the connection")
-        return self._received(bytes(data))
+        return self._events(data)
 
-    def _received(self, data: bytes) -> Iterator[object]:
+    def _events(self, data: bytes | bytearray = b"") -> Iterator[object]:
+        """Of frames that have come, the last with this data."""
         try:
-            self._frames.receive_data(data)
+            if data:
+                self._frames.receive_data(bytes(data))
             yield from self._frames.events()
-        except RemoteProtocolError as error:
-            raise trio.BrokenResourceError(f"the server broke WebSocket: {error}") from error
-
-    def _payloads(self) -> Iterator[bytes]:
-        """Of frames that have come already."""
-        try:
-            for event in self._frames.events():
-                if isinstance(event, BytesMessage):
-                    yield bytes(event.data)
         except RemoteProtocolError as error:
             raise trio.BrokenResourceError(f"the server broke WebSocket: {error}") from error
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """As many bytes as have come; `max_bytes` is not needed and not kept to."""
-        payload, self._early = self._early, b""
-        if payload:
-            await trio.lowlevel.checkpoint()
-            return payload
-        while True:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        payload = await self._payload(self._events())
+        while not payload and not self._is_closed:
             data = await self._stream.receive_some(MAX_READ)
             if not data:
                 return b""
-            pieces: list[bytes] = []
-            for event in self._received(bytes(data)):
-                if isinstance(event, BytesMessage):
-                    pieces.append(bytes(event.data))
-                elif isinstance(event, Ping):
-                    async with self._sending:
-                        await self._stream.send_all(self._frames.send(event.response()))
-                elif isinstance(event, CloseConnection):
-                    return b"".join(pieces)
-                elif isinstance(event, TextMessage):  # [MQTT-6.0.0-1]
-                    raise trio.BrokenResourceError("the server sent text, and MQTT is binary")
-            if pieces and (payload := b"".join(pieces)):
-                return payload
+            payload = await self._payload(self._events(data))
+        return payload
+
+    async def _payload(self, events: Iterator[object]) -> bytes:
+        pieces: list[bytes] = []
+        for event in events:
+            if isinstance(event, BytesMessage):
+                pieces.append(bytes(event.data))
+            elif isinstance(event, Ping):
+                pong = self._frame(event.response())
+                async with self._sending:
+                    await self._stream.send_all(pong)
+            elif isinstance(event, CloseConnection):
+                self._is_closed = True
+            elif isinstance(event, TextMessage):  # [MQTT-6.0.0-1]
+                raise trio.BrokenResourceError("the server sent text, and MQTT is binary")
+        return b"".join(pieces)
+
+    def _frame(self, event: BytesMessage | Pong) -> bytes:
+        try:
+            return self._frames.send(event)
+        except LocalProtocolError:
+            raise trio.BrokenResourceError("the server has closed the WebSocket") from None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         data = bytes(data)
         frames = [
-            self._frames.send(BytesMessage(data[start : start + MAX_FRAME])) for start in range(0, len(data), MAX_FRAME)
+            self._frame(BytesMessage(data[start : start + MAX_FRAME])) for start in range(0, len(data), MAX_FRAME)
         ]
         async with self._sending:
             await self._stream.send_all(b"".join(frames))

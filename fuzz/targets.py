@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 
 from tests.broker.connection.below import Below
+from tests.client.hostile import check, rig_of
 from tests.mqtt.exchange import all_same, is_first, same, unfolded
 from trunkline.broker.connection.proxy_header import HeaderError, read_header
 from trunkline.broker.connection.websocket import WebSocketLayer
@@ -147,9 +148,22 @@ async def _through_websocket(pieces: list[bytes], compressed: bool) -> tuple[byt
     return below.data, below.failed and below.failed.problem
 
 
+def client(data: bytes) -> None:
+    """Bytes of a server end in an error of the client, or in nothing; what the client sends is MQTT, nothing follows
+    its DISCONNECT, and no more messages wait for an acknowledgement than the receive maximum.
+
+    The first byte chooses version, authentication and whether the connection is open, the second how the rest is split.
+    """
+    if len(data) < 3:
+        return
+    version = ("5.0", "3.1.1", "3.1", "5.0")[data[0] & 3]
+    check(rig_of(version, is_open=not data[0] & 4, authenticates=bool(data[0] & 8)), _split(data[2:], data[1]))
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "decoder": decoder,
     "configuration": configuration,
     "proxy": proxy,
     "websocket": websocket,
+    "client": client,
 }
