@@ -12,6 +12,9 @@ from pydantic import BaseModel
 
 from trunkline.config.key_path import KeyPath
 
+#: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).
+FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
+
 NO_FILE: Final = "is not a regular file, so it cannot be read again at a reload"
 
 

@@ -17,13 +17,11 @@ from pydantic_core import ErrorDetails
 from trunkline.config.config import LISTS, PREFIX, WHOLE, Config, key_paths, model_of, variable
 from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, wrong_value
-from trunkline.config.files import file_problem, files_in, read_text
+from trunkline.config.files import FILE_VARIABLE, file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.section import PluginSettings, Section
 from trunkline.config.units import from_text, shown
 
-#: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).
-FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
 #: Variables of the client that differ from a variable of the broker in an underscore.

@@ -5,22 +5,22 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Never
+from typing import TYPE_CHECKING, ClassVar, Never, TypeAlias
 
 import click
 
 from trunkline import __version__
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
-from trunkline.config.reader import Loaded, Override, load
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
 
 if TYPE_CHECKING:
+    from trunkline.config.config import Config
+    from trunkline.config.reader import Loaded
     from trunkline.config.section import PluginSettings
 
 #: Runs a broker until a signal stops it, and returns the exit code. Its first argument reads the configuration, at the
 #: start and at each reload; the second one names its source.
-Run = Callable[[Callable[[], Config], str], int]
+Run: TypeAlias = "Callable[[Callable[[], Config], str], int]"
 
 
 class _Trunkline(LazyGroup):
@@ -81,6 +81,9 @@ def serve(
     log_format: str | None,
 ) -> None:
     """Run the broker until a signal stops it (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
+    # imported here: the commands of a client do not need it
+    from trunkline.config.reader import Override, load
+
     overrides: dict[str, Override] = {}
     if listen:
         overrides["listeners"] = Override("--listen", list(listen))
@@ -178,7 +181,10 @@ def _source(path: Path | None) -> str:
     return f"configuration {path}" if path is not None else f"{no_file()}, defaults"
 
 
-def _load(path: Path | None) -> Loaded:
+def _load(path: Path | None) -> "Loaded":
+    # imported here: as above
+    from trunkline.config.reader import load
+
     try:
         with redirect_stdout(sys.stderr):  # plugins may print when they are imported
             return load(path, find_plugin=_plugin_settings)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple, Never, TypeVar
 import click
 from click.core import ParameterSource
 
-from trunkline.config.reader import FILE_VARIABLE
+from trunkline.config.files import FILE_VARIABLE
 from trunkline.config.units import parse_duration
 from trunkline.management.logs import printable
 
