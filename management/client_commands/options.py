@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 #: A port that means TLS when nothing else says so, as to Mosquitto's commands.
 TLS_PORT: Final = 8883
 _ENCRYPTED: Final[dict[str, Transport]] = {"tcp": "tls", "tls": "tls", "ws": "wss", "wss": "wss"}
+#: Seconds that the server keeps the session of a command that was lost: enough to restart a server. Should the command
+#: be killed, messages gather in it for no longer.
+SESSION_EXPIRY: Final = 300
 #: After a lost connection: somebody waits in front of a terminal.
 RETRY: Final = ExponentialBackoff(largest=5.0)
 #: Options that are keys of `ConnectionSettings` under the same name.
@@ -217,6 +220,8 @@ def connecting(options: dict[str, Any], properties: GivenProperties, **defaults:
         raise click.UsageError(f"-D needs MQTT 5.0, not {settings.version}")
     reports = Reports(quiet=options["quiet"], debug=options["debug"])
     keeps = resumes or settings.session_expiry is not None
+    if settings.version is Version.V5 and not keeps:
+        settings = settings.changed(session_expiry=SESSION_EXPIRY)
     return ConnectionOptions(settings, keeps, topic, properties, reports, options["quiet"])
 
 

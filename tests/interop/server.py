@@ -101,9 +101,9 @@ def _accepts(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path, name: str = "", more: str = "", scheme: str = "mqtt") -> Iterator[Broker]:
+def running(folder: Path, name: str = "", more: str = "", scheme: str = "mqtt", port: int = 0) -> Iterator[Broker]:
     """Started, accepting; ended with SIGTERM, which must give exit status 0. `more` is for its configuration file."""
-    name, port = name or chosen(), free_port()
+    name, port = name or chosen(), port or free_port()
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         command = _command(name, port, folder, more, scheme)

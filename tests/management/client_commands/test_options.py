@@ -117,6 +117,7 @@ def test_passwords(tmp_path: Path) -> None:
 def test_sessions() -> None:
     assert isinstance(given("").client(), SessionClient)
     assert not given("").keeps_session
+    assert given("").settings.session_expiry == 300
     kept = given("-c -i x")
     assert (kept.settings.clean_start, kept.settings.session_expiry, kept.keeps_session) == (False, 0xFFFF_FFFF, True)
     assert given("-c -i x -x 60").settings.session_expiry == 60
