@@ -203,7 +203,8 @@ class _Messages(Generic[R]):
         for loop in [*self._loops.values()]:
             loop.finish()
         self._loops.clear()
-        self._thread.call(self._receiver.close)
+        with suppress(ClientClosed):
+            self._thread.call_early(self._receiver.close)
 
     def __enter__(self) -> Self:
         return self

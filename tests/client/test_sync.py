@@ -4,6 +4,7 @@
 import inspect
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -321,6 +322,31 @@ def test_an_interrupt_leaves_the_block_in_order(broker: ThreadBroker) -> None:
     assert broker.sessions == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="waiting for a lock is not interrupted there")
+def test_an_interrupt_ends_opening() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def interrupt() -> None:
+            connection, _ = silent.accept()
+            assert connection.recv(1) == b"\x10"  # CONNECT
+            signal.pthread_kill(main, signal.SIGINT)
+            while connection.recv(100):  # until the client is gone
+                pass
+            connection.close()
+
+        thread = threading.Thread(target=interrupt)
+        client = sync.Client(ConnectionSettings(host="127.0.0.1", port=silent.getsockname()[1]))
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            client.open()
+        thread.join(SOON)
+        assert not thread.is_alive()
+    with pytest.raises(ClientClosed):
+        client.publish("a")
+
+
 # Connections
 
 
@@ -409,6 +435,7 @@ def test_there_is_no_server() -> None:
 def test_open_and_close(broker: ThreadBroker) -> None:
     client = client_of(broker)
     client.close()
+    client.receive_from("b").close()
     with pytest.raises(ClientClosed):
         client.publish("a")
     assert client.open(timeout=SOON) is client
@@ -494,6 +521,24 @@ client.publish_nowait("a", "last words", qos=1)
     broker.assert_published("a", payload=b"last words")
     assert broker.connections[-1].ended.startswith("normal_disconnection")
     assert broker.sessions == []
+
+
+def test_the_interpreter_exits_while_there_is_no_connection(broker: ThreadBroker) -> None:
+    script = """
+import threading
+client = SessionClient(settings).open()
+messages = client.subscribe("a")
+threading.Thread(target=lambda: [*messages], daemon=True).start()
+client.publish_nowait("end", qos=1)
+client.disconnected()
+"""
+
+    @broker.hooks.on("message.publish")
+    def fall_silent(client: object, message: object) -> None:
+        broker.faults.drop("CONNACK")
+
+    broker.faults.cut(before="PUBACK")
+    run(script, broker)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
