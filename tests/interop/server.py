@@ -92,7 +92,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -110,7 +110,7 @@ def running(folder: Path, name: str = "", more: str = "", scheme: str = "mqtt", 
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
-        while not _accepts(port):
+        while not accepts(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{name} doesn't accept connections:\n{log.read_text(errors='replace')}")
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -183,10 +183,39 @@ RECEIVERS: Final[dict[str, Shown]] = {
     "k8s_token_of_a_service_account": KUBERNETES,
 }
 
+#: With a server: how a client says who it is, what works, and what a lost connection does.
+INTEGRATION: Final[dict[str, Shown]] = {
+    **by_name("""
+    connects_with_tls_authentication connects_with_client_certificates connects_with_username_and_password
+    connects_with_client_certificates_and_tls_authentication
+    connects_with_username_and_password_and_tls_authentication
+    publishes_a_message_to_a_server subscribes_to_a_topic_of_a_server unsubscribes_from_a_topic_of_a_server
+    """),
+    "enqueues_a_publish_to_a_server": ("test_enqueues_to_a_server",),
+    "enqueues_a_subscribe_to_a_server": ("test_enqueues_to_a_server",),
+    "enqueues_an_unsubscribe_to_a_server": ("test_enqueues_to_a_server",),
+    "handles_failed_connack_during_connect": ("test_reject_connect",),
+    "handles_disconnect_while_idle": ("test_disconnect_while_idle", "test_messages_wait_for_a_later_client"),
+    "handles_disconnect_during_publish": ("test_disconnect_on_publish",),
+    "handles_disconnect_during_subscribe": ("test_disconnect_on_subscribe",),
+    "handles_disconnect_during_unsubscribe": ("test_disconnect_on_unsubscribe",),
+    "ordered_ack_mqtt_client_can_send_pubacks_out_of_order": ("test_can_send_pubacks_out_of_order",),
+    "shared_subscription_of_two_clients": ("test_shared_subscription_of_two_clients",),
+    "connect": ("test_connects_to_a_server", "test_connects_over_websocket"),
+    "disconnect_without_connect": ("test_disconnect_without_connect",),
+    "subscribe_publish_unsubscribe": (
+        "test_subscribes_to_a_topic_of_a_server",
+        "test_unsubscribes_from_a_topic_of_a_server",
+    ),
+    "request_queue": ("test_request_queue",),
+    "topic_filter_match": ("test_dispatch_rules_filter_matching",),
+}
+
 TABLES: Final = {
     "session client": SESSION_CLIENT,
     "normative": NORMATIVE,
     "ordered acknowledgements": ORDERED_ACKS,
     "faultable broker": FAULTABLE_BROKER,
     "receivers": RECEIVERS,
+    "integration": INTEGRATION,
 }

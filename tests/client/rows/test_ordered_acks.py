@@ -3,6 +3,7 @@
 stand on the half of the session that does no I/O."""
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -13,6 +14,9 @@ from tests.client.rig import Rig, acknowledge, publish, shown
 from tests.client.rows.rig import sent
 from trunkline.client.errors import ClientClosed, Disconnected, LargerThanServerAccepts
 from trunkline.testing import Broker
+
+if TYPE_CHECKING:
+    from trunkline.client.received import ReceivedMessage
 
 
 async def test_client_connect_calls_connect(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
@@ -42,16 +46,17 @@ async def test_get_client_id_without_an_assigned_client_id_returns_null(
 
 async def test_client_puback_queue_cleared_if_connection_lost(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     pubacks = sent(mqtt_broker, "PUBACK")
+    received: list[ReceivedMessage] = []
     with pytest.raises(Disconnected):
         async with client_of(mqtt_broker, session_expiry=60) as client:
             messages = await client.subscribe("t", qos=1, manual_ack=True)
             for number in range(2):
                 mqtt_broker.publish("t", b"%d" % number, qos=1)
-            first, second = [await messages.receive() for _ in range(2)]
-            second.ack()
+            received += [await messages.receive() for _ in range(2)]
+            received[1].ack()
             mqtt_broker.faults.cut(client="c")
             await trio.sleep_forever()
-    first.ack()
+    received[0].ack()
     again = client_of(mqtt_broker, session_expiry=60, clean_start=False)
     messages = again.receive_from("t", manual_ack=True)
     async with again:
