@@ -26,7 +26,8 @@ from trunkline.management.credential_files import change_credentials
 #: With the versions of MQTT that each speaks.
 SERVERS: Final = {"trunkline": ("5.0", "3.1.1"), "mosquitto": ("5.0", "3.1.1"), "nats-server": ("3.1.1",)}
 USER, PASSWORD = "ada", "secret"
-EAGER: Final = ExponentialBackoff(first=0.02, largest=0.3, jitter=0)
+#: For half a minute and more.
+EAGER: Final = ExponentialBackoff(first=0.02, largest=0.3, jitter=0, max_attempts=150)
 
 
 def command(name: str) -> str | None:
@@ -136,9 +137,11 @@ class Server:
         """Skips the test if it cannot, as a Mosquitto whose WebSocket library finds no network that it likes."""
         process = self._process
         assert process is not None
-        while not accepts(self.port):
+        listens = False
+        while not listens:
+            listens = accepts(self.port)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(0.02)
+                process.wait(0.02)  # also when something else listens at this port
                 pytest.skip(f"{self.name} ended by itself: {self.log.splitlines()[-1]}")
 
     def stop(self, *, kill: bool = False) -> None:
