@@ -92,24 +92,31 @@ class BlockClient(Messaging):
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None, None]:
-        has_begun = False
+        error: BaseException | None = None
         try:
             async with trio.open_nursery() as nursery:
                 await self._begin(nursery)
-                has_begun = True
                 try:
                     yield
+                except BaseException as raised:
+                    error = raised
+                    raise
                 finally:
                     with trio.CancelScope(shield=True):
                         await self.disconnect()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            # nurseries put it around the one exception of the block, or of a hook
-            error = innermost(group)
-            raise error from error.__cause__
-        failure = self.failure if has_begun else self._failure
-        if failure is not None:
-            raise failure
+            # requests failed because of a hook: its error says why
+            _, causes = group.split(lambda each: each is self._failure)
+            group = causes or group
+            if len(group.exceptions) == 1 and isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1]:
+                error = group.exceptions[0]  # a group of the user's stays one
+            else:  # nurseries put a group around the one exception of the block, or of a hook
+                error = innermost(group)
+        else:
+            error = self.failure
+        if error is not None:  # outside of the handler, which would change its context
+            raise error
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:
@@ -154,13 +161,16 @@ class BlockClient(Messaging):
         Raises:
             ValueError: this is not a reason of a client.
         """
-        if reason not in CLIENT_REASONS:
-            raise ValueError(f"a client cannot disconnect with reason 0x{reason:02X}")
+        self._check_reason(reason)
         if self._runner is None:
             raise ClientClosed
         self._runner.connection.disconnect(reason, properties)
         self._runner.finish()
         await self._over.wait()
+
+    def _check_reason(self, reason: int) -> None:
+        if reason not in CLIENT_REASONS:
+            raise ValueError(f"a client cannot disconnect with reason 0x{reason:02X}")
 
     async def reauthenticate(self) -> None:
         """Authenticate anew on the same connection, as when a ticket expires. Messages flow on meanwhile.

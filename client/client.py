@@ -61,9 +61,11 @@ class Client(BlockClient):
 
     async def _keep(self, runner: Runner, block: trio.CancelScope) -> None:
         """The connection is there until it is lost, which ends the block, or closed by this side, which does not."""
-        await runner.run()
-        error = runner.connection.error
-        self._shut(error or ClientClosed())
-        self._over.set()
+        try:
+            await runner.run()
+        finally:  # also by an error of a stream that is not one of the network
+            error = runner.connection.error
+            self._shut(error or ClientClosed())
+            self._over.set()
         if error is not None:
             block.cancel()

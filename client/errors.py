@@ -153,7 +153,8 @@ class RequestQueueFull(ClientError):
 
 
 class RequestDiscarded(ClientError):
-    """The request waited longest, and a newer one took its place in the full queue."""
+    """The request left the queue before it was sent: it was cancelled, or it waited longest and a newer one took its
+    place in the full queue."""
 
 
 class NotOffered(ClientError):

@@ -61,8 +61,8 @@ class IncomingHalf:
         self._awaiting_rel = AwaitingRel()
         self._ledger = Ledger(self._awaiting_rel)
         self._aliases = ReceivedAliases()
-        #: QoS 2 messages that no receiver has acknowledged: where their PUBREC is owed.
-        self._again: dict[int, tuple[OwedRun, int]] = {}
+        #: QoS 2 messages that no receiver has acknowledged: where this connection owes their PUBREC, if it does.
+        self._again: dict[int, tuple[OwedRun, int] | None] = {}
         self._max_open = 0
         self._link: Link | None = None
         #: Called when there may be acknowledgements to send.
@@ -81,6 +81,7 @@ class IncomingHalf:
         """What is not acknowledged will not be: the server sends it again."""
         self._link = None
         self._ledger = Ledger(self._awaiting_rel)
+        self._again = dict.fromkeys(self._again)
 
     def forget(self) -> None:
         """The session is over."""
@@ -121,7 +122,10 @@ class IncomingHalf:
             self._repeated(publication.packet_id)
 
     def _repeated(self, packet_id: int) -> None:
-        """It was handed over before. PUBREC is owed anew, and leaves when the message is acknowledged."""
+        """It was handed over before. PUBREC is owed anew, and leaves when the message is acknowledged; once, if a 3.x
+        server repeats it meanwhile."""
+        if self._again.get(packet_id) is not None:
+            return
         run = OwedRun(PacketType.PUBREC, (packet_id,))
         self._ledger.place(run)
         if packet_id in self._again:
@@ -160,9 +164,9 @@ class IncomingHalf:
         if not run.acknowledge(number):
             return
         if run.kind is PacketType.PUBREC:
-            owed, place = self._again.pop(run.packet_id(number), (run, number))
-            if owed is not run:  # it was repeated on a later connection
-                owed.acknowledge(place)
+            owed = self._again.pop(run.packet_id(number), None)
+            if owed is not None and owed[0] is not run:  # it was repeated on a later connection
+                owed[0].acknowledge(owed[1])
         self._changed()
 
     def _changed(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.client.server_limits import ServerLimits
@@ -73,19 +74,15 @@ class Link:
 
     def _publish_with_alias(self, message: Message, packet_id: int) -> None:
         alias, known = self._aliases.find(message.topic)
-        if alias and not known:
-            self._aliases.set(message.topic, alias)
-        self.write(
-            encode_publish(
-                message,
-                self.version,
-                qos=message.qos,
-                retain=message.retain,
-                packet_id=packet_id,
-                topic_alias=alias,
-                omit_topic=known,
-            )
+        encode = partial(
+            encode_publish, message, self.version, qos=message.qos, retain=message.retain, packet_id=packet_id
         )
+        wire = encode(topic_alias=alias, omit_topic=known)
+        if 0 < self.limits.max_packet_size < len(wire):  # without an alias it is not too large
+            wire = encode()
+        elif not known and alias:
+            self._aliases.set(message.topic, alias)
+        self.write(wire)
 
     def publish_again(self, message: Message, packet_id: int) -> None:
         """A message that was sent on an earlier connection.  # [MQTT-3.3.1-1]"""

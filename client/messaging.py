@@ -248,6 +248,8 @@ class Messaging(Requesting):
         try:
             await self._ask(request)
         except BaseException:
+            if request.granted:  # it was cancelled when the answer had come
+                self.unsubscribe_soon(subscription)
             subscription.close()
             raise
         subscription.granted = request.reasons
@@ -258,7 +260,11 @@ class Messaging(Requesting):
         filters = self._receivers.remove(subscription)
         subscription.end()
         if filters and self._is_open:
-            await self._ask(UnsubscribeRequest(filters))
+            # it needs no room in the queue, and is not taken back: the server must not go on with a subscription that
+            # nobody has any more
+            request = UnsubscribeRequest(filters)
+            self._add(request)
+            await self.answer(request)
         else:
             await trio.lowlevel.checkpoint()
 

@@ -11,7 +11,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from trunkline.client.errors import ClientError
+from trunkline.client.errors import ClientError, RequestDiscarded
 from trunkline.client.requests import FAILURE, PublishRequest, RequestState, SubscribeRequest, UnsubscribeRequest
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: Packet ids of PUBLISH. The others are those of SUBSCRIBE and UNSUBSCRIBE, so that the two never meet.
 MAX_PUBLISH_ID: Final = 64_511
 FIRST_SUBSCRIBE_ID: Final = MAX_PUBLISH_ID + 1
+
+#: Requests in the queue that will not be sent, beside as many again as will be.
+MAX_DISCARDED: Final = 64
 
 #: A request whose answer is a single packet.
 Asking: TypeAlias = SubscribeRequest | UnsubscribeRequest
@@ -130,11 +133,21 @@ class OutgoingHalf:
         return True
 
     def abandon(self, request: ClientRequest) -> None:
-        """Nobody waits for it any more. It is not sent, unless it was already."""
-        if not request.abandoned and not request.is_done:
-            request.abandoned = True
-            if request.state is RequestState.QUEUED:
-                self._leaves_queue(request)
+        """Nobody waits for it any more. It is not sent, unless it was already: then its answer still comes."""
+        if request.abandoned or request.is_done:
+            return
+        request.abandoned = True
+        if request.state is RequestState.QUEUED:
+            self._leaves_queue(request)
+            request.finish(RequestDiscarded("the request was cancelled before it was sent"))
+            self._tidy()
+        elif isinstance(request, PublishRequest):
+            request.drop_rest()
+
+    def _tidy(self) -> None:
+        """Without a connection, nothing else takes requests out of the queue that are not to be sent."""
+        if len(self._queue) > 2 * self.queued + MAX_DISCARDED:
+            self._queue = deque(request for request in self._queue if not request.is_done)
 
     def discard_oldest(self, error: ClientError) -> bool:
         """Take the request that waits longest out of the queue. False if none is there that was not begun."""
@@ -142,6 +155,7 @@ class OutgoingHalf:
             if request.state is RequestState.QUEUED and not request.abandoned:
                 self._leaves_queue(request)
                 request.finish(error)
+                self._tidy()
                 return True
         return False
 
@@ -212,6 +226,9 @@ class OutgoingHalf:
         while again or window.unsent:
             entry = window.entry_again
             # PUBRELs come first, whatever they belong to
+            if again and again[0] not in self._asked:  # answered before it was sent again
+                again.popleft()
+                continue
             if again and (
                 entry is None
                 or (entry.state is not State.WAIT_PUBCOMP and self._asked[again[0]].sequence < entry.target.sequence)
@@ -291,20 +308,23 @@ class OutgoingHalf:
                 request.answered(number, 0)
 
     def suback(self, packet: Suback) -> None:
-        request = self._asked.pop(packet.packet_id, None)
+        # what is answered wrongly is sent again on the next connection
+        request = self._asked.get(packet.packet_id)
         if not isinstance(request, SubscribeRequest):
             raise ProtocolError(f"SUBACK for packet identifier {packet.packet_id}, which is not of a SUBSCRIBE")
         if len(packet.reasons) != len(request.requests):
             raise ProtocolError(f"{len(packet.reasons)} reasons in SUBACK for {len(request.requests)} topic filters")
+        del self._asked[packet.packet_id]
         request.answered(packet)  # [MQTT-3.9.3-1]
         if (request.abandoned or request.error is not None) and request.granted and self.on_orphans is not None:
             self.on_orphans(request.granted)
 
     def unsuback(self, packet: Unsuback) -> None:
-        request = self._asked.pop(packet.packet_id, None)
+        request = self._asked.get(packet.packet_id)
         if not isinstance(request, UnsubscribeRequest):
             raise ProtocolError(f"UNSUBACK for packet identifier {packet.packet_id}, which is not of an UNSUBSCRIBE")
         # a 3.x server gives none
         if self._link is not None and self._link.version is Version.V5 and len(packet.reasons) != len(request.filters):
             raise ProtocolError(f"{len(packet.reasons)} reasons in UNSUBACK for {len(request.filters)} topic filters")
+        del self._asked[packet.packet_id]
         request.answered(packet)  # [MQTT-3.11.3-1]

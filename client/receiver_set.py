@@ -38,6 +38,7 @@ class ReceiverSet:
         self._is_awaited = False
         #: Bytes that came of messages that are not complete.
         self._begun = 0
+        self._is_over = False
 
     def open(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -45,11 +46,15 @@ class ReceiverSet:
 
     def end(self) -> None:
         """Nothing more comes."""
+        self._is_over = True
         for receiver in self._dispatch.receivers:
             receiver.end()
 
     def add(self, receiver: Receiver) -> None:
         """It gets the messages of its filters from now on."""
+        if self._is_over:
+            receiver.end()
+            return
         self._dispatch.add(receiver, receiver.filters)
         if receiver.is_subscribed:
             self._subscribed.update(set(receiver.filters))

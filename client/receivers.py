@@ -132,6 +132,8 @@ class Receiver:
         task = trio.lowlevel.current_task()
         if (left := self._loops.get(task)) is not None:
             left.finish()
+        else:
+            self._loops = {each: loop for each, loop in self._loops.items() if not loop.is_gone}
         loop = self._loops[task] = Loop(self, self._buffer, task)
         return loop
 
@@ -228,6 +230,12 @@ class Loop:
         self._current: ReceivedMessage | None = None
         #: Messages since other tasks had their turn.
         self._run = MAX_RUN
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its task has ended, and left nothing to acknowledge."""
+        current = self._current
+        return self._task.coro.cr_frame is None and (current is None or current.is_acknowledged)
 
     def finish(self) -> None:
         """The task is done with its message."""

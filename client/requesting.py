@@ -10,12 +10,29 @@ from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded,
 from trunkline.client.outgoing import OutgoingHalf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.client.limits import WaitingLimits
     from trunkline.client.requests import ClientRequest
 
 #: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
 #: it takes the place of the one that has waited longest.
 Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
+
+
+class AnswerEvent:
+    """What a request calls when it is done: an event for those that wait for it, and what it was to call before."""
+
+    __slots__ = ("_before", "event")
+
+    def __init__(self, before: Callable[[], object] | None) -> None:
+        self._before = before
+        self.event = trio.Event()
+
+    def __call__(self) -> None:
+        if self._before is not None:
+            self._before()
+        self.event.set()
 
 
 class Requesting:
@@ -52,7 +69,7 @@ class Requesting:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise self._failure or ClientClosed()
+            raise ClientClosed if self._failure is None else self._failure.with_traceback(None)
 
     async def _ask(self, request: ClientRequest) -> int:
         await self._put(request)
@@ -99,12 +116,12 @@ class Requesting:
         if request.is_done:
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
-            done = trio.Event()
-            before = request.on_done
-            request.on_done = done.set if before is None else lambda: (before(), done.set())
-            await done.wait()
+            done = request.on_done
+            if not isinstance(done, AnswerEvent):  # one for all that wait, however often they do
+                request.on_done = done = AnswerEvent(done)
+            await done.event.wait()
         if request.error is not None:
-            raise request.error
+            raise request.error.with_traceback(None)  # it may be raised often
         return request.reason
 
     def abandon(self, request: ClientRequest) -> None:

@@ -101,6 +101,13 @@ class PublishRequest(ClientRequest):
     def weight(self) -> int:
         return sum(each.weight for each in self.rest)
 
+    def drop_rest(self) -> None:
+        """What has not been sent will not be."""
+        self.unanswered -= sum(each.count for each in self.rest)
+        self.rest.clear()
+        if not self.unanswered:
+            self.finish(self._refusal())
+
     def answered(self, number: int, reason: int, properties: Properties = NO_PROPERTIES) -> None:
         """The server has taken so many messages for good."""
         self.unanswered -= number

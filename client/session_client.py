@@ -94,11 +94,17 @@ class SessionClient(BlockClient):
 
     @property
     def is_connected(self) -> bool:
-        return self._connected.is_set()
+        return self._connected.is_set() and not self._over.is_set()
 
     async def connected(self) -> None:
-        """Wait until there is a connection."""
+        """Wait until there is a connection.
+
+        Raises:
+            ClientError: there will be none: why the client ended.
+        """
         await self._connected.wait()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
 
     async def disconnected(self) -> None:
         """Wait until there is none."""
@@ -109,7 +115,7 @@ class SessionClient(BlockClient):
     async def _begin(self, nursery: trio.Nursery) -> None:
         self._open()
         nursery.start_soon(self._keep, nursery.cancel_scope)
-        await self._connected.wait()
+        await self.connected()
 
     async def _keep(self, block: trio.CancelScope) -> None:
         error: ClientError | None = None
@@ -119,8 +125,9 @@ class SessionClient(BlockClient):
         finally:
             self._shut(error or ClientClosed())
             self._over.set()
-            # a client that was closed before it was connected has no block to run
-            if error is not None or not self._had_connection:
+            self._connected.set()  # those that wait for it get the error
+            self._disconnected.set()
+            if error is not None:
                 block.cancel()
 
     async def _connect_again_and_again(self) -> ClientError | None:
@@ -157,6 +164,8 @@ class SessionClient(BlockClient):
             try:
                 with trio.move_on_at(limit.deadline):
                     await runner.answered.wait()
+                # from here on a connection ends by DISCONNECT: one that was cancelled meanwhile must not begin
+                await trio.lowlevel.checkpoint_if_cancelled()
                 if not runner.answered.is_set():
                     connection.lost(self._no_answer())
                     runner.abort()
@@ -200,6 +209,7 @@ class SessionClient(BlockClient):
         Raises:
             ValueError: this is not a reason of a client, or the session would not end.
         """
+        self._check_reason(reason)
         if properties.get("session_expiry_interval"):
             raise ValueError("a session client ends its session when it disconnects")
         self._is_closing = True

@@ -245,3 +245,21 @@ def test_what_was_open_before_does_not_count_on_a_new_connection() -> None:
     assert len(rig.give(publish("a", b"", 2, 2))) == 1
     rig.give(publish("a", b"", 2, 3))
     assert isinstance(rig.connection.error, Disconnected)
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_a_server_that_repeats_qos_2_again_and_again(connections: int) -> None:
+    """As some do to 3.1.1 clients. It holds up no other acknowledgement."""
+    rig = Rig(version="3.1.1", clean_start=False)
+    rig.open()
+    handover = single(rig.give(publish("t", b"x", 2, 5)))
+    for _ in range(connections - 1):
+        rig = rig.again(version="3.1.1", clean_start=False)
+        rig.open(session_present=True)
+    for _ in range(3):
+        assert rig.give(publish("t", b"x", 2, 5, dup=True)) == []
+    other = single(rig.give(publish("t", b"y", 1, 6)))
+    acknowledge(other)
+    assert rig.sent() == []
+    acknowledge(handover)
+    assert shown(rig.sent()) == ["PUBREC 5", "PUBACK 6"]

@@ -1,5 +1,8 @@
 """Requests of a session: in order, within the window, and once more on the next connection."""
 
+import gc
+import weakref
+
 import pytest
 
 from tests.client.rig import PIECES, Rig, shown
@@ -15,7 +18,9 @@ from trunkline.client.errors import (
     UnsubscribeRefused,
 )
 from trunkline.client.outgoing import FIRST_SUBSCRIBE_ID as FIRST
+from trunkline.client.outgoing import MAX_DISCARDED, OutgoingHalf
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
+from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import (
     Disconnect,
     Puback,
@@ -410,3 +415,67 @@ def test_while_much_waits_to_be_sent_requests_stay_queued() -> None:
     assert [request.is_done for request in requests] == [True, True, True, False, False]
     assert len(rig.sent()) == 3
     assert len(rig.sent()) == 2
+
+
+class WatchedRequest(PublishRequest):
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("how", ["abandon", "discard"])
+def test_what_is_not_to_be_sent_takes_no_memory_without_a_connection(how: str) -> None:
+    outgoing = OutgoingHalf()
+    requests: list[weakref.ref[WatchedRequest]] = []
+    for number in range(1000):
+        request = WatchedRequest([Message("t", b"%d" % number, 1)])
+        outgoing.add(request, 0)
+        requests.append(weakref.ref(request))
+        if how == "abandon" and number >= 10:
+            outgoing.abandon(request)
+        elif number >= 10:
+            assert outgoing.discard_oldest(RequestDiscarded("full"))
+    del request
+    gc.collect()
+    assert outgoing.queued == 10
+    assert sum(each() is not None for each in requests) <= 10 + 10 + MAX_DISCARDED
+
+
+def test_the_sent_part_of_an_abandoned_burst_is_answered() -> None:
+    rig = Rig()
+    rig.open(properties={"receive_maximum": 2})
+    request = burst(rig, 5, 1)
+    assert shown(rig.sent()) == ["PUBLISH 1", "PUBLISH 2"]
+    rig.outgoing.abandon(request)
+    rig.give(Puback(1))
+    assert not request.is_done
+    rig.give(Puback(2))
+    assert request.is_done
+    assert rig.sent() == []
+
+
+@pytest.mark.parametrize("answer", [Suback(FIRST, [0, 0]), Unsuback(FIRST, [0]), Suback(FIRST + 1, [0])])
+def test_a_request_that_is_answered_wrongly_is_sent_again(answer: Suback | Unsuback) -> None:
+    rig = Rig()
+    rig.open()
+    subscribe(rig, "a")
+    unsubscribe(rig, "b")
+    sent = rig.sent()
+    rig.give(answer)
+    assert isinstance(rig.connection.error, Disconnected)
+    rig = rig.again()
+    assert rig.open(session_present=True) == sent
+
+
+def test_a_server_that_answers_what_was_not_sent_again_yet() -> None:
+    rig = Rig()
+    rig.open()
+    rig.publish(qos=1)
+    rig.publish(qos=1)
+    request = subscribe(rig, "a")
+    rig.sent()
+    rig = rig.again()
+    assert shown(rig.open(session_present=True, properties={"receive_maximum": 1})) == ["PUBLISH 1 dup"]
+    rig.give(Suback(FIRST, [1]))
+    assert request.is_done
+    rig.give(Puback(1), Puback(2))
+    assert rig.sent() == []
+    assert rig.connection.error is None

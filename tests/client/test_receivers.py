@@ -1,5 +1,8 @@
 """Buffers of messages and loops over them."""
 
+import gc
+import weakref
+
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -224,3 +227,22 @@ async def test_after_messages_were_withdrawn_the_limits_are_as_before() -> None:
     receiver.withdraw()
     receiver.put([sized(1)] * 5, 5)
     assert not receiver.is_crowded
+
+
+async def test_loops_of_tasks_that_have_ended_are_forgotten() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    tasks: list[weakref.ref[trio.lowlevel.Task]] = []
+
+    async def first() -> None:
+        tasks.append(weakref.ref(trio.lowlevel.current_task()))
+        async for message in receiver:
+            message.ack()
+            break
+
+    for number in range(20):
+        receiver.put(owner.messages(number), 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(first)
+    gc.collect()
+    assert sum(task() is not None for task in tasks) <= 1
