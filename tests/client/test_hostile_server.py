@@ -8,6 +8,8 @@ import os
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -37,6 +39,9 @@ from trunkline.mqtt.packets import (
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
+
 EXAMPLES = 200 * int(os.environ.get("THOROUGH", "1"))
 VERSIONS = st.sampled_from(["5.0", "3.1.1", "3.1"])
 #: Packet ids of the requests of `rig_of`, of its SUBSCRIBE and UNSUBSCRIBE, and others.
@@ -51,6 +56,15 @@ def test_random_bytes(version: str, is_open: bool, pieces: list[bytes]) -> None:
     check(rig_of(version, is_open=is_open), pieces)
 
 
+def published(v5: bool, topic: str, payload: bytes, qos: int, packet_id: int, dup: bool, alias: int) -> Publish:
+    properties: Properties = {"topic_alias": alias} if alias and v5 else {}
+    return publish(topic, payload, qos, packet_id if qos else 0, dup=dup and qos > 0, properties=properties)
+
+
+def authenticating(reason: int, method: str, data: bytes) -> Auth:
+    return Auth(reason, {"authentication_method": method, "authentication_data": data})
+
+
 def packets(version: str) -> st.SearchStrategy[Packet]:
     v5 = version == "5.0"
     small = st.binary(max_size=3)
@@ -58,14 +72,7 @@ def packets(version: str) -> st.SearchStrategy[Packet]:
     common: list[st.SearchStrategy[Packet]] = [
         st.builds(Connack, st.booleans(), st.sampled_from([0, 0, 0, 0x87 if v5 else 5])),
         st.builds(
-            lambda topic, payload, qos, packet_id, dup, alias: publish(
-                topic,
-                payload,
-                qos,
-                packet_id if qos else 0,
-                dup=dup and qos > 0,
-                **({"properties": {"topic_alias": alias}} if alias and v5 else {}),
-            ),
+            partial(published, v5),
             st.sampled_from(["t", "u", "a/b"]),
             small,
             st.integers(0, 2),
@@ -82,7 +89,7 @@ def packets(version: str) -> st.SearchStrategy[Packet]:
         common += [
             st.builds(Disconnect, st.sampled_from([0, 0x8B, 0x8E])),
             st.builds(
-                lambda reason, name, data: Auth(reason, {"authentication_method": name, "authentication_data": data}),
+                authenticating,
                 st.sampled_from([0, 0x18]),
                 method,
                 small,
@@ -177,7 +184,7 @@ def test_what_is_announced_takes_no_memory() -> None:
 Server = Callable[[trio.SocketStream], Awaitable[None]]
 
 
-async def lied_to(server: Server, url: str = "mqtt", **options: object) -> ClientError:
+async def lied_to(server: Server, url: str = "mqtt", **options: Any) -> ClientError:
     """The error of a client that meets this server."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
