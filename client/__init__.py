@@ -1,5 +1,17 @@
 """The MQTT client, on trio: `async with Client(settings) as client:`, or `SessionClient` for a session that outlives
-its connections."""
+its connections.
+
+From the user down to the bytes:
+
+- `client`, `session_client`: one connection, and one session over many; `block` is what they share.
+- `messaging`: publish, subscribe, receive. Below it `requesting` queues requests and waits for their answers, and
+  `receiver_set` hands messages to `receivers`, which `dispatch` finds by topic.
+- `running` moves bytes between a connection and its stream; `transport` and `websocket` open that.
+- Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`, and
+  the `incoming` half, made of `received` messages and what is `acknowledging` them. `link` is what goes out.
+- `authentication` and `scram`, `settings`, `limits`, `server_limits`, `retry`, and `errors` with `reason_table` are
+  what all of these use. `sync` is the same client for code without trio.
+"""
 
 from trunkline.client.authentication import Authenticator
 from trunkline.client.client import Client

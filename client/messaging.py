@@ -224,7 +224,8 @@ class Messaging(Requesting):
         manual_ack: bool = False,
         max_buffered: int | None = None,
     ) -> Subscription:
-        """Subscribe, and wait for the server's answer.
+        """Subscribe, and wait for the server's answer. With a `subscription_identifier` in the properties, of several
+        subscriptions that match a message it gets those that the server sends because of this one.
 
         Raises:
             SubscribeRefused: the server refused a filter. None of them is subscribed then.
@@ -240,6 +241,7 @@ class Messaging(Requesting):
         subscription = Subscription(
             filters, manual_ack=manual_ack, limits=limits, owner=self._receivers, messaging=self
         )
+        (subscription.identifier,) = properties.get("subscription_identifier", (0,))
         request = SubscribeRequest(requests, properties)
         # a filter that was granted in vain is unsubscribed when the answer comes, unless a subscription has it
         request.on_done = lambda: subscription.close() if request.error is not None else None

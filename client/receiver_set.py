@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from trunkline.client.incoming import Handover
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import ReceivedPublication
 
 
 class ReceiverSet:
@@ -116,6 +117,8 @@ class ReceiverSet:
                 continue
             for number, message in enumerate(publication.messages):
                 receivers = self._dispatch.find(message.topic)
+                if len(receivers) > 1:
+                    receivers = _meant(receivers, publication)
                 handover.expect(number, len(receivers))
                 for receiver in receivers:
                     self._gather(found, handover, receiver, (message,), number)
@@ -161,3 +164,11 @@ class ReceiverSet:
         while self._from_threads:
             acknowledge, number = self._from_threads.popleft()
             acknowledge(number)
+
+
+def _meant(receivers: tuple[Receiver, ...], publication: ReceivedPublication) -> tuple[Receiver, ...]:
+    """Those of the receivers of its topic that the server has sent this copy for: all that have one of its subscription
+    identifiers, and those without, which cannot be told apart. All of them, when it fits none: a session that is
+    resumed may have other identifiers.  # [MQTT-3.3.4-3] [MQTT-3.3.4-4]"""
+    identifiers = publication.properties.get("subscription_identifier", ())
+    return tuple(each for each in receivers if not each.identifier or each.identifier in identifiers) or receivers

@@ -39,6 +39,8 @@ class Receiver:
 
     #: Whether its topic filters are subscribed because of it.
     is_subscribed: ClassVar = False
+    #: The subscription identifier that its messages have (5.0), if the user has chosen one.
+    identifier = 0
 
     def __init__(
         self,

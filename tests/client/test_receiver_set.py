@@ -1,13 +1,20 @@
 """The receivers of a session together: what is subscribed, and whether they have room."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.client.opening import client_of
+from tests.client.rig import publish
+from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.limits import WaitingLimits
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
 from trunkline.testing import Broker
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
 
 
 class Subscribed(Receiver):
@@ -50,3 +57,49 @@ async def test_a_receiver_that_is_gone_holds_up_nobody(
             assert len(full) == 1
         mqtt_broker.publish("b", "2")
         assert (await others.receive()).payload == b"2"
+
+
+@pytest.mark.parametrize(
+    ("identifiers", "expected"),
+    [
+        ([1], ["one", "plain"]),
+        ([1, 2], ["one", "two", "plain"]),
+        ([], ["plain"]),
+        ([3], ["plain"]),
+    ],
+    ids=["a copy each", "one copy for both", "of the plain one", "of an earlier process"],
+)
+def test_overlapping_subscriptions_with_identifiers(identifiers: list[int], expected: list[str]) -> None:
+    """Once per subscription, whether the server sends one copy or several."""
+    assert received({"one": 1, "two": 2, "plain": 0}, identifiers) == expected
+
+
+@pytest.mark.parametrize("identifiers", [[], [7]])
+def test_identifiers_that_fit_none_do_not_count(identifiers: list[int]) -> None:
+    assert received({"one": 1, "two": 2}, identifiers) == ["one", "two"]
+
+
+def received(subscriptions: dict[str, int], identifiers: list[int]) -> list[str]:
+    """Which of the subscriptions, with their identifiers, get a message with these."""
+    receivers = ReceiverSet(lambda: None)
+    found: dict[str, Receiver] = {}
+    for name, identifier in subscriptions.items():
+        limits = WaitingLimits()
+        found[name] = Subscribed(["#"], manual_ack=False, limits=limits, owner=receivers)
+        found[name].identifier = identifier
+        receivers.add(found[name])
+    properties: Properties = {"subscription_identifier": identifiers} if identifiers else {}
+    receivers.hand_over([Handover(publish(properties=properties), None, IncomingHalf())], 1)
+    return [name for name, receiver in found.items() if len(receiver)]
+
+
+async def test_each_gets_its_own_from_the_broker(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with (
+        client_of(mqtt_broker) as client,
+        await client.subscribe("a/#", qos=1, properties={"subscription_identifier": [1]}) as wide,
+        await client.subscribe("a/+", qos=1, properties={"subscription_identifier": [2]}) as narrow,
+    ):
+        for topic in ("a/b", "a/b/c"):
+            mqtt_broker.publish(topic, "x", qos=1)
+        await wait_all_tasks_blocked()
+        assert (len(wide), len(narrow)) == (2, 1)

@@ -91,6 +91,7 @@ def test_the_names_and_arguments_are_the_same(ours: Any, theirs: Any) -> None:
         "is_over",
         "is_crowded",
         "is_subscribed",
+        "identifier",
     }
     for name in dir(theirs):
         if name.startswith("_") or name in inner:
