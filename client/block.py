@@ -193,6 +193,18 @@ class BlockClient(Messaging):
             runner.finish()
             await self.answer(request)
 
+    async def ping(self) -> None:
+        """Wait until the server has answered a PINGREQ: it has read all that was written before, QoS 0 included.
+
+        Raises:
+            ClientError: there is no connection, or it was lost before the answer.
+        """
+        if self._runner is None:
+            raise ClientClosed
+        request = self._runner.connection.ping()
+        self.wake()
+        await self.answer(request)
+
     def wake(self) -> None:
         if self._runner is not None:
             self._runner.wake()

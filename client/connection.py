@@ -7,6 +7,7 @@ is in the link.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
@@ -129,6 +130,8 @@ class ClientConnection:
         self._is_reading = True
         self._last_sent = self._last_received = now
         self._pinged_at: float | None = None
+        #: A request for each PINGREQ that the server has not answered.
+        self._pings: deque[ClientRequest] = deque()
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Connack: self._connack,
             Puback: self._outgoing.puback,
@@ -137,7 +140,7 @@ class ClientConnection:
             Pubrel: lambda packet, now: self._incoming.pubrel(packet),
             Suback: lambda packet, now: self._outgoing.suback(packet),
             Unsuback: lambda packet, now: self._outgoing.unsuback(packet),
-            Pingresp: lambda packet, now: None,
+            Pingresp: self._pingresp,
             Disconnect: self._disconnect,
             Auth: self._auth,
         }
@@ -288,8 +291,10 @@ class ClientConnection:
         self.phase = Phase.OVER
         self._incoming.detach()
         self._outgoing.detach()
-        request, self.reauthentication = self.reauthentication, None
-        if request is not None:
+        requests = [*self._pings, *filter(None, [self.reauthentication])]
+        self.reauthentication = None
+        self._pings.clear()
+        for request in requests:
             request.finish(self.error or Disconnected("the connection was closed"))
 
     # To the server
@@ -338,6 +343,19 @@ class ClientConnection:
 
     # Time
 
+    def ping(self) -> ClientRequest:
+        request = ClientRequest()
+        if self.phase is Phase.OPEN:
+            self.link.send(Pingreq())
+            self._pings.append(request)
+        else:
+            request.finish(self.error or Disconnected("there is no connection"))
+        return request
+
+    def _pingresp(self, packet: Pingresp, now: float) -> None:
+        if self._pings:
+            self._pings.popleft().finish()
+
     def set_reading(self, is_reading: bool, now: float) -> None:
         """The caller stops or goes on to read. A server that is not read from cannot answer."""
         self._is_reading = is_reading
@@ -361,7 +379,7 @@ class ClientConnection:
         if self._pinged_at is not None:
             self._end(Disconnected(f"the server did not answer within {self._settings.ping_timeout:g} s"))
             return
-        self.link.send(Pingreq())  # [MQTT-3.1.2-20]
+        self.ping()  # [MQTT-3.1.2-20]
         self._last_sent = now
         if self._is_reading:
             self._pinged_at = now

@@ -141,6 +141,11 @@ class Receipt:
     def is_done(self) -> bool:
         return self._request.is_done
 
+    @property
+    def error(self) -> ClientError | None:
+        """Why it failed, if it is done and did."""
+        return self._request.error
+
     async def wait(self) -> int:
         """The server's reason code, below 0x80. Cancelling this only ends the waiting.
 

@@ -83,6 +83,10 @@ class BlockingClient(Generic[B]):
         """Authenticate anew on the same connection, with the authenticator."""
         self._thread.run(timeout, self._client.reauthenticate)
 
+    def ping(self, *, timeout: float | None = None) -> None:
+        """Wait until the server has answered a PINGREQ: it has read all that was written before, QoS 0 included."""
+        self._thread.run(timeout, self._client.ping)
+
     # What the server said
 
     @property

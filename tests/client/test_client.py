@@ -51,6 +51,27 @@ def published(broker: Broker, topic: str) -> list[Published]:
 # Publish, subscribe, receive
 
 
+async def test_a_ping_is_answered_when_all_before_it_was_read(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        receipt = client.publish_nowait("a", "1")
+        await client.ping()
+        assert receipt.is_done
+        assert receipt.error is None
+        assert len(published(mqtt_broker, "a")) == 1
+
+
+async def test_a_ping_fails_with_its_connection(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    client = client_of(mqtt_broker)
+    with pytest.raises(ClientClosed):
+        await client.ping()
+    with pytest.raises(Disconnected):
+        async with client:
+            mqtt_broker.faults.cut(before="PINGREQ")
+            await client.ping()
+    with pytest.raises(Disconnected):
+        await client.ping()
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_messages_at_each_qos(mqtt_broker: Broker, autojump_clock: MockClock, version: str) -> None:
     async with client_of(mqtt_broker, version=version) as client:

@@ -4,7 +4,7 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -39,9 +39,23 @@ def waits() -> list[float]:
 def publisher(mqtt_broker: ThreadBroker, waits: list[float]) -> Callable[..., Publisher]:
     def make(**options: Any) -> Publisher:
         settings = SinkSettings(host=mqtt_broker.host, port=mqtt_broker.port, **options)
-        return Publisher(settings, "sink", "query/3", waits.append)
+        return Publisher(settings, "sink", "query/3", sleeping(waits))
 
     return make
+
+
+def sleeping(waits: list[float]) -> Callable[[float], Awaitable[None]]:
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    return sleep
+
+
+def elsewhere(call: Callable[[], object]) -> None:
+    """In a thread: the publisher runs trio in its own, and its rows cannot wait for another run."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
 
 
 def payloads(broker: ThreadBroker) -> list[bytes]:
@@ -92,24 +106,9 @@ def test_ten_thousand_messages_pass_through_the_brokers_window(waits: list[float
         arrived: list[bytes] = []
         here.hooks.add("message.publish", lambda client, message: arrived.append(message.payload))
         settings = SinkSettings(host=here.host, port=here.port, max_inflight=65_535)
-        Publisher(settings, "sink", "q/0", waits.append).publish(messages(10_000))
+        Publisher(settings, "sink", "q/0", sleeping(waits)).publish(messages(10_000))
     assert arrived == [payload for _, _, payload in messages(10_000)]
     assert not waits
-
-
-def test_packet_identifiers_go_round(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.analytics.sinks.publisher.MAX_PACKET_ID", 1200)
-    with broker(history=0) as here:
-        count = 0
-
-        def arrived(*_: object) -> None:
-            nonlocal count
-            count += 1
-
-        here.hooks.add("message.publish", arrived)
-        settings = SinkSettings(host=here.host, port=here.port, max_inflight=1000)
-        Publisher(settings, "sink", "q/0", waits.append).publish(messages(5_000))
-        assert count == 5_000
 
 
 def test_large_messages_pass(mqtt_broker: ThreadBroker, publisher: Callable[..., Publisher]) -> None:
@@ -167,8 +166,8 @@ def test_a_broker_that_is_not_there_is_named(waits: list[float]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and not listened on
         port = taken.getsockname()[1]
-        with pytest.raises(PublishError, match=f"127.0.0.1:{port}: no connection: Connection refused; gave up"):
-            Publisher(SinkSettings(port=port, retries=1), "sink", "q/0", waits.append).publish(messages(1))
+        with pytest.raises(PublishError, match=f"127.0.0.1:{port}: cannot connect.*Connection refused; gave up"):
+            Publisher(SinkSettings(port=port, retries=1), "sink", "q/0", sleeping(waits)).publish(messages(1))
     assert waits == [0.1]
 
 
@@ -185,7 +184,7 @@ def test_it_comes_back_to_a_broker_that_was_started_anew(
 ) -> None:
     def rows() -> Iterator[Outgoing]:
         yield from messages(100)
-        mqtt_broker.restart(graceful=True)
+        elsewhere(lambda: mqtt_broker.restart(graceful=True))
         yield from messages(200)[100:]
 
     publisher().publish(rows())
@@ -212,7 +211,10 @@ def test_at_qos_0_what_was_under_way_is_lost_and_the_rest_is_not(
 
 def test_a_message_that_is_refused_is_named(mqtt_broker: ThreadBroker, publisher: Callable[..., Publisher]) -> None:
     mqtt_broker.faults.refuse_publish("NOT_AUTHORIZED", topic="results/3")
-    with pytest.raises(PublishError, match=r"row 0/3 to topic 'results/3': .* refused it: not authorized \(0x87\)"):
+    with pytest.raises(
+        PublishError,
+        match=r"row 0/3 to topic 'results/3': .* refused the message to results/3: not authorized \(0x87\)",
+    ):
         publisher().publish(messages(7))
 
 
@@ -247,7 +249,7 @@ def test_who_has_lost_its_client_id_does_not_fight_for_it(
 ) -> None:
     def rows() -> Iterator[Outgoing]:
         yield from messages(64)
-        publisher().publish(messages(1))
+        elsewhere(lambda: publisher().publish(messages(1)))
         yield from messages(64)
 
     with pytest.raises(PublishError, match="session taken over"):
@@ -257,15 +259,17 @@ def test_who_has_lost_its_client_id_does_not_fight_for_it(
 def test_a_message_that_is_too_large_for_the_broker_is_named(waits: list[float]) -> None:
     with broker(mqtt={"max_packet_size": 1000}) as here:
         settings = SinkSettings(host=here.host, port=here.port)
-        with pytest.raises(PublishError, match="row 0/0 to topic 'results/0': 1061 bytes, and the broker takes 1000"):
-            Publisher(settings, "sink", "q/0", waits.append).publish(messages(1, size=1000))
+        with pytest.raises(
+            PublishError, match="row 0/0 to topic 'results/0': a packet of 1,061 bytes; the server accepts 1,000"
+        ):
+            Publisher(settings, "sink", "q/0", sleeping(waits)).publish(messages(1, size=1000))
 
 
 @pytest.mark.parametrize(
     ("told", "options", "words"),
     [
-        ({"maximum_qos": 0}, {}, "takes no messages of QoS 1"),
-        ({"retain_available": 0}, {"retain": True}, "keeps no retained messages"),
+        ({"maximum_qos": 0}, {}, "the server offers QoS 0 at most, not 1"),
+        ({"retain_available": 0}, {"retain": True}, "the server offers no retained messages"),
     ],
 )
 def test_what_the_broker_does_not_have_is_said(
@@ -275,15 +279,15 @@ def test_what_the_broker_does_not_have_is_said(
     with broker(mqtt=mqtt) as here:
         settings = SinkSettings(host=here.host, port=here.port, **options)
         with pytest.raises(PublishError, match=words):
-            Publisher(settings, "sink", "q/0", waits.append).publish(messages(1))
+            Publisher(settings, "sink", "q/0", sleeping(waits)).publish(messages(1))
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers what is not MQTT 5.0"),
-        (b"", "the broker closed the connection"),
-        (Connack(reason=0x9D), r"server moved \(0x9D\) \(go away\)"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server speaks HTTP, not MQTT"),
+        (b"", "the server closed the connection"),
+        (Connack(reason=0x9D), r"server moved \(0x9D\), go away"),
     ],
 )
 def test_who_is_no_broker_is_told_so(answer: bytes | Packet, words: str, waits: list[float]) -> None:
@@ -304,7 +308,7 @@ def test_who_is_no_broker_is_told_so(answer: bytes | Packet, words: str, waits: 
         thread.start()
         settings = SinkSettings(port=server.getsockname()[1], retries=0)
         with pytest.raises(PublishError, match=words):
-            Publisher(settings, "sink", "q/0", waits.append).publish(messages(1))
+            Publisher(settings, "sink", "q/0", sleeping(waits)).publish(messages(1))
         thread.join()
 
 
@@ -358,16 +362,16 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
     context, _ = authority(tmp_path)
     async with testing.broker() as here, safe(here, context) as port:
         with pytest.raises(
-            PublishError, match=r"127\.0\.0\.1: its certificate is not trusted: unable to get local issuer"
+            PublishError, match=r"127\.0\.0\.1:.*: certificate verify failed: unable to get local issuer"
         ):
-            await publish(SinkSettings(port=port, tls=True), messages(1))
+            await publish(SinkSettings(port=port, tls=True, retries=0), messages(1))
 
 
 async def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     async with testing.broker() as here:
-        with pytest.raises(SinkError, match=r"ca .*no\.pem: No such file"):
+        with pytest.raises(SinkError, match=r"no\.pem: No such file"):
             await publish(SinkSettings(port=here.port, tls=True, ca=str(tmp_path / "no.pem")), messages(1))
 
 
-def never(seconds: float) -> None:
+async def never(seconds: float) -> None:
     raise AssertionError("there was a reason to wait")
