@@ -380,10 +380,13 @@ class Node:
         with scope:
             await self.scheduler.run(task_status=task_status)
 
-    async def start_background(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
-        """Run a task that the node can run without, under a supervisor of its own."""
+    async def start_background(
+        self, name: str, async_fn: Callable[[], Awaitable[object]], stay_off: Callable[[], None] | None = None
+    ) -> None:
+        """Run a task that the node can run without, under a supervisor of its own. `stay_off` is called if it crashes
+        too often."""
         await self.supervisor.start_child(
-            Child(name, lambda: BackgroundTask(name, async_fn, self.alarms), Restart.TEMPORARY)
+            Child(name, lambda: BackgroundTask(name, async_fn, self.alarms, stay_off), Restart.TEMPORARY)
         )
 
     def _if_standalone(self, default: float, configured: float | None) -> float:
@@ -417,7 +420,7 @@ class Node:
             from trunkline.broker.overload_monitor import OverloadMonitor
 
             monitor = OverloadMonitor(self.config.overload, interval, self.services, self.sessions)
-            await self.start_background("overload", monitor.run)
+            await self.start_background("overload", monitor.run, monitor.stay_off)
 
     async def _open_control(self) -> None:
         settings = self.config.control

@@ -125,6 +125,13 @@ class OverloadMonitor:
                 del overload.exceeded[resource]
                 alarms.deactivate(resource.alarm)
 
+    def stay_off(self) -> None:
+        """End the defence, because nothing will measure any more whether it is needed."""
+        for resource in self._overload.exceeded:
+            self._services.alarms.deactivate(resource.alarm)
+        self._overload.exceeded.clear()
+        self._overload.lag = 0.0
+
     async def _hold_publishers(self, seconds: float) -> None:
         text = ", ".join(self._overload.exceeded.values())
         held: list[Channel] = []

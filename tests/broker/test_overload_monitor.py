@@ -251,3 +251,28 @@ async def test_many_sessions_are_visited_in_slices(monkeypatch: pytest.MonkeyPat
         assert all(connection.is_paused for connection in here.node.connections)
         await trio.sleep(1 - READING)
         assert not any(connection.is_paused for connection in here.node.connections)
+
+
+async def test_the_defence_ends_when_the_monitor_is_given_up(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine()
+    machine.memory = Usage(9 * GIB, 10 * GIB)
+    broken = False
+
+    def read() -> dict[Resource, Usage]:
+        if broken:
+            raise ValueError("a fault")
+        return machine.read()
+
+    async with room() as here:
+        settings = OverloadSettings.model_validate({})
+        monitor = OverloadMonitor(settings, 1.0, here.node.services, here.node.sessions, read)
+        await here.node.start_background("overload", monitor.run, monitor.stay_off)
+        await trio.sleep(2)
+        assert active(here.node) == ["overload_memory"]
+        broken = True
+        await trio.sleep(30)
+        assert active(here.node) == ["overload.down"]
+        assert not here.node.services.overload.exceeded
+        await here.client("late")  # new clients are accepted again
