@@ -208,3 +208,7 @@ class BlockClient(Messaging):
     def wake(self) -> None:
         if self._runner is not None:
             self._runner.wake()
+
+    def write_now(self) -> None:
+        if self._runner is not None:
+            self._runner.write_now()

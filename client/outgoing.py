@@ -103,6 +103,11 @@ class OutgoingHalf:
         """Whether an answer of the server is expected."""
         return bool(self._asked) or len(self._window) > 0 or bool(self._queue)
 
+    @property
+    def in_flight(self) -> int:
+        """Messages and subscriptions that are sent and not answered."""
+        return len(self._window) + len(self._asked)
+
     # Requests
 
     def add(self, request: ClientRequest, now: float) -> None:

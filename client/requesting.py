@@ -56,6 +56,9 @@ class Requesting:
     def wake(self) -> None:
         """There may be something to send, or room to read. For subclasses."""
 
+    def write_now(self) -> None:
+        """There is something to send, and nothing to gain by waiting. For subclasses."""
+
     def _open(self) -> None:
         self._is_open = True
 
@@ -87,7 +90,11 @@ class Requesting:
             await self._waiting.park()
             self._check_open()
         self._make_room()
-        self._add(request)
+        self._outgoing.add(request, trio.current_time())
+        if self._outgoing.in_flight > 1:  # other tasks ask, too: the writer sends their requests together
+            self.wake()
+        else:
+            self.write_now()
 
     def _add(self, request: ClientRequest) -> None:
         self._outgoing.add(request, trio.current_time())

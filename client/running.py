@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -44,6 +45,10 @@ class Runner:
         self._owner = owner
         self._output = trio.Event()
         self._room = trio.Event()
+        #: Whether the writer waits for output, so that another task may write.
+        self._is_idle = False
+        #: What the socket did not take of such a write.
+        self._unsent = b""
         # its owner says when it ends: also in a block that is cancelled, DISCONNECT is sent
         self._scope = trio.CancelScope(shield=True)
         #: Set when CONNACK came, or never will.
@@ -53,6 +58,30 @@ class Runner:
         """There may be something to send, or room to read."""
         self._output.set()
         self._room.set()
+
+    def write_now(self) -> None:
+        """Send what there is to send in the task that calls, which saves the turn of another one. What the socket does
+        not take at once is left to the writer, and so is all output of a stream that is no plain socket."""
+        if not (self._is_idle and isinstance(self._stream, trio.SocketStream)):
+            self._output.set()
+            return
+        data = self._take_output()
+        if data:
+            try:
+                sent = os.write(self._stream.socket.fileno(), data)
+            except OSError:  # the socket is full, or broken: the writer finds out
+                sent = 0
+            if sent < len(data):
+                self._unsent = data[sent:]
+                self._is_idle = False
+                self._output.set()
+        elif self.connection.phase is Phase.OVER:
+            self._output.set()
+
+    def _take_output(self) -> bytes:
+        data = self.connection.take_output(trio.current_time())
+        self._owner.sent()
+        return data
 
     def finish(self) -> None:
         """The connection is over. What is left is sent, within a limit."""
@@ -90,7 +119,7 @@ class Runner:
                 self._owner.hand_over(connection.receive(data, trio.current_time()), len(data))
             if connection.phase is not Phase.CONNECTING:
                 self.answered.set()
-            self._output.set()
+            self.write_now()
             if not self._owner.may_read():
                 await self._wait_for_room()
         self.finish()
@@ -106,8 +135,9 @@ class Runner:
         connection = self.connection
         while True:
             self._output = trio.Event()
-            data = connection.take_output(trio.current_time())
-            self._owner.sent()
+            unsent, self._unsent = self._unsent, b""
+            # what comes behind it is taken only afterwards, when the socket has room again
+            data = unsent or self._take_output()
             if data:
                 try:
                     await self._stream.send_all(data)
@@ -116,7 +146,9 @@ class Runner:
             elif connection.phase is Phase.OVER:
                 return
             else:
+                self._is_idle = True
                 await self._output.wait()
+                self._is_idle = False
 
     async def _watch(self) -> None:
         """Keep-alive."""

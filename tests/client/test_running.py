@@ -1,0 +1,72 @@
+"""Output on a plain socket: a task that asks writes it itself when the writer is idle."""
+
+import socket
+from contextlib import suppress
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trunkline.client import Client, ConnectionSettings
+
+CONNACK = bytes.fromhex("2003000000")
+SETTINGS = ConnectionSettings(keep_alive=0)
+
+
+def pair() -> tuple[trio.SocketStream, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(CONNACK)
+    theirs.setblocking(False)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(ours)), theirs
+
+
+async def read_all(sock: socket.socket) -> bytes:
+    """All that is sent until the other tasks have nothing to do."""
+    data = bytearray()
+    while True:
+        try:
+            while more := sock.recv(65_536):
+                data += more
+            return bytes(data)
+        except BlockingIOError:
+            before = len(data)
+            await wait_all_tasks_blocked()
+            with suppress(BlockingIOError):
+                data += sock.recv(65_536)
+            if len(data) == before:
+                return bytes(data)
+
+
+async def test_publish_writes_to_the_socket_without_the_writer() -> None:
+    stream, server = pair()
+    with server:
+        async with Client(SETTINGS, open_stream=lambda _: stream) as client:
+            await read_all(server)
+            runner = client._runner
+            assert runner is not None
+            wakes_writer, runner._output = runner._output, trio.Event()
+            await client.publish("t", b"payload")
+            assert server.recv(100).endswith(b"payload")
+            runner._output = wakes_writer
+            server.close()
+
+
+async def test_output_that_a_full_socket_does_not_take_follows_in_order() -> None:
+    stream, server = pair()
+    with server:
+        async with Client(SETTINGS, open_stream=lambda _: stream, max_queued=1000) as client:
+            await read_all(server)
+            payloads = [bytes([number]) * 20_000 for number in range(100)]
+            async with trio.open_nursery() as nursery:
+
+                async def publish() -> None:
+                    for payload in payloads:
+                        await client.publish("t", payload)
+
+                nursery.start_soon(publish)
+                await wait_all_tasks_blocked()
+                data = await read_all(server)
+            data += await read_all(server)
+            assert [data.count(payload) for payload in payloads] == [1] * 100
+            places = [data.index(payload) for payload in payloads]
+            assert places == sorted(places)
+            server.close()
