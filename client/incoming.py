@@ -55,7 +55,16 @@ class Handover:
 
 
 class IncomingHalf:
-    __slots__ = ("_again", "_aliases", "_awaiting_rel", "_ledger", "_link", "_max_open", "on_acknowledged")
+    __slots__ = (
+        "_again",
+        "_aliases",
+        "_awaiting_rel",
+        "_ledger",
+        "_link",
+        "_max_open",
+        "_may_flush",
+        "on_acknowledged",
+    )
 
     def __init__(self) -> None:
         self._awaiting_rel = AwaitingRel()
@@ -65,7 +74,9 @@ class IncomingHalf:
         self._again: dict[int, tuple[OwedRun, int] | None] = {}
         self._max_open = 0
         self._link: Link | None = None
-        #: Called when there may be acknowledgements to send.
+        #: Whether a message was acknowledged since the last `flush`.
+        self._may_flush = False
+        #: Called when there are acknowledgements to send, if there were none.
         self.on_acknowledged: Callable[[], object] | None = None
 
     # Connections
@@ -80,6 +91,7 @@ class IncomingHalf:
     def detach(self) -> None:
         """What is not acknowledged will not be: the server sends it again."""
         self._link = None
+        self._may_flush = False
         self._ledger = Ledger(self._awaiting_rel)
         self._again = dict.fromkeys(self._again)
 
@@ -170,11 +182,14 @@ class IncomingHalf:
         self._changed()
 
     def _changed(self) -> None:
-        if self.on_acknowledged is not None:
-            self.on_acknowledged()
+        if not self._may_flush:
+            self._may_flush = True
+            if self.on_acknowledged is not None:
+                self.on_acknowledged()
 
     def flush(self) -> None:
         """Send all acknowledgements whose turn has come."""
+        self._may_flush = False
         ledger, link = self._ledger, self._link
         while link is not None and ledger.entries and isinstance(run := ledger.entries[0], OwedRun):
             packet_ids, is_all = run.take()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trunkline.mqtt.weight import properties_weight, text_weight
 
@@ -12,35 +12,56 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
 
+class Origin(NamedTuple):
+    """What the messages of one publication have in common."""
+
+    qos: int
+    retain: bool
+    dup: bool
+    properties: Properties
+
+
 class ReceivedMessage:
     """Set `auto_ack` to False before you go on to the next message, and it is acknowledged when you call `ack`."""
 
-    __slots__ = ("_acknowledge", "_number", "auto_ack", "dup", "payload", "properties", "qos", "retain", "topic")
+    __slots__ = ("_acknowledge", "_number", "_origin", "auto_ack", "payload", "topic")
 
     def __init__(
         self,
         topic: str,
         payload: bytes,
-        qos: int,
-        retain: bool,
-        dup: bool,
-        properties: Properties,
+        origin: Origin,
         auto_ack: bool,
-        number: int,
-        acknowledge: Callable[[int], object] | None,
+        number: int = 0,
+        acknowledge: Callable[[int], object] | None = None,
     ) -> None:
+        """`acknowledge` is called with `number`, once."""
         self.topic = topic
         self.payload = payload
-        #: At which the server has delivered it.
-        self.qos = qos
-        #: It was retained when this client subscribed.
-        self.retain = retain
-        #: The server may have delivered it before.
-        self.dup = dup
-        self.properties = properties
+        self._origin = origin
         self.auto_ack = auto_ack
         self._number = number
         self._acknowledge = acknowledge
+
+    @property
+    def qos(self) -> int:
+        """At which the server has delivered it."""
+        return self._origin.qos
+
+    @property
+    def retain(self) -> bool:
+        """Whether it was retained when this client subscribed."""
+        return self._origin.retain
+
+    @property
+    def dup(self) -> bool:
+        """Whether the server may have delivered it before."""
+        return self._origin.dup
+
+    @property
+    def properties(self) -> Properties:
+        """They may be shared with other messages: not to be changed."""
+        return self._origin.properties
 
     def ack(self) -> None:
         """Acknowledge it: in any order, from any task or thread, again without effect. The server is told when all

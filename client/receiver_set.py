@@ -6,20 +6,20 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import repeat
 from threading import get_ident
 from typing import TYPE_CHECKING
 
 import trio
 
 from trunkline.client.dispatch import Dispatch
-from trunkline.client.received import ReceivedMessage
+from trunkline.client.received import Origin, ReceivedMessage
 from trunkline.client.receivers import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.client.incoming import Handover
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import ReceivedPublication
 
 
@@ -112,8 +112,9 @@ class ReceiverSet:
             publication = handover.publication
             topics = publication.topics
             receivers = self._dispatch.find(topics[0])
-            if len(receivers) == 1 and topics.count(topics[0]) == len(topics):  # as nearly always
-                self._gather(found, handover, receivers[0], publication.messages, 0)
+            if len(receivers) == 1 and all(self._dispatch.find(topic) == receivers for topic in topics[1:]):
+                # as nearly always
+                self._gather(found, handover, receivers[0], topics, publication.payloads, 0)
                 continue
             for number, message in enumerate(publication.messages):
                 receivers = self._dispatch.find(message.topic)
@@ -121,7 +122,7 @@ class ReceiverSet:
                     receivers = _meant(receivers, publication)
                 handover.expect(number, len(receivers))
                 for receiver in receivers:
-                    self._gather(found, handover, receiver, (message,), number)
+                    self._gather(found, handover, receiver, (message.topic,), (message.payload,), number)
         for receiver, messages in found.items():
             receiver.put(messages, size)
             if receiver.is_crowded:
@@ -132,19 +133,21 @@ class ReceiverSet:
         found: dict[Receiver, list[ReceivedMessage]],
         handover: Handover,
         receiver: Receiver,
-        messages: Sequence[Message],
+        topics: Sequence[str],
+        payloads: Sequence[bytes],
         first: int,
     ) -> None:
+        """Some messages of a publication, with one topic or each with its own; `first` is the number of the first."""
+        publication, acknowledge = handover.publication, handover.acknowledge
+        origin = Origin(publication.qos, publication.retain, publication.dup, publication.properties)
         auto_ack = not receiver.manual_ack
-        acknowledge = handover.acknowledge
         done = None if acknowledge is None else partial(self._acknowledge, acknowledge)
-        dup = handover.publication.dup
         found.setdefault(receiver, []).extend(
             [
-                ReceivedMessage(
-                    each.topic, each.payload, each.qos, each.retain, dup, each.properties, auto_ack, number, done
+                ReceivedMessage(topic, payload, origin, auto_ack, number, done)
+                for number, (topic, payload) in enumerate(
+                    zip(topics if len(topics) > 1 else repeat(topics[0]), payloads, strict=False), first
                 )
-                for number, each in enumerate(messages, first)
             ]
         )
 

@@ -249,12 +249,12 @@ class Loop:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        receiver, current = self._receiver, self._current
+        receiver, buffer, current = self._receiver, self._buffer, self._current
         if current is not None and current.auto_ack:
             current.ack()
         self._current = None
         self._run += 1
-        if self._run > MAX_RUN or not self._buffer:
+        if self._run > MAX_RUN or not buffer:
             self._run = 0
             try:
                 await receiver.some()

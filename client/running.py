@@ -62,6 +62,7 @@ class Runner:
     def write_now(self) -> None:
         """Send what there is to send in the task that calls, which saves the turn of another one. What the socket does
         not take at once is left to the writer, and so is all output of a stream that is no plain socket."""
+        self._room.set()  # a request that waits for its answer makes room
         if not (self._is_idle and isinstance(self._stream, trio.SocketStream)):
             self._output.set()
             return

@@ -112,6 +112,10 @@ class Message:
     def messages(self) -> Sequence[Self]:
         return (self,)
 
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        return (self.payload,)
+
     def part(self, first: int, last: int) -> Self:
         return self
 

@@ -138,6 +138,15 @@ class PublishBatch:
             self._messages = self._unfold()
         return self._messages
 
+    @property
+    def payloads(self) -> list[bytes]:
+        """Of each packet, without making the messages."""
+        wire, starts = self._wire, self._starts
+        if isinstance(starts, range):
+            _, _, payload, end = next(self._packets())
+            return [wire[start + payload : start + end] for start in starts]
+        return [wire[payload:end] for _, _, payload, end in self._packets()]
+
     def _unfold(self) -> list[Publish]:
         qos, wire, retain, dup, properties = self.qos, self._wire, self.retain, self.dup, self.properties
         publisher, username, timestamp, expires_at = self.publisher, self.username, self.timestamp, self.expires_at

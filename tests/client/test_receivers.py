@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trunkline.client.limits import MAX_BYTES, WaitingLimits
-from trunkline.client.received import ReceivedMessage
+from trunkline.client.received import Origin, ReceivedMessage
 from trunkline.client.receivers import MAX_RUN, OVERFULL, Receiver
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -32,7 +32,7 @@ class Owner:
     def messages(self, *numbers: int, qos: int = 1) -> list[ReceivedMessage]:
         acknowledge = self.acknowledged.append if qos else None
         return [
-            ReceivedMessage("t", b"%d" % number, qos, False, False, NO_PROPERTIES, True, number, acknowledge)
+            ReceivedMessage("t", b"%d" % number, Origin(qos, False, False, NO_PROPERTIES), True, number, acknowledge)
             for number in numbers
         ]
 
@@ -173,7 +173,7 @@ async def test_of_too_many_only_qos_0_is_dropped() -> None:
 
 
 def sized(size: int, qos: int = 0) -> ReceivedMessage:
-    return ReceivedMessage("t", bytes(size - 1), qos, False, False, NO_PROPERTIES, True, 0, None)
+    return ReceivedMessage("t", bytes(size - 1), Origin(qos, False, False, NO_PROPERTIES), True)
 
 
 async def test_a_receiver_is_crowded_by_bytes_as_well() -> None:
@@ -212,10 +212,10 @@ async def test_of_too_many_bytes_only_qos_0_is_dropped() -> None:
 def test_properties_and_topics_weigh_as_well() -> None:
     receiver = Owner().receiver(100, max_bytes=1000)
     properties: Properties = {"user_property": [("a" * 500, "b" * 500)]}
-    receiver.put([ReceivedMessage("t", b"", 0, False, False, properties, True, 0, None)], 1000)
+    receiver.put([ReceivedMessage("t", b"", Origin(0, False, False, properties), True)], 1000)
     assert receiver.is_crowded
     receiver = Owner().receiver(100, max_bytes=1000)
-    receiver.put([ReceivedMessage("t" * 1000, b"", 0, False, False, NO_PROPERTIES, True, 0, None)], 1000)
+    receiver.put([ReceivedMessage("t" * 1000, b"", Origin(0, False, False, NO_PROPERTIES), True)], 1000)
     assert receiver.is_crowded
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.management.client_commands.running import command, run
-from trunkline.client.received import ReceivedMessage
+from trunkline.client.received import Origin, ReceivedMessage
 from trunkline.management.client_commands.formats import Moment, compiled
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.testing import Broker
@@ -23,7 +23,7 @@ MESSAGE: Properties = {
 
 
 def received(payload: bytes = b"", topic: str = "t", properties: Properties = NO_PROPERTIES) -> ReceivedMessage:
-    return ReceivedMessage(topic, payload, 0, False, False, properties, True, 0, None)
+    return ReceivedMessage(topic, payload, Origin(0, False, False, properties), True)
 
 
 def shown(form: str, payload: bytes = b"", *, terminal: bool = False, **more: object) -> bytes:
