@@ -331,6 +331,11 @@ class ClientConnection:
         if self.reauthentication is not None:
             self._break_off(_reauthentication_failed(error), Reason.UNSPECIFIED_ERROR)
 
+    @property
+    def answers_may_wait(self) -> bool:
+        """Whether so many answers are to come that they are read together: nothing waits for the first of them."""
+        return self.phase is Phase.OPEN and self._outgoing.answers_may_wait
+
     def take_output(self, now: float) -> bytes:
         """All that is to be sent now."""
         if self.phase is Phase.OPEN:

@@ -33,6 +33,9 @@ FIRST_SUBSCRIBE_ID: Final = MAX_PUBLISH_ID + 1
 #: Requests in the queue that will not be sent, beside as many again as will be.
 MAX_DISCARDED: Final = 64
 
+#: So many messages without an answer are a burst: its answers are read together.
+MANY_ANSWERS: Final = 256
+
 #: A request whose answer is a single packet.
 Asking: TypeAlias = SubscribeRequest | UnsubscribeRequest
 
@@ -107,6 +110,11 @@ class OutgoingHalf:
     def in_flight(self) -> int:
         """Messages and subscriptions that are sent and not answered."""
         return len(self._window) + len(self._asked)
+
+    @property
+    def answers_may_wait(self) -> bool:
+        """Whether many answers are to come, and nothing waits for the room that they make."""
+        return len(self._window) >= MANY_ANSWERS and (self._window.room > 0 or not self._queue)
 
     # Requests
 
@@ -269,7 +277,7 @@ class OutgoingHalf:
             self._release(packet_ids)
         elif packet.count > 1:
             for packet_id in packet_ids:
-                self.pubrec(Pubrec(packet_id), now)
+                self.pubrec(Pubrec(packet_id, packet.reason), now)
         elif (found := window.state(packet_ids[0])) is None:
             if self._link is not None:
                 self._link.send(Pubrel(packet_ids[0], Reason.PACKET_IDENTIFIER_NOT_FOUND))
@@ -296,7 +304,7 @@ class OutgoingHalf:
                 window.check(packet.packet_id, state)
             else:
                 for packet_id in window.opened(packet_ids):
-                    handle(packet.kind(packet_id))
+                    handle(packet.kind(packet_id, packet.reason))
             return
         if isinstance(packet, Acknowledgement) and packet.reason >= FAILURE and state is not State.WAIT_PUBCOMP:
             ((request, _),) = window.targets(packet_ids)
@@ -310,7 +318,7 @@ class OutgoingHalf:
             if isinstance(packet, Acknowledgement):
                 request.answered(number, packet.reason if packet.reason < FAILURE else 0, packet.properties)
             else:
-                request.answered(number, 0)
+                request.answered(number, packet.reason)
 
     def suback(self, packet: Suback) -> None:
         # what is answered wrongly is sent again on the next connection

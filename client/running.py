@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from trunkline.client.incoming import Handover
 
 MAX_READ: Final = 65_536
+#: A read of fewer bytes, all of them answers, is small: reading again at once would bring as few.
+SMALL_READ: Final = 2048
+#: Seconds after a small read, while many answers are to come. Otherwise a client that is faster than its server takes
+#: a whole core to read them one by one.
+READ_PAUSE: Final = 0.001
 #: Seconds that it may take to send what is left.
 CLOSE_TIMEOUT: Final = 5.0
 #: Seconds that the server has to close, after the last packet of this side: who closes first may lose that packet.
@@ -111,16 +116,21 @@ class Runner:
 
     async def _read(self) -> None:
         connection = self.connection
+        is_small = False
         while connection.phase is not Phase.OVER:
             try:
                 data = bytes(await self._stream.receive_some(MAX_READ))
             except NETWORK_ERRORS as error:
                 connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
             else:
-                self._owner.hand_over(connection.receive(data, trio.current_time()), len(data))
+                handovers = connection.receive(data, trio.current_time())
+                self._owner.hand_over(handovers, len(data))
+                is_small = not handovers and len(data) < SMALL_READ
             if connection.phase is not Phase.CONNECTING:
                 self.answered.set()
             self.write_now()
+            if is_small and connection.answers_may_wait:
+                await trio.sleep(READ_PAUSE)
             if not self._owner.may_read():
                 await self._wait_for_room()
         self.finish()

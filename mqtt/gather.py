@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from struct import unpack_from
-from typing import TYPE_CHECKING
+from struct import iter_unpack, unpack_from
+from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packet_types import PacketType
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgements
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgements, Puback, Pubrec
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.property_codec import decode_properties
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reader import Reader
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.versions import Version
+
+#: What may stand behind the packet id of an acknowledgement of success, and the reason code that it says.
+_SUCCESS: Final = {
+    b"": Reason.SUCCESS,
+    b"\0": Reason.SUCCESS,
+    b"\0\0": Reason.SUCCESS,
+    b"\x10": Reason.NO_MATCHING_SUBSCRIBERS,
+    b"\x10\0": Reason.NO_MATCHING_SUBSCRIBERS,
+}
 
 
 def gather(
@@ -38,7 +48,7 @@ def gather(
     if first >> 4 == PacketType.PUBLISH:
         return _publishes(data, position, version, limit, known, packets) if first & 6 != 6 and first & 14 != 8 else 0
     if first in ACKNOWLEDGEMENTS:
-        return _acknowledgements(data, position, packets)
+        return _acknowledgements(data, position, version, packets)
     return 0
 
 
@@ -136,22 +146,31 @@ def _properties(data: bytes, position: int, end: int, version: Version) -> tuple
     return data[position : reader.position], properties
 
 
-def _acknowledgements(data: bytes, position: int, packets: list[Decoded]) -> int:
+def _acknowledgements(data: bytes, position: int, version: Version, packets: list[Decoded]) -> int:
     kind = ACKNOWLEDGEMENTS[data[position]]
     header = data[position : position + 2]
-    if header[1] != 2:
+    step = header[1] + 2
+    tail = data[position + 4 : position + step]
+    reason = _SUCCESS.get(tail)
+    if reason is None or step < 4 or (tail and version != 5) or (reason and kind not in (Puback, Pubrec)):
         return 0
     headed = data.startswith
     stop = position
-    while headed(header, stop):
-        stop += 4
-    if stop > len(data):
-        stop -= 4
-    packet_ids: Sequence[int] = unpack_from(f">{(stop - position) // 2}H", data, position)[1::2]
+    packet_ids: Sequence[int]
+    if tail:
+        while headed(header, stop) and headed(tail, stop + 4):
+            stop += step
+        packet_ids = [packet_id for (packet_id,) in iter_unpack(f">2xH{len(tail)}x", data[position:stop])]
+    else:
+        while headed(header, stop):
+            stop += 4
+        if stop > len(data):
+            stop -= 4
+        packet_ids = unpack_from(f">{(stop - position) // 2}H", data, position)[1::2]
     if 0 in packet_ids:  # as above
         packet_ids = packet_ids[: packet_ids.index(0)]
-        stop = position + 4 * len(packet_ids)
+        stop = position + step * len(packet_ids)
     if len(packet_ids) < 2:
         return 0
-    packets.append(Acknowledgements(kind, packet_ids))
+    packets.append(Acknowledgements(kind, packet_ids, reason))
     return stop

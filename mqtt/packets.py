@@ -90,15 +90,14 @@ class Pubcomp(Acknowledgement):
 
 
 class Acknowledgements:
-    """Acknowledgements of one kind in a row, all of success, as one value."""
+    """Acknowledgements of one kind in a row, all of success and with the same reason code, as one value."""
 
-    __slots__ = ("count", "kind", "packet_ids")
+    __slots__ = ("count", "kind", "packet_ids", "reason")
 
-    reason: ClassVar[int] = 0
-
-    def __init__(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
+    def __init__(self, kind: type[Acknowledgement], packet_ids: Sequence[int], reason: int = 0) -> None:
         self.kind = kind
         self.packet_ids = packet_ids
+        self.reason = reason
         self.count = len(packet_ids)
 
 

@@ -3,10 +3,16 @@
 import socket
 from contextlib import suppress
 
+import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trunkline.client import Client, ConnectionSettings
+from trunkline.client.outgoing import MANY_ANSWERS
+from trunkline.client.running import READ_PAUSE
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Puback
+from trunkline.mqtt.versions import Version
 
 CONNACK = bytes.fromhex("2003000000")
 SETTINGS = ConnectionSettings(keep_alive=0)
@@ -70,3 +76,23 @@ async def test_output_that_a_full_socket_does_not_take_follows_in_order() -> Non
             places = [data.index(payload) for payload in payloads]
             assert places == sorted(places)
             server.close()
+
+
+@pytest.mark.parametrize(("number", "is_together"), [(MANY_ANSWERS - 1, False), (2 * MANY_ANSWERS, True)])
+async def test_answers_to_a_burst_are_read_together(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, number: int, is_together: bool
+) -> None:
+    stream, server = pair()
+    reads: list[int] = []
+    with server:
+        async with Client(SETTINGS, open_stream=lambda _: stream) as client, trio.open_nursery() as nursery:
+            await read_all(server)
+            monkeypatch.setattr(client, "hand_over", lambda _, size: reads.append(size))
+            nursery.start_soon(lambda: client.publish_many("t", [b"x"] * number, qos=1))
+            await read_all(server)
+            for packet_id in range(1, number + 1):
+                server.sendall(encode(Puback(packet_id), Version.V5))
+                await trio.sleep(READ_PAUSE / 100)
+        server.close()
+    assert sum(reads) == 4 * number
+    assert max(reads) >= 80 if is_together else set(reads) == {4}

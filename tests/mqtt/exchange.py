@@ -44,7 +44,7 @@ def unfolded(packets: Iterable[Decoded]) -> list[Packet]:
         if isinstance(packet, PublishBatch):
             single += packet.messages
         elif isinstance(packet, Acknowledgements):
-            single += map(packet.kind, packet.packet_ids)
+            single += [packet.kind(packet_id, packet.reason) for packet_id in packet.packet_ids]
         else:
             single.append(packet)
     return single

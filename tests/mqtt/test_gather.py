@@ -43,7 +43,7 @@ publishes = st.builds(
     key=st.sampled_from([False, False, False, True]),
 )
 others = st.one_of(
-    *[st.builds(kind, ids, st.sampled_from([0, 0, 0, 0x80])) for kind in (Puback, Pubrec, Pubrel, Pubcomp)],
+    *[st.builds(kind, ids, st.sampled_from([0, 0, 0, 0x10, 0x80])) for kind in (Puback, Pubrec, Pubrel, Pubcomp)],
     st.builds(Pingreq),
 )
 
@@ -88,6 +88,28 @@ def test_what_is_alike_comes_as_one(version: Version) -> None:
     decoder.feed(message)
     kinds = [type(packet) for packet in decoder.feed(3 * message + 2 * acknowledgement + message + acknowledgement)]
     assert kinds == [PublishBatch, Acknowledgements, Publish, Puback]
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"), [("", 0), ("00", 0), ("0000", 0), ("10", 0x10), ("1000", 0x10)], ids=lambda each: str(each)
+)
+@pytest.mark.parametrize("first", [0x40, 0x50, 0x62, 0x70])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_acknowledgements_with_the_same_reason_come_as_one(
+    version: Version, first: int, tail: str, reason: int
+) -> None:
+    packets = [
+        bytes((first, 2 + len(tail) // 2)) + packet_id.to_bytes(2, "big") + bytes.fromhex(tail)
+        for packet_id in (7, 300, 9)
+    ]
+    decoder, plain = Decoder(version=version, gathers=True), Decoder(version=version)
+    found, expected = decoder.feed(b"".join(packets)), plain.feed(b"".join(packets))
+    assert unfolded(found) == expected
+    assert str(decoder.error) == str(plain.error)
+    if (version is Version.V5 or not tail) and (not reason or first < 0x60):
+        (run,) = found
+        assert isinstance(run, Acknowledgements)
+        assert (list(run.packet_ids), run.reason) == ([7, 300, 9], reason)
 
 
 def test_topics_may_differ() -> None:
