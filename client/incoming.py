@@ -179,13 +179,13 @@ class IncomingHalf:
             owed = self._again.pop(run.packet_id(number), None)
             if owed is not None and owed[0] is not run:  # it was repeated on a later connection
                 owed[0].acknowledge(owed[1])
-        self._changed()
+        if not self._may_flush:
+            self._changed()
 
     def _changed(self) -> None:
-        if not self._may_flush:
-            self._may_flush = True
-            if self.on_acknowledged is not None:
-                self.on_acknowledged()
+        self._may_flush = True
+        if self.on_acknowledged is not None:
+            self.on_acknowledged()
 
     def flush(self) -> None:
         """Send all acknowledgements whose turn has come."""

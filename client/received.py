@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
 
+def _call(function: Callable[[int], object], number: int) -> None:
+    function(number)
+
+
 class Origin(NamedTuple):
     """What the messages of one publication have in common."""
 
@@ -19,6 +23,8 @@ class Origin(NamedTuple):
     retain: bool
     dup: bool
     properties: Properties
+    #: Calls a function of the trio run with a number, from any thread.
+    call: Callable[[Callable[[int], object], int], object] = _call
 
 
 class ReceivedMessage:
@@ -35,7 +41,7 @@ class ReceivedMessage:
         number: int = 0,
         acknowledge: Callable[[int], object] | None = None,
     ) -> None:
-        """`acknowledge` is called with `number`, once."""
+        """`acknowledge` is called with `number`, once, in the trio run."""
         self.topic = topic
         self.payload = payload
         self._origin = origin
@@ -67,6 +73,12 @@ class ReceivedMessage:
         """Acknowledge it: in any order, from any task or thread, again without effect. The server is told when all
         messages that it sent before are acknowledged, too. After the connection on which a QoS 1 message came, this has
         no effect: the server delivers the message again."""
+        acknowledge, self._acknowledge = self._acknowledge, None
+        if acknowledge is not None:
+            self._origin.call(acknowledge, self._number)
+
+    def ack_in_run(self) -> None:
+        """The same, for callers that are in the trio run."""
         acknowledge, self._acknowledge = self._acknowledge, None
         if acknowledge is not None:
             acknowledge(self._number)

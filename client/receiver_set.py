@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from itertools import repeat
 from threading import get_ident
 from typing import TYPE_CHECKING
@@ -138,13 +137,11 @@ class ReceiverSet:
         first: int,
     ) -> None:
         """Some messages of a publication, with one topic or each with its own; `first` is the number of the first."""
-        publication, acknowledge = handover.publication, handover.acknowledge
-        origin = Origin(publication.qos, publication.retain, publication.dup, publication.properties)
-        auto_ack = not receiver.manual_ack
-        done = None if acknowledge is None else partial(self._acknowledge, acknowledge)
+        publication, acknowledge, auto_ack = handover.publication, handover.acknowledge, not receiver.manual_ack
+        origin = Origin(publication.qos, publication.retain, publication.dup, publication.properties, self._acknowledge)
         found.setdefault(receiver, []).extend(
             [
-                ReceivedMessage(topic, payload, origin, auto_ack, number, done)
+                ReceivedMessage(topic, payload, origin, auto_ack, number, acknowledge)
                 for number, (topic, payload) in enumerate(
                     zip(topics if len(topics) > 1 else repeat(topics[0]), payloads, strict=False), first
                 )

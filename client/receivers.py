@@ -251,7 +251,7 @@ class Loop:
     async def __anext__(self) -> ReceivedMessage:
         receiver, buffer, current = self._receiver, self._buffer, self._current
         if current is not None and current.auto_ack:
-            current.ack()
+            current.ack_in_run()
         self._current = None
         self._run += 1
         if self._run > MAX_RUN or not buffer:
