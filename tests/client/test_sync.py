@@ -80,6 +80,7 @@ def test_the_names_and_arguments_are_the_same(ours: Any, theirs: Any) -> None:
     #: What the parts of the client call on each other.
     inner = {"wake", "answer", "abandon", "sent", "hand_over", "may_read", "unsubscribe", "unsubscribe_soon", "failure"}
     inner |= {
+        "write_now",
         "put",
         "withdraw",
         "end",
