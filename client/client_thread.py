@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
+    from trunkline.client.errors import ClientError
     from trunkline.client.received import ReceivedMessage
     from trunkline.client.requesting import Receipt as TrioReceipt
 
@@ -133,6 +134,11 @@ class Receipt:
     @property
     def is_done(self) -> bool:
         return self._receipt.is_done
+
+    @property
+    def error(self) -> ClientError | None:
+        """Why it failed, if it is done and did."""
+        return self._receipt.error
 
     def wait(self, *, timeout: float | None = None) -> int:
         """The server's reason code, below 0x80. A timeout only ends the waiting."""
