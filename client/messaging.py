@@ -315,8 +315,6 @@ class Messaging(Requesting):
     def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
         """Messages came: all of one read of so many bytes."""
         self._receivers.hand_over(handovers, size)
-        if handovers:
-            self.wake()
 
     def may_read(self) -> bool:
         """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""

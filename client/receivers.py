@@ -145,7 +145,8 @@ class Receiver:
         Raises:
             trio.EndOfChannel: there are no more.
         """
-        await trio.lowlevel.checkpoint()
+        if self._buffer or self._is_over:
+            await trio.lowlevel.checkpoint()
         while not self._buffer:
             if self._is_over:
                 raise trio.EndOfChannel
