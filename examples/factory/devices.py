@@ -1,22 +1,20 @@
-"""The simulated devices: each is a generator that acts and then yields the seconds until it acts again.
+"""The simulated devices: each is a task that connects, acts, and waits until it acts again.
 
 A device has a random generator of its own, so that a seed gives the same readings and pauses in any order of execution.
 """
 
-import heapq
 import json
-import socket
 import threading
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from paho.mqtt.client import Client, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
+import trio
+
+from trunkline.client import Client, ConnectionSettings, ConnectRefused, Disconnected, PublishRefused
 
 #: Sensors, apart from the one that falls silent.
 SENSORS: Final = 24
@@ -29,133 +27,92 @@ USERNAME: Final = "admin"
 #: Patterns of the devices' client ids.
 CLIENTS: Final = ("sensor-*", "dashboard-*", "archive-*", "phone-*", "gateway-*", "intruder", "meter-*")
 
-Device = Generator[float, None, None]
-Take = Callable[[MQTTMessage], None]
+Device: TypeAlias = Callable[[], Awaitable[None]]
 
 
-def client(port: int, client_id: str, *filters: str, qos: int = 1, take: Take | None = None, **options: Any) -> Client:
-    """A connected client with these subscriptions. paho acknowledges a message when `take` returns."""
-    made = Client(
-        CallbackAPIVersion.VERSION2,
-        client_id,
-        protocol=MQTTProtocolVersion.MQTTv5,
-        reconnect_on_failure=options.pop("reconnect", True),
-    )
-    if (login := options.pop("login", None)) is not None:
-        made.username_pw_set(*login)
-    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    for name in ("ReceiveMaximum", "SessionExpiryInterval"):
-        if name in options:
-            setattr(properties, name, options.pop(name))
-    if filters:
-
-        @made.connect_callback()
-        def subscribe(*_: Any) -> None:
-            made.subscribe([(filter, qos) for filter in filters])
-
-    if take is not None:
-        made.on_message = lambda client, data, message: take(message)
-    made.connect("127.0.0.1", port, properties=properties, **options)
-    made.loop_start()
-    return made
-
-
-def leave(client: Client) -> None:
-    client.disconnect()
-    client.loop_stop()
-
-
-def sensor(
+async def sensor(
     dice: Random,
-    port: int,
-    client_id: str,
+    broker: ConnectionSettings,
     topic: str,
     interval: float,
     *,
     qos: int = 0,
     retain: bool = False,
     falls_silent: float = float("inf"),
-) -> Device:
+) -> None:
     """Publishes its readings; after `falls_silent` seconds no more, though it stays connected."""
-    begin = due = time.monotonic()
-    mine = client(port, client_id)
-    try:
-        value = dice.uniform(15, 25)
+    async with Client(broker) as client:
+        due = trio.current_time()
+        silence, value = due + falls_silent, dice.uniform(15, 25)
         for number in count(1):
-            if time.monotonic() - begin > falls_silent:
+            if trio.current_time() > silence:
                 break
             value += dice.gauss(0, 0.2)
-            mine.publish(topic, json.dumps({"n": number, "value": round(value, 2)}), qos, retain)
+            await client.publish(topic, json.dumps({"n": number, "value": round(value, 2)}), qos=qos, retain=retain)
             due += interval * dice.uniform(0.7, 1.3)
-            yield due - time.monotonic()
-        while True:
-            yield 60.0
-    finally:
-        leave(mine)
+            await trio.sleep_until(due)
+        await trio.sleep_forever()
 
 
-def dashboard(dice: Random, port: int, client_id: str, topic: str, *, qos: int = 1, takes: float = 0.0) -> Device:
+async def dashboard(dice: Random, broker: ConnectionSettings, topic: str, *, qos: int = 1, takes: float = 0.0) -> None:
     """Subscribes and stays. With a pause after each message it is a slow consumer, and gets one message at a time."""
-    options = {"ReceiveMaximum": 1} if takes else {}
-    mine = client(port, client_id, topic, qos=qos, take=lambda message: time.sleep(takes), **options)
-    try:
-        while True:
-            yield 60.0
-    finally:
-        leave(mine)
+    async with Client(broker.changed(receive_maximum=1) if takes else broker) as client:
+        async for _ in await client.subscribe(topic, qos=qos):
+            await trio.sleep(takes)
 
 
-def visitor(dice: Random, port: int, client_id: str, topic: str, stays: float, is_away: float) -> Device:
+async def visitor(dice: Random, broker: ConnectionSettings, topic: str, stays: float, is_away: float) -> None:
     """Comes and goes. Its session waits for it, and so do its messages."""
     while True:
-        mine = client(port, client_id, topic, clean_start=False, SessionExpiryInterval=3600)
-        try:
-            yield dice.uniform(0.5, 1.5) * stays
-        finally:
-            leave(mine)
-        yield dice.uniform(0.5, 1.5) * is_away
+        async with Client(broker.changed(clean_start=False, session_expiry=3600)) as client:
+            await client.subscribe(topic, qos=1)
+            await trio.sleep(dice.uniform(0.5, 1.5) * stays)
+        await trio.sleep(dice.uniform(0.5, 1.5) * is_away)
 
 
-def flapper(dice: Random, port: int, client_id: str, pause: float) -> Device:
+async def flapper(dice: Random, broker: ConnectionSettings, pause: float) -> None:
     """Connects and soon leaves, in half of all cases without a DISCONNECT."""
+    stream: trio.SocketStream
+
+    def opened(_: ConnectionSettings) -> trio.SocketStream:
+        return stream
+
     while True:
-        mine = client(port, client_id, reconnect=False)
-        try:
-            yield dice.uniform(0.2, 0.6) * pause
-        finally:
-            if dice.random() < 0.5 and isinstance(lost := mine.socket(), socket.socket):
-                lost.shutdown(socket.SHUT_RDWR)
-            leave(mine)
-        yield dice.uniform(0.4, 1.4) * pause
+        stream = await trio.open_tcp_stream(broker.host, broker.actual_port)
+        with suppress(Disconnected):
+            async with Client(broker, open_stream=opened):
+                await trio.sleep(dice.uniform(0.2, 0.6) * pause)
+                if dice.random() < 0.5:
+                    await stream.send_eof()
+                    await trio.sleep_forever()
+        await trio.sleep(dice.uniform(0.4, 1.4) * pause)
 
 
-def intruder(dice: Random, port: int, client_id: str, pause: float) -> Device:
+async def intruder(dice: Random, broker: ConnectionSettings, pause: float) -> None:
     """Guesses passwords."""
     while True:
-        mine = client(port, client_id, reconnect=False, login=(USERNAME, str(dice.randrange(10**6))))
-        try:
-            yield dice.uniform(0.5, 1.5) * pause
-        finally:
-            leave(mine)
+        with suppress(ConnectRefused):
+            async with Client(broker.changed(username=USERNAME, password=str(dice.randrange(10**6)))):
+                pass
+        await trio.sleep(dice.uniform(0.5, 1.5) * pause)
 
 
-def trespasser(dice: Random, port: int, client_id: str, topic: str, interval: float) -> Device:
+async def trespasser(dice: Random, broker: ConnectionSettings, topic: str, interval: float) -> None:
     """Publishes to a forbidden topic."""
-    mine = client(port, client_id)
-    try:
+    async with Client(broker) as client:
         while True:
-            mine.publish(topic, b"open", 1)
-            yield dice.uniform(0.5, 1.5) * interval
-    finally:
-        leave(mine)
+            with suppress(PublishRefused):
+                await client.publish(topic, b"open", qos=1)
+            await trio.sleep(dice.uniform(0.5, 1.5) * interval)
 
 
 def fleet(port: int, rate: float, duration: float, seed: int) -> list[Device]:
     """Devices that publish about `rate` messages a second together. One falls silent after half of `duration`
     seconds."""
 
-    def made(kind: Callable[..., Device], client_id: str, *given: Any, **options: Any) -> Device:
-        return kind(Random(f"{seed}/{client_id}"), port, client_id, *given, **options)
+    def made(kind: Callable[..., Awaitable[None]], client_id: str, *given: Any, **options: Any) -> Device:
+        broker = ConnectionSettings(host="127.0.0.1", port=port, client_id=client_id)
+        return partial(kind, Random(f"{seed}/{client_id}"), broker, *given, **options)
 
     weights = [(index + 1) ** -0.7 for index in range(SENSORS)]
     share = rate / sum(weights)
@@ -184,14 +141,10 @@ def fleet(port: int, rate: float, duration: float, seed: int) -> list[Device]:
     ]
 
 
-def live(devices: Sequence[Device], over: threading.Event) -> None:
-    """Step each device when it is due, until `over` is set; then they all disconnect."""
-    due = [(time.monotonic(), number) for number in range(len(devices))]
-    try:
-        while not over.is_set():
-            at, number = due[0]
-            if not over.wait(max(0.0, at - time.monotonic())):
-                heapq.heapreplace(due, (time.monotonic() + max(0.0, next(devices[number])), number))
-    finally:
+async def live(devices: Sequence[Device], over: threading.Event) -> None:
+    """Let them act until `over` is set; then they all disconnect."""
+    async with trio.open_nursery() as nursery:
         for device in devices:
-            device.close()
+            nursery.start_soon(device)
+        await trio.to_thread.run_sync(over.wait, abandon_on_cancel=True)
+        nursery.cancel_scope.cancel()

@@ -2,9 +2,8 @@
 
     python examples/factory/factory.py
 
-needs `pip install 'trunkline[spark]' paho-mqtt`. At its end the results are compared with what plain Python computes
-from the same events; it ends with 1 if anything differs. With the defaults all of it takes three minutes, most of them
-for Spark.
+needs `pip install 'trunkline[spark]'`. At its end the results are compared with what plain Python computes from the
+same events; it ends with 1 if anything differs. With the defaults all of it takes three minutes, most for Spark.
 """
 
 import secrets
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import click
+import trio
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
@@ -35,6 +35,8 @@ from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.report import results as report
 from trunkline.analytics.report.page import write
 from trunkline.analytics.spark import session
+from trunkline.client import ConnectionSettings
+from trunkline.client.sync import Client
 from trunkline.events.reader import EventLog
 from trunkline.management.credential_files import change_credentials
 
@@ -219,17 +221,16 @@ def expected(settings: Settings, happened: list[Event], until: int) -> dict[str,
 def live(settings: Settings, spark: SparkSession, console: Console) -> tuple[dict[str, Rows], Results, int]:
     """Run broker, devices and streams. Returns the results that should have come, those that came, and the time at
     which the devices had left."""
-    results = Results()
     with ExitStack() as stack:
         port = stack.enter_context(broker(settings)).port
         console.print(f"A broker on port {port} records its events in {settings.log}", highlight=False, soft_wrap=True)
-        reader = devices.client(port, "factory", f"{RESULTS}/#", take=results.put)
-        stack.callback(devices.leave, reader)
+        reader = stack.enter_context(Client(ConnectionSettings(host="127.0.0.1", port=port, client_id="factory")))
+        results = Results(reader.subscribe(f"{RESULTS}/#", qos=1))
         queries = stack.enter_context(streams(spark, settings, port))
         screen = stack.enter_context(Screen(console, results))
         over = threading.Event()
         fleet = devices.fleet(port, settings.rate, settings.duration, settings.seed)
-        thread = threading.Thread(target=devices.live, args=(fleet, over), daemon=True)
+        thread = threading.Thread(target=trio.run, args=(devices.live, fleet, over), daemon=True)
         begin = time.monotonic()
         thread.start()
         try:

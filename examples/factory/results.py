@@ -5,13 +5,11 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from math import isclose
-from queue import SimpleQueue
 from typing import Any, Final
-
-from paho.mqtt.client import MQTTMessage
 
 from reference import SECOND, Rows
 from trunkline.analytics.sinks.deduplicator import Deduplicator
+from trunkline.client.sync import Subscription
 
 #: The columns that identify a row of each job's results.
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -28,29 +26,25 @@ MAX_LISTED: Final = 5
 class Results:
     """The rows by job and key, each once: a batch that Spark repeats after a failure is published again."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Subscription) -> None:
         self.rows: dict[str, Rows] = {job: {} for job in KEYS}
-        #: Seconds from the end of a window to the arrival of its result, for the newest result.
+        #: Seconds from the end of a window until its result was taken in, for the newest result.
         self.delay: float | None = None
-        self._waiting = SimpleQueue[tuple[float, MQTTMessage]]()
+        self._messages = messages
         self._seen = Deduplicator()
-
-    def put(self, message: MQTTMessage) -> None:
-        """From the client's thread."""
-        self._waiting.put((time.time(), message))
 
     def take(self) -> None:
         """Take in what has come."""
-        while not self._waiting.empty():
-            arrived, message = self._waiting.get()
-            if not self._seen.is_new(getattr(message.properties, "UserProperty", ())):
+        while self._messages:
+            message = self._messages.receive()
+            if not self._seen.is_new(message.properties.get("user_property", ())):
                 continue
             row = json.loads(message.payload)
             row.update({name: _microseconds(row[name]) for name in _TIMES if name in row})
             job = message.topic.split("/")[1]
             self.rows[job][tuple([row[column] for column in KEYS[job]])] = row
             if "window_end" in row:
-                self.delay = arrived - row["window_end"] / SECOND
+                self.delay = time.time() - row["window_end"] / SECOND
 
     def newest(self, job: str) -> list[dict[str, Any]]:
         """The rows of the newest window, in the order of their keys."""
