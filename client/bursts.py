@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
-from itertools import accumulate, islice
+from itertools import accumulate, islice, repeat
 from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.frames import property_block, publish_head
@@ -11,11 +11,12 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import HEAVY, OVERHEAD, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
 
-#: Messages of one publication. A window takes parts of it, and each part is a copy.
+#: Messages of one publication.
 MAX_BATCH: Final = 256
 #: Messages and bytes of payload that make one request; the last one may exceed the bytes.
 MAX_SLICE: Final = 4096
@@ -25,6 +26,8 @@ _TAKEN: Final = 64
 #: Packets of a `PublishBatch` have at most two bytes of length, and one byte for those of topic and properties.
 MAX_PACKET: Final = 16_000
 MAX_SHORT: Final = 127
+#: Payload bytes of a message that may be in a publication of several at QoS 1 and 2: a window takes heavy ones singly.
+MAX_NUMBERED: Final = HEAVY - OVERHEAD - 512
 
 
 async def slices(payloads: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
@@ -47,52 +50,39 @@ async def slices(payloads: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGener
         yield part
 
 
-def publications(
-    topic: str,
+def can_gather(topic: str, properties: Properties) -> bool:
+    """Whether messages to this topic can be one publication."""
+    return text_weight(topic) <= MAX_SHORT and (not properties or len(property_block(properties)) <= MAX_SHORT)
+
+
+def gathered(
+    topics: Sequence[str],
     payloads: Sequence[bytes],
     qos: int,
     retain: bool,
     properties: Properties = NO_PROPERTIES,
     version: Version = Version.V5,
-) -> list[Publication]:
-    """
-    Raises:
-        ValueError: MQTT cannot represent the topic or a property.
-    """
-    found: list[Publication] = []
+) -> Publication:
+    """Messages as one publication: to one topic, or to a topic for each. Those of several can be gathered."""
+    if len(payloads) == 1:
+        return Message(topics[0], payloads[0], qos, retain, properties)
     block = property_block(properties) if version is Version.V5 else b""
-    is_short = len(topic.encode()) <= MAX_SHORT and len(block) <= MAX_SHORT
-    for start in range(0, len(payloads), MAX_BATCH):
-        some = payloads[start : start + MAX_BATCH]
-        if is_short and len(some) > 1 and max(map(len, some)) <= MAX_PACKET:
-            found.append(_batch(topic, some, qos, retain, properties, version, block))
-        else:
-            found += [Message(topic, payload, qos, retain, properties) for payload in some]
-    return found
-
-
-def _batch(
-    topic: str,
-    payloads: Sequence[bytes],
-    qos: int,
-    retain: bool,
-    properties: Properties,
-    version: Version,
-    block: bytes,
-) -> PublishBatch:
     # the packet ids are written when the packets get a place in the window
     between = b"\0\0" + block if qos else block
     sizes = [len(payload) for payload in payloads]
     starts: Sequence[int]
-    if min(sizes) == max(sizes):
-        head = publish_head(topic, qos, retain, len(block) + sizes[0]) + between
+    if len(topics) == 1 and min(sizes) == max(sizes):
+        head = publish_head(topics[0], qos, retain, len(block) + sizes[0]) + between
         wire = head + head.join(payloads)
         starts = range(0, len(wire), len(head) + sizes[0])
     else:
-        heads = {size: publish_head(topic, qos, retain, len(block) + size) + between for size in set(sizes)}
-        packets = [heads[size] + payload for size, payload in zip(sizes, payloads, strict=True)]
+        kinds = list(zip(topics if len(topics) > 1 else repeat(topics[0]), sizes, strict=False))
+        heads = {
+            (topic, size): publish_head(topic, qos, retain, len(block) + size) + between for topic, size in set(kinds)
+        }
+        packets = [heads[kind] + payload for kind, payload in zip(kinds, payloads, strict=True)]
         wire = b"".join(packets)
         starts = list(accumulate(map(len, packets), initial=0))[:-1]
     packet_ids = [0] * len(payloads) if qos else ()
     first_byte = 0x30 | qos << 1 | retain
-    return PublishBatch([topic], first_byte, version, wire, starts, packet_ids, properties)
+    return PublishBatch(topics, first_byte, version, wire, starts, packet_ids, properties)

@@ -303,6 +303,7 @@ class ClientConnection:
         """DISCONNECT, the last packet of this side."""
         if self.phase is not Phase.OVER:
             self._incoming.flush()
+            self._outgoing.pump(self._last_sent)
             # to a 3.x server DISCONNECT means that all is well
             if self.link.version is Version.V5 or reason < FAILURE:
                 self.link.send(Disconnect(reason, properties))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.client.bursts import publications, slices
+from trunkline.client.bursts import slices
 from trunkline.client.errors import PublishesRefused, PublishRefused
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
@@ -16,9 +16,9 @@ from trunkline.client.receivers import Receiver
 from trunkline.client.requesting import Receipt, Requesting
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.strings import encode_string
 from trunkline.mqtt.topics import validate_filter, validate_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from trunkline.client.limits import WaitingLimits
     from trunkline.client.requesting import Overflow
     from trunkline.mqtt.properties import Properties
-    from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.versions import Version
 
 #: Topics that are known to be valid, and how long they may be.
@@ -140,7 +139,8 @@ class Messaging(Requesting):
         """
         request = self._publish_request(topic, payload, qos, retain, properties)
         self._check_open()
-        self._make_room()
+        if not self._room:
+            self._make_room()
         self._add(request)
         return Receipt(request, self)
 
@@ -170,7 +170,8 @@ class Messaging(Requesting):
                 async for part in parts:
                     while len(pending) >= ahead:
                         count += await self._refusals(pending.popleft(), refused)
-                    pending.append(PublishRequest(publications(topic, part, qos, retain, properties, self._version)))
+                    b"".join(part)  # here, and not in the writer, payloads that are no bytes raise
+                    pending.append(PublishRequest(topic, part, qos, retain, properties))
                     await self._put(pending[-1])
             while pending:
                 count += await self._refusals(pending[0], refused)
@@ -195,8 +196,7 @@ class Messaging(Requesting):
     ) -> PublishRequest:
         self._check_topic(topic, qos)
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
-        publication: Publication = Message(topic, data, qos, retain, properties)
-        return PublishRequest([publication])
+        return PublishRequest(topic, (data,), qos, retain, properties)
 
     def _check_topic(self, topic: str, qos: int) -> None:
         if qos not in (0, 1, 2):
@@ -204,6 +204,7 @@ class Messaging(Requesting):
         if topic not in self._topics:
             try:
                 validate_name(topic)
+                encode_string(topic)
             except ProtocolError as error:
                 raise ValueError(str(error)) from None
             if len(topic) <= MAX_TOPIC_LENGTH:

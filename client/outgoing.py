@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from trunkline.client.bursts import MAX_BATCH, gathered
 from trunkline.client.errors import ClientError, RequestDiscarded
-from trunkline.client.requests import FAILURE, PublishRequest, RequestState, SubscribeRequest, UnsubscribeRequest
+from trunkline.client.requests import (
+    FAILURE,
+    PublishRequest,
+    PublishRow,
+    RequestState,
+    SubscribeRequest,
+    UnsubscribeRequest,
+)
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
 from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubrec, Pubrel
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from trunkline.client.link import Link
     from trunkline.client.requests import ClientRequest
     from trunkline.mqtt.packets import Acknowledgements, Suback, Unsuback
+    from trunkline.mqtt.publication import Publication
 
 #: Packet ids of PUBLISH. The others are those of SUBSCRIBE and UNSUBSCRIBE, so that the two never meet.
 MAX_PUBLISH_ID: Final = 64_511
@@ -36,6 +47,8 @@ MAX_DISCARDED: Final = 64
 #: So many messages without an answer are a burst: its answers are read together.
 MANY_ANSWERS: Final = 256
 
+#: What is answered message by message.
+Publishing: TypeAlias = PublishRequest | PublishRow
 #: A request whose answer is a single packet.
 Asking: TypeAlias = SubscribeRequest | UnsubscribeRequest
 
@@ -72,7 +85,7 @@ class OutgoingHalf:
         #: Called with topic filters that were granted when nobody waited for them any more.
         self.on_orphans: Callable[[list[str]], object] | None = None
 
-    def _new_window(self) -> Inflight[PublishRequest]:
+    def _new_window(self) -> Inflight[Publishing]:
         return Inflight(0, self._max_bytes, MAX_PUBLISH_ID)
 
     # Connections
@@ -118,24 +131,19 @@ class OutgoingHalf:
 
     # Requests
 
-    def add(self, request: ClientRequest, now: float) -> None:
-        """Queue a request, and send it if its turn has come."""
+    def add(self, request: ClientRequest) -> None:
+        """Queue a request, unless the server does not allow it. `pump` sends it."""
         self._sequence += 1
         request.sequence = self._sequence
         link = self._link
-        if link is not None and not self._check(request, link):
-            return
-        self._queue.append(request)
-        self.queued += 1
-        if link is not None and self._queue[0] is request:
-            self.pump(now)
-        if request.state is RequestState.QUEUED:
-            request.queued_bytes = request.weight
-            self.queued_bytes += request.queued_bytes
+        if link is None or self._check(request, link):
+            self._queue.append(request)
+            self.queued += 1
+            self.queued_bytes += request.weight
 
     def _leaves_queue(self, request: ClientRequest) -> None:
         self.queued -= 1
-        self.queued_bytes -= request.queued_bytes
+        self.queued_bytes -= request.weight
 
     def _check(self, request: ClientRequest, link: Link) -> bool:
         try:
@@ -179,9 +187,10 @@ class OutgoingHalf:
             return
         while queue and not link.is_full:
             request = queue[0]
-            if not (request.abandoned or request.is_done or self._send(request, link, now)):
+            if request.abandoned or request.is_done:
+                queue.popleft()
+            elif not self._send(request, link, now):
                 return
-            queue.popleft()
 
     def _begin(self, request: ClientRequest) -> None:
         """Some of it is sent now."""
@@ -190,38 +199,74 @@ class OutgoingHalf:
             self._leaves_queue(request)
 
     def _send(self, request: ClientRequest, link: Link, now: float) -> bool:
-        """Whether all of it is sent."""
+        """Send the first request of the queue, or some of it. Whether there was room."""
         if isinstance(request, PublishRequest):
-            if request.qos:
-                return self._send_numbered(request, link, now)
-            self._begin(request)
-            for publication in request.rest:
-                link.publish(publication, range(0))
-            request.finish()
+            room = self._window.room if request.qos else MAX_BATCH
+            if not room:
+                return False
+            if request.form:
+                self._send_row(self._alike(request, min(room, MAX_BATCH)), link, now)
+            else:
+                self._send_part(request, request.part(min(room, MAX_BATCH)), link, now)
         elif isinstance(request, SubscribeRequest | UnsubscribeRequest):
             packet_id = self._free_id()
             if not packet_id:
                 return False
+            self._queue.popleft()
             self._begin(request)
             self._asked[packet_id] = request
             link.send(request.packet(packet_id))
         return True
 
-    def _send_numbered(self, request: PublishRequest, link: Link, now: float) -> bool:
-        rest = request.rest
-        while rest:
-            publication = rest[0]
-            packet_ids = self._window.insert(publication, request, request.qos, now)  # [MQTT-3.3.4-9]
-            sent = len(packet_ids)
-            if not sent:
-                return False
+    def _alike(self, first: PublishRequest, limit: int) -> list[PublishRequest]:
+        """The first request of the queue and those behind it that are sent with it."""
+        found: list[PublishRequest] = []
+        form = first.form
+        for request in islice(self._queue, limit):
+            if request.form != form:
+                break
+            found.append(cast("PublishRequest", request))
+        return found
+
+    def _send_row(self, requests: list[PublishRequest], link: Link, now: float) -> None:
+        """Send requests of one message each."""
+        first = requests[0]
+        topics = [request.topic for request in requests]
+        if topics.count(first.topic) == len(topics):
+            del topics[1:]
+        payloads = [request.payloads[0] for request in requests]
+        publication = gathered(topics, payloads, first.qos, first.retain, version=link.version)
+        # packet ids may be free for the first of them only
+        del requests[self._publish(publication, PublishRow(requests), link, now) :]
+        queue = self._queue
+        for request in requests:
+            queue.popleft()
             self._begin(request)
-            link.publish(publication.part(0, sent), packet_ids)
-            if sent < publication.count:
-                rest[0] = publication.part(sent, publication.count)
-            else:
-                rest.popleft()
-        return True
+            request.sent = 1
+            request.payloads = ()
+            if not request.qos:
+                request.finish()
+
+    def _send_part(self, request: PublishRequest, payloads: Sequence[bytes], link: Link, now: float) -> None:
+        """Send the next messages of a request."""
+        publication = gathered(
+            [request.topic], payloads, request.qos, request.retain, request.message_properties, link.version
+        )
+        self._begin(request)
+        request.sent += self._publish(publication, request, link, now)
+        if request.sent == request.count:
+            self._queue.popleft()
+            if not request.qos:
+                request.finish()
+
+    def _publish(self, publication: Publication, target: Publishing, link: Link, now: float) -> int:
+        """Returns how many of the messages have been sent, one at least."""
+        if not publication.qos:
+            link.publish(publication, range(0))
+            return publication.count
+        packet_ids = self._window.insert(publication, target, publication.qos, now)  # [MQTT-3.3.4-9]
+        link.publish(publication.part(0, len(packet_ids)), packet_ids)
+        return len(packet_ids)
 
     def _free_id(self) -> int:
         """The next free packet id for SUBSCRIBE; 0 if there is none."""
@@ -307,18 +352,18 @@ class OutgoingHalf:
                     handle(packet.kind(packet_id, packet.reason))
             return
         if isinstance(packet, Acknowledgement) and packet.reason >= FAILURE and state is not State.WAIT_PUBCOMP:
-            ((request, _),) = window.targets(packet_ids)
+            ((target, (number,)),) = window.targets(packet_ids)
             (message,) = (each for found in window.publications(packet_ids) for each in found.messages)
             window.end(packet_ids)
-            request.refused(message.payload, packet.reason, packet.properties)
+            target.refused(number, message.payload, packet.reason, packet.properties)
             return
         targets = window.targets(packet_ids)
         window.end(packet_ids)
-        for request, number in targets:
-            if isinstance(packet, Acknowledgement):
-                request.answered(number, packet.reason if packet.reason < FAILURE else 0, packet.properties)
-            else:
-                request.answered(number, packet.reason)
+        properties = packet.properties if isinstance(packet, Acknowledgement) else NO_PROPERTIES
+        # of an exchange that is over anyhow, a failure says no more than that it is
+        reason = packet.reason if packet.reason < FAILURE else 0
+        for target, numbers in targets:
+            target.answered(numbers, reason, properties)
 
     def suback(self, packet: Suback) -> None:
         # what is answered wrongly is sent again on the next connection

@@ -90,15 +90,16 @@ class Requesting:
             await self._waiting.park()
             self._check_open()
         self._make_room()
-        self._outgoing.add(request, trio.current_time())
+        self._outgoing.add(request)
         if self._outgoing.in_flight > 1:  # other tasks ask, too: the writer sends their requests together
             self.wake()
         else:
             self.write_now()
 
     def _add(self, request: ClientRequest) -> None:
-        self._outgoing.add(request, trio.current_time())
-        self.wake()
+        self._outgoing.add(request)
+        if self._outgoing.queued <= 1:  # those behind others are sent with them
+            self.wake()
 
     @property
     def _room(self) -> int:
@@ -108,6 +109,8 @@ class Requesting:
         return max(0, self._limits.queued - self._outgoing.queued)
 
     def _make_room(self) -> None:
+        if not self._room:  # the writer may not have had its turn
+            self._outgoing.pump(trio.current_time())
         while not self._room:
             text = f"{self._outgoing.queued} requests of {self._outgoing.queued_bytes:,} bytes wait already"
             if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
@@ -139,6 +142,8 @@ class Requesting:
 
 class Receipt:
     """A request on its way."""
+
+    __slots__ = ("_request", "_requesting")
 
     def __init__(self, request: ClientRequest, requesting: Requesting) -> None:
         self._request = request

@@ -4,16 +4,17 @@ the server has answered.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from trunkline.client.bursts import MAX_NUMBERED, MAX_PACKET, MAX_SHORT, can_gather
 from trunkline.client.errors import PublishesRefused, PublishRefused, SubscribeRefused, UnsubscribeRefused
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.frames import publish_pieces
+from trunkline.mqtt.frames import property_block, publish_head
 from trunkline.mqtt.packets import Subscribe, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.mqtt.weight import OVERHEAD, text_weight
+from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import OVERHEAD, properties_weight, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from trunkline.client.server_limits import ServerLimits
     from trunkline.mqtt.packets import Suback, SubscriptionRequest, Unsuback
     from trunkline.mqtt.properties import Properties
-    from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.versions import Version
 
 #: Reasons from here on are failures.
 FAILURE: Final = 0x80
@@ -37,41 +36,41 @@ class RequestState(Enum):
     DONE = auto()
 
 
+_QUEUED: Final = RequestState.QUEUED
+_DONE: Final = RequestState.DONE
+
+
 class ClientRequest:
-    """`on_done` is called once."""
+    """`on_done` is called once. Most requests change few of these, so they begin as values of the class."""
 
-    __slots__ = ("abandoned", "error", "on_done", "properties", "queued_bytes", "reason", "sequence", "state")
-
-    def __init__(self) -> None:
-        self.state = RequestState.QUEUED
-        #: Its place among all requests of the session.
-        self.sequence = 0
-        #: What it weighs while it is in the queue.
-        self.queued_bytes = 0
-        #: Nobody waits for it any more.
-        self.abandoned = False
-        self.error: ClientError | None = None
-        #: What the server answered.
-        self.reason = 0
-        self.properties: Properties = NO_PROPERTIES
-        self.on_done: Callable[[], object] | None = None
+    state = _QUEUED
+    #: Its place among all requests of the session.
+    sequence = 0
+    #: Bytes of memory, roughly, while it is in the queue.
+    weight = OVERHEAD
+    #: Publications that have the same form, in a row, are sent as one; 0: it is sent alone, or not at all.
+    form = 0
+    #: Nobody waits for it any more.
+    abandoned = False
+    error: ClientError | None = None
+    #: What the server answered.
+    reason = 0
+    properties: Properties = NO_PROPERTIES
+    on_done: Callable[[], object] | None = None
 
     @property
     def is_done(self) -> bool:
-        return self.state is RequestState.DONE
+        return self.state is _DONE
 
     def finish(self, error: ClientError | None = None) -> None:
         """The server has answered, or never will."""
-        if self.state is not RequestState.DONE:
-            self.state = RequestState.DONE
-            self.error = error
+        if self.state is not _DONE:
+            self.state = _DONE
+            self.form = 0
+            if error is not None:
+                self.error = error
             if self.on_done is not None:
                 self.on_done()
-
-    @property
-    def weight(self) -> int:
-        """Bytes of memory, roughly."""
-        return OVERHEAD
 
     def check(self, limits: ServerLimits, version: Version) -> None:
         """
@@ -84,41 +83,70 @@ class ClientRequest:
 class PublishRequest(ClientRequest):
     """A message, or several to one topic."""
 
-    __slots__ = ("count", "qos", "refusals", "rest", "topic", "unanswered")
+    #: Messages that have been sent.
+    sent = 0
+    #: The payloads that the server has refused, and the reasons.
+    refusals: Sequence[tuple[bytes, int]] = ()
 
-    def __init__(self, publications: Sequence[Publication]) -> None:
-        super().__init__()
-        first = publications[0]
-        self.topic, self.qos = first.topic, first.qos
-        #: What has not been sent.
-        self.rest = deque(publications)
+    def __init__(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> None:
+        """
+        Raises:
+            ValueError: MQTT cannot represent it.
+        """
+        self.topic = topic
+        #: Of a single message only until it is sent.
+        self.payloads = payloads
+        self.qos = qos
+        self.retain = retain
+        self.message_properties = properties
+        self.count = count = len(payloads)
         #: Messages that are sent or will be, and not answered.
-        self.count = self.unanswered = sum(each.count for each in publications)
-        #: The payloads that the server has refused, and the reasons.
-        self.refusals: list[tuple[bytes, int]] = []
+        self.unanswered = count
+        name = text_weight(topic)
+        if count == 1 and name <= MAX_SHORT and not properties and (size := len(payloads[0])) <= MAX_NUMBERED:
+            self.weight = OVERHEAD + name + size
+            self.form = 0x30 | qos << 1 | retain
+        else:
+            each = OVERHEAD + name + (properties_weight(properties) if properties else 0)
+            self.weight = count * each + sum(map(len, payloads))
+            self._largest(Version.V5)
 
-    @property
-    def weight(self) -> int:
-        return sum(each.weight for each in self.rest)
+    def part(self, limit: int) -> Sequence[bytes]:
+        """The payloads that are sent next: so many, or as many as go together."""
+        found = self.payloads[self.sent : self.sent + limit]
+        if len(found) == 1:
+            return found
+        largest = MAX_NUMBERED if self.qos else MAX_PACKET
+        alike = next((number for number, payload in enumerate(found) if len(payload) > largest), len(found))
+        return found[: max(1, alike)] if can_gather(self.topic, self.message_properties) else found[:1]
 
     def drop_rest(self) -> None:
         """What has not been sent will not be."""
-        self.unanswered -= sum(each.count for each in self.rest)
-        self.rest.clear()
+        self.unanswered -= self.count - self.sent
+        self.sent = self.count
         if not self.unanswered:
             self.finish(self._refusal())
 
-    def answered(self, number: int, reason: int, properties: Properties = NO_PROPERTIES) -> None:
-        """The server has taken so many messages for good."""
-        self.unanswered -= number
+    def answered(self, numbers: Sequence[int], reason: int, properties: Properties = NO_PROPERTIES) -> None:
+        """The server has taken these messages for good."""
+        self.unanswered -= len(numbers)
         self.reason, self.properties = reason, properties
         if not self.unanswered:
             self.finish(self._refusal())
 
-    def refused(self, payload: bytes, reason: int, properties: Properties) -> None:
+    def refused(self, number: int, payload: bytes, reason: int, properties: Properties) -> None:
         """The server has refused a message."""
-        self.refusals.append((payload, reason))
-        self.answered(1, reason, properties)
+        if not self.refusals:
+            self.refusals = []
+        cast("list[tuple[bytes, int]]", self.refusals).append((payload, reason))
+        self.answered((number,), reason, properties)
 
     def _refusal(self) -> ClientError | None:
         if not self.refusals:
@@ -127,32 +155,57 @@ class PublishRequest(ClientRequest):
             return PublishRefused(self.reason, self.properties, f"the message to {self.topic}")
         return PublishesRefused(self.refusals, self.topic)
 
+    def _largest(self, version: Version) -> int:
+        """Bytes of its largest packet.
+
+        Raises:
+            ValueError: MQTT cannot represent it.
+        """
+        block = property_block(self.message_properties) if version is Version.V5 else b""
+        rest = len(block) + max(map(len, self.payloads))
+        return len(publish_head(self.topic, self.qos, self.retain, rest)) + 2 * (self.qos > 0) + rest
+
     def check(self, limits: ServerLimits, version: Version) -> None:
-        retain = self.rest[0].retain
-        limits.check_publish(self.qos, retain)
-        if limits.max_packet_size:
-            id_size = 2 if self.qos else 0
-            for publication in self.rest:
-                largest = max(publication.messages, key=lambda message: len(message.payload))
-                limits.check_size(sum(map(len, publish_pieces(largest, version, self.qos, retain))) + id_size)
+        limits.check_publish(self.qos, self.retain)
+        # a packet is smaller than what it weighs
+        if 0 < limits.max_packet_size < self.weight:
+            limits.check_size(self._largest(version))
+
+
+class PublishRow:
+    """Requests of one message each that were sent together."""
+
+    __slots__ = ("requests",)
+
+    def __init__(self, requests: list[PublishRequest]) -> None:
+        self.requests = requests
+
+    @property
+    def sequence(self) -> int:
+        return self.requests[0].sequence
+
+    def answered(self, numbers: Sequence[int], reason: int, properties: Properties = NO_PROPERTIES) -> None:
+        for number in numbers:
+            self.requests[number].answered((number,), reason, properties)
+
+    def refused(self, number: int, payload: bytes, reason: int, properties: Properties) -> None:
+        self.requests[number].refused(0, payload, reason, properties)
+
+    def finish(self, error: ClientError) -> None:
+        for request in self.requests:
+            request.finish(error)
 
 
 class SubscribeRequest(ClientRequest):
-    __slots__ = ("_packet", "reasons")
-
     def __init__(self, requests: list[SubscriptionRequest], properties: Properties = NO_PROPERTIES) -> None:
-        super().__init__()
         self._packet = Subscribe(1, requests, properties)
+        self.weight = sum(OVERHEAD + text_weight(each.filter) for each in requests)
         #: By topic filter.
         self.reasons: dict[str, int] = {}
 
     @property
     def requests(self) -> list[SubscriptionRequest]:
         return self._packet.requests
-
-    @property
-    def weight(self) -> int:
-        return sum(OVERHEAD + text_weight(each.filter) for each in self.requests)
 
     def packet(self, packet_id: int) -> Subscribe:
         return Subscribe(packet_id, self._packet.requests, self._packet.properties)
@@ -174,11 +227,9 @@ class SubscribeRequest(ClientRequest):
 
 
 class UnsubscribeRequest(ClientRequest):
-    __slots__ = ("_packet",)
-
     def __init__(self, filters: list[str], properties: Properties = NO_PROPERTIES) -> None:
-        super().__init__()
         self._packet = Unsubscribe(1, filters, properties)
+        self.weight = sum(OVERHEAD + text_weight(each) for each in filters)
 
     def packet(self, packet_id: int) -> Unsubscribe:
         return Unsubscribe(packet_id, self._packet.filters, self._packet.properties)
@@ -186,10 +237,6 @@ class UnsubscribeRequest(ClientRequest):
     @property
     def filters(self) -> list[str]:
         return self._packet.filters
-
-    @property
-    def weight(self) -> int:
-        return sum(OVERHEAD + text_weight(each) for each in self.filters)
 
     def answered(self, packet: Unsuback) -> None:
         self.properties = packet.properties

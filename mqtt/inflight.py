@@ -205,11 +205,14 @@ class Inflight(Generic[T]):
                 found += [entry.publication.messages[number] for number in numbers]
         return found
 
-    def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, int]]:
-        """The target of the messages with these open packet ids, and how many in a row have it."""
-        return [
-            (entry.target, sum(1 for _ in group)) for entry, group in groupby(packet_ids, self._entries.__getitem__)
-        ]
+    def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, list[int]]]:
+        """The target of the messages with these open packet ids, and which in a row have it: their numbers in the
+        publication with which they were sent."""
+        found: list[tuple[T, list[int]]] = []
+        for entry, group in groupby(packet_ids, self._entries.__getitem__):
+            first = entry.first_id
+            found.append((entry.target, [packet_id - first for packet_id in group]))
+        return found
 
     @property
     def all_targets(self) -> list[T]:

@@ -47,7 +47,7 @@ def rig_of(version: str = "5.0", *, is_open: bool = True, authenticates: bool = 
         UnsubscribeRequest(["a", "b"]),
     ]
     for request in requests[2:]:
-        rig.outgoing.add(request, 0.0)
+        rig.add(request)
     if is_open:
         rig.open()
     return rig

@@ -8,11 +8,10 @@ from trunkline.client.authentication import Authenticator
 from trunkline.client.connection import ClientConnection
 from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.outgoing import OutgoingHalf
-from trunkline.client.requests import PublishRequest
+from trunkline.client.requests import ClientRequest, PublishRequest
 from trunkline.client.settings import ConnectionSettings
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Packet, Publish
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -81,9 +80,13 @@ class Rig:
         return Rig(outgoing=self.outgoing, incoming=self.incoming, resumes=True, pieces=pieces, **settings)
 
     def publish(self, topic: str = "t", payload: bytes = b"", qos: int = 0, **fields: Any) -> PublishRequest:
-        request = PublishRequest([Message(topic, payload, qos, **fields)])
-        self.outgoing.add(request, self.now)
+        request = PublishRequest(topic, (payload,), qos, **fields)
+        self.add(request)
         return request
+
+    def add(self, request: ClientRequest) -> None:
+        self.outgoing.add(request)
+        self.outgoing.pump(self.now)
 
 
 def publish(topic: str = "t", payload: bytes = b"", qos: int = 0, packet_id: int = 0, **fields: Any) -> Publish:

@@ -1,16 +1,30 @@
 """A burst on the wire is what its messages are one by one."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.client.bursts import MAX_BATCH, MAX_PACKET, publications
+from trunkline.client.bursts import MAX_BATCH, MAX_NUMBERED, MAX_PACKET, gathered
 from trunkline.client.link import Link
+from trunkline.client.requests import PublishRequest
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
+
+
+def publications(
+    topic: str, payloads: list[bytes], qos: int, retain: bool, properties: Properties, version: Version
+) -> Iterator[Publication]:
+    """What a request sends, one after the other."""
+    request = PublishRequest(topic, payloads, qos, retain, properties)
+    while request.sent < request.count:
+        part = request.part(MAX_BATCH)
+        request.sent += len(part)
+        yield gathered([topic], part, qos, retain, properties, version)
 
 
 def on_the_wire(
@@ -47,24 +61,45 @@ def test_a_burst_says_what_its_messages_say(
         assert all(packet.properties == properties for packet in packets)
 
 
-@pytest.mark.parametrize(
-    ("topic", "payload", "number", "counts"),
-    [
-        ("t", b"x", 3 * MAX_BATCH + 1, [MAX_BATCH] * 3 + [1]),
-        ("t", bytes(MAX_PACKET), 2, [2]),
-        ("t", bytes(MAX_PACKET + 1), 2, [1, 1]),
-        ("t" * 200, b"x", 2, [1, 1]),
-        ("t", b"x", 0, []),
-    ],
-    ids=["many", "large", "too large", "long topic", "none"],
+@given(
+    st.lists(st.tuples(st.sampled_from(["t", "a/b", "ü"]), st.binary(max_size=300)), min_size=2, max_size=20),
+    st.sampled_from([0, 1, 2]),
+    st.sampled_from(list(Version)),
 )
-def test_what_makes_a_batch(topic: str, payload: bytes, number: int, counts: list[int]) -> None:
-    found = publications(topic, [payload] * number, 1, False)
+def test_messages_to_several_topics(messages: list[tuple[str, bytes]], qos: int, version: Version) -> None:
+    topics, payloads = [topic for topic, _ in messages], [payload for _, payload in messages]
+    link, decoder = Link(version), Decoder(server=True, version=version)
+    packet_ids = range(1, len(topics) + 1) if qos else range(0)
+    link.publish(gathered(topics, payloads, qos, False, version=version), packet_ids)
+    packets = [packet for packet in decoder.feed(link.take()) if isinstance(packet, Publish)]
+    assert [(packet.topic, packet.payload) for packet in packets] == messages
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "number", "qos", "counts"),
+    [
+        ("t", b"x", 3 * MAX_BATCH + 1, 1, [MAX_BATCH] * 3 + [1]),
+        ("t", bytes(MAX_PACKET), 2, 0, [2]),
+        ("t", bytes(MAX_PACKET + 1), 2, 0, [1, 1]),
+        ("t", bytes(MAX_NUMBERED), 2, 1, [2]),
+        ("t", bytes(MAX_NUMBERED + 1), 2, 1, [1, 1]),
+        ("t" * 200, b"x", 2, 1, [1, 1]),
+    ],
+    ids=["many", "large", "too large", "large QoS 1", "too large QoS 1", "long topic"],
+)
+def test_what_makes_a_batch(topic: str, payload: bytes, number: int, qos: int, counts: list[int]) -> None:
+    found = list(publications(topic, [payload] * number, qos, False, NO_PROPERTIES, Version.V5))
     assert [each.count for each in found] == counts
     assert all(isinstance(each, PublishBatch) == (each.count > 1) for each in found)
+
+
+def test_a_large_payload_goes_alone() -> None:
+    large = bytes(MAX_PACKET + 1)
+    found = publications("t", [b"1", b"2", large, b"3", b"4"], 0, False, NO_PROPERTIES, Version.V5)
+    assert [each.count for each in found] == [2, 1, 2]
 
 
 @pytest.mark.parametrize("topic", ["a\0b", "\ud800"])
 def test_what_cannot_be_said(topic: str) -> None:
     with pytest.raises(ValueError, match="U\\+0000|surrogates"):
-        publications(topic, [b"x", b"y"], 0, False)
+        PublishRequest(topic, [b"x", b"y"])

@@ -89,6 +89,17 @@ async def test_messages_at_each_qos(mqtt_broker: Broker, autojump_clock: MockClo
     assert not mqtt_broker.clients
 
 
+async def test_what_mqtt_cannot_represent_is_refused_when_it_is_published(mqtt_broker: Broker) -> None:
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(TypeError):
+            await client.publish_many("t", ["text"])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match=r"U\+0000"):
+            client.publish_nowait("a\0b")
+        with pytest.raises(AttributeError):
+            client.publish_nowait("t", properties={"content_type": 5})  # type: ignore[dict-item, typeddict-item]
+        await client.publish("t", qos=1)
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_many_messages_in_order(mqtt_broker: Broker, autojump_clock: MockClock, qos: int) -> None:
     payloads = [b"%d" % number for number in range(3000)]

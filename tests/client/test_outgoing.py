@@ -6,7 +6,6 @@ import weakref
 import pytest
 
 from tests.client.rig import PIECES, Rig, shown
-from trunkline.client.bursts import publications
 from trunkline.client.errors import (
     Disconnected,
     LargerThanServerAccepts,
@@ -20,7 +19,6 @@ from trunkline.client.errors import (
 from trunkline.client.outgoing import FIRST_SUBSCRIBE_ID as FIRST
 from trunkline.client.outgoing import MAX_DISCARDED, OutgoingHalf
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
-from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import (
     Disconnect,
     Puback,
@@ -40,19 +38,19 @@ VERSIONS = ("5.0", "3.1.1", "3.1")
 
 def subscribe(rig: Rig, *filters: str, qos: int = 1) -> SubscribeRequest:
     request = SubscribeRequest([SubscriptionRequest(each, qos) for each in filters])
-    rig.outgoing.add(request, rig.now)
+    rig.add(request)
     return request
 
 
 def unsubscribe(rig: Rig, *filters: str) -> UnsubscribeRequest:
     request = UnsubscribeRequest(list(filters))
-    rig.outgoing.add(request, rig.now)
+    rig.add(request)
     return request
 
 
 def burst(rig: Rig, number: int, qos: int, topic: str = "t") -> PublishRequest:
-    request = PublishRequest(publications(topic, [b"%03d" % each for each in range(number)], qos, False))
-    rig.outgoing.add(request, rig.now)
+    request = PublishRequest(topic, [b"%03d" % each for each in range(number)], qos)
+    rig.add(request)
     return request
 
 
@@ -417,17 +415,13 @@ def test_while_much_waits_to_be_sent_requests_stay_queued() -> None:
     assert len(rig.sent()) == 2
 
 
-class WatchedRequest(PublishRequest):
-    __slots__ = ("__weakref__",)
-
-
 @pytest.mark.parametrize("how", ["abandon", "discard"])
 def test_what_is_not_to_be_sent_takes_no_memory_without_a_connection(how: str) -> None:
     outgoing = OutgoingHalf()
-    requests: list[weakref.ref[WatchedRequest]] = []
+    requests: list[weakref.ref[PublishRequest]] = []
     for number in range(1000):
-        request = WatchedRequest([Message("t", b"%d" % number, 1)])
-        outgoing.add(request, 0)
+        request = PublishRequest("t", (b"%d" % number,), 1)
+        outgoing.add(request)
         requests.append(weakref.ref(request))
         if how == "abandon" and number >= 10:
             outgoing.abandon(request)
@@ -479,3 +473,65 @@ def test_a_server_that_answers_what_was_not_sent_again_yet() -> None:
     rig.give(Puback(1), Puback(2))
     assert rig.sent() == []
     assert rig.connection.error is None
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_messages_that_are_sent_as_one_are_answered_singly(qos: int) -> None:
+    rig = Rig()
+    requests = [rig.publish(f"t/{number % 2}", b"%d" % number, qos) for number in range(4)]
+    rig.outgoing.abandon(requests.pop(1))
+    sent = rig.open()
+    assert [(each.topic, each.payload) for each in sent if isinstance(each, Publish)] == [
+        ("t/0", b"0"),
+        ("t/0", b"2"),
+        ("t/1", b"3"),
+    ]
+    assert rig.outgoing.queued == rig.outgoing.queued_bytes == 0
+    first = Puback if qos == 1 else Pubrec
+    rig.give(first(2, Reason.NOT_AUTHORIZED))
+    assert [each.is_done for each in requests] == [False, True, False]
+    assert isinstance(requests[1].error, PublishRefused)
+    rig.give(first(1), first(3))
+    if qos == 2:
+        assert shown(rig.sent()) == ["PUBREL 1", "PUBREL 3"]
+        rig.give(Pubcomp(3))
+        assert [each.is_done for each in requests] == [False, True, True]
+        rig.give(Pubcomp(1))
+    assert all(each.is_done for each in requests)
+    assert requests[0].error is requests[2].error is None
+    assert not rig.outgoing.is_waiting
+
+
+def test_messages_that_were_sent_as_one_are_sent_again_singly() -> None:
+    rig = Rig()
+    requests = [rig.publish("t", b"%d" % number, 1) for number in range(5)]
+    assert shown(rig.open(properties={"receive_maximum": 4})) == [f"PUBLISH {number}" for number in range(1, 5)]
+    rig.give(Puback(1), Puback(3))
+    again = rig.again()
+    assert shown(again.open(session_present=True)) == ["PUBLISH 2 dup", "PUBLISH 4 dup", "PUBLISH 5"]
+    again.give(Puback(2), Puback(4), Puback(5))
+    assert all(each.is_done for each in requests)
+
+
+def test_what_is_not_alike_keeps_its_place() -> None:
+    rig = Rig()
+    rig.publish("t", b"1")
+    rig.publish("t", b"2")
+    rig.publish("t", b"3", retain=True)
+    rig.publish("t", b"4", properties={"content_type": "x"})
+    rig.publish("t", bytes(20_000))
+    rig.publish("t", b"5", 2)
+    rig.publish("t", b"6", 1)
+    subscribe(rig, "a")
+    rig.publish("t", b"7")
+    names = [each.payload[:1].decode() if isinstance(each, Publish) else type(each).__name__ for each in rig.open()]
+    assert names == ["1", "2", "3", "4", "\0", "5", "6", "Subscribe", "7"]
+
+
+def test_requests_fail_that_were_sent_as_one() -> None:
+    rig = Rig()
+    requests = [rig.publish("t", qos=1) for _ in range(3)]
+    rig.open()
+    error = Disconnected("over")
+    rig.outgoing.fail(error)
+    assert [each.error for each in requests] == [error] * 3

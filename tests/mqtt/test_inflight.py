@@ -553,7 +553,7 @@ def test_targets_of_messages_that_were_sent_together() -> None:
     burst = PublishBatch(["t"], 0x32, Version.V311, 3 * b"2\5\0\1t\0\1", range(0, 21, 7), [1, 1, 1])
     insert(inflight, burst, 1, target="burst")
     insert(inflight, message(), 1, target="single")
-    assert inflight.targets([2, 3, 4]) == [("burst", 2), ("single", 1)]
+    assert inflight.targets([2, 3, 4]) == [("burst", [1, 2]), ("single", [0])]
     assert inflight.all_targets == ["burst", "single"]
     assert inflight.entry_again is None
     inflight.end([1, 2, 3])
