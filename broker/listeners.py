@@ -84,6 +84,11 @@ class Listener:
         #: system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host or settings.address.path, settings.port)
 
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Of all its sockets: a host name, or `*`, may stand for several."""
+        return [bound.address for bound in self._sockets] or [self.address]
+
     async def open(self, start_background: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]) -> None:
         """`start_background` runs a task by name, and again when it crashes.
 

@@ -9,6 +9,7 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.hooks.identity import Identity
 from trunkline.mqtt.topics import SHARE_PREFIX
 from trunkline.plugins.context import Client
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a retained payload that a listing shows.
 HEAD: Final = 128
+NO_IDENTITY: Final = Identity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class MetricRow:
 
 def client_row(actor: SessionActor) -> Client:
     session, client = actor.session, actor.client
+    identity = (client.identity if actor.channel is not None else None) or NO_IDENTITY
     return Client(
         session.client_id,
         actor.channel is not None,
@@ -112,6 +115,10 @@ def client_row(actor: SessionActor) -> Client:
         len(session.inflight),
         len(session.awaiting_rel),
         client.superuser,
+        identity.tls_version,
+        identity.cipher,
+        identity.named("cn"),
+        identity.server_name,
     )
 
 

@@ -63,6 +63,13 @@ class Client:
     inflight: int
     awaiting_rel: int
     superuser: bool
+    #: As "TLSv1.3" and "TLS_AES_256_GCM_SHA384"; empty without TLS, and while the client is away.
+    tls_version: str = ""
+    cipher: str = ""
+    #: The common name of the client's verified certificate, and the name of the server that it asked for (SNI). A load
+    #: balancer may tell them without TLS.
+    common_name: str = ""
+    server_name: str = ""
 
 
 class Host(Protocol):

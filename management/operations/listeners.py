@@ -37,8 +37,8 @@ Rate = Annotated[int, "Clients that are disconnected in a second; 0 disconnects 
 class ListenerRow:
     name: str
     url: str
-    #: Where it listens: with the port that the system chose.
-    address: str
+    #: Where it listens, separated by ", ": with the ports that the system chose.
+    addresses: str
     state: str
     connections: int
     zone: str
@@ -50,7 +50,7 @@ def _row(listener: Listener) -> ListenerRow:
     return ListenerRow(
         settings.label,
         settings.url,
-        shown_address(listener.address),
+        ", ".join(map(shown_address, listener.addresses)),
         listener.state.value,
         connections,
         settings.zone,

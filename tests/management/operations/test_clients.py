@@ -1,3 +1,6 @@
+import socket
+from typing import Any
+
 """Clients, sessions and subscriptions, looked at and changed by an operator."""
 
 import pytest
@@ -6,6 +9,7 @@ import trio
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
+from trunkline import testing
 from trunkline.hooks import ALLOW
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
 
@@ -69,6 +73,19 @@ async def test_show() -> None:
         assert (ann.username, ann.version, ann.connected) == ("boss", "5.0", True)
         carl = await ask(here, "sessions.show", client_id="carl")
         assert (carl.subscriptions, carl.connected, carl.expiry_interval) == (2, False, 1000)
+
+
+def test_show_has_the_terms_of_tls() -> None:
+    tls: Any = {"client_certificates": "required"}
+    with (
+        testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls}]) as b,
+        socket.create_connection(("127.0.0.1", b.port)) as sock,
+        b.client_context("pump-7").wrap_socket(sock, server_hostname="localhost") as wire,
+    ):
+        wire.sendall(bytes.fromhex("100e00044d5154540402000000027037"))
+        seen = b.wait_for_client("p7")
+        assert (seen.tls_version, seen.cipher) == (wire.version(), (wire.cipher() or ("",))[0])
+        assert (seen.common_name, seen.server_name) == ("pump-7", "localhost")
 
 
 async def test_who_is_not_there_is_named_with_somebody_near() -> None:

@@ -1,4 +1,5 @@
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ async def test_add_and_remove() -> None:
     async with room() as here:
         added = await ask(here, "listeners.add", url=f"{URL}?name=more&max_connections=5")
         assert (added.name, added.state) == ("more", "listening")
-        assert added.address == f"127.0.0.1:{here.node.listeners[1].address[1]}"
+        assert added.addresses == f"127.0.0.1:{here.node.listeners[1].address[1]}"
         async with await there(here, "more") as wire:
             await wire.connect("a")
             assert await rows(here) == [(URL, "listening", 0), ("more", "listening", 1)]
@@ -38,8 +39,20 @@ async def test_add_and_remove() -> None:
             await wire.expect_disconnect(0x98)
         assert await rows(here) == [(URL, "listening", 0)]
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(added.address.split(":")).close()
+            socket.create_connection(added.addresses.split(":")).close()
         assert await refused(here, NotFound, "listeners.remove", name="more") == "no listener 'more'"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has more than one loopback address of IPv4")
+async def test_each_address_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0)) for host in ("127.0.0.1", "127.0.0.2")]
+
+    async with room() as here:
+        monkeypatch.setattr(trio.socket, "getaddrinfo", resolve)
+        added = await ask(here, "listeners.add", url="tcp://localhost:0")
+        port = here.node.listeners[1].address[1]
+        assert added.addresses == f"127.0.0.1:{port}, 127.0.0.2:{port}"
 
 
 @pytest.mark.parametrize(
