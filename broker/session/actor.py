@@ -18,6 +18,7 @@ from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.life import SessionLife
+from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget
 from trunkline.broker.session.services import bounded_expiry
@@ -332,7 +333,9 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def forget_connection(self) -> None:
         """Stop sending to and receiving from the client: the node ends like a killed process, without a DISCONNECT."""
-        self._outbound.channel = self._context.reading = None
+        if self._outbound.channel is not None:
+            self._context.follow(SessionEvent.DETACH)
+            self._outbound.channel = None
 
     def terminate(self, reason: BaseException | None) -> None:
         """A crash ends the client's connection like a lost one, and the session with it."""

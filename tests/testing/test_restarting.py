@@ -39,6 +39,27 @@ async def test_a_restart_comes_without_a_word_on_the_same_port() -> None:
         await again.abort()
 
 
+@pytest.mark.parametrize("path", [None, "a.db"])
+@pytest.mark.parametrize("asks", [False, True])
+async def test_no_session_crashes_as_its_node_ends(
+    path: str | None, asks: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither of a client that is connected, nor of one whose packet waits for a hook's answer."""
+
+    async def never(*_: object) -> None:
+        await trio.sleep_forever()
+
+    store = {"durability": "memory"} if path is None else {"path": str(tmp_path / path)}
+    async with room(store=store) as here:
+        wire = await here.stay("a")
+        if asks:
+            here.broker.hooks.add("client.check_acl", never)
+            await wire.send(raw.publish("t", qos=1, packet_id=1))
+            await trio.testing.wait_all_tasks_blocked()
+        await here.broker.restart()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("keep", [True, False])
 async def test_sessions_are_kept_or_lost_as_asked(keep: bool) -> None:
     async with room() as here:

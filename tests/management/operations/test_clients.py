@@ -1,7 +1,7 @@
+"""Clients, sessions and subscriptions, looked at and changed by an operator."""
+
 import socket
 from typing import Any
-
-"""Clients, sessions and subscriptions, looked at and changed by an operator."""
 
 import pytest
 import trio
