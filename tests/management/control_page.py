@@ -11,15 +11,15 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from click.testing import CliRunner
-from paho.mqtt import client as mqtt
 
+from trunkline.client import ConnectionSettings, Disconnected
+from trunkline.client.sync import Client
 from trunkline.management.cli import cli
 
 ROOT = Path(__file__).parents[2]
@@ -114,26 +114,18 @@ class Here:
 
 
 @contextmanager
-def client(here: Here, client_id: str, *filters: tuple[str, int]) -> Iterator[mqtt.Client]:
+def client(here: Here, client_id: str, *filters: tuple[str, int]) -> Iterator[None]:
     """Connected and subscribed. It does not come back when it is kicked."""
-    opened = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id, protocol=mqtt.MQTTv5)
-    properties = mqtt.Properties(mqtt.PacketTypes.CONNECT)
-    properties.SessionExpiryInterval = 3600 if client_id == "phone" else 0
-    ready = threading.Event()
-    opened.on_connect = lambda client, *_: client.subscribe(list(filters))
-    opened.on_subscribe = lambda *_: ready.set()
-    opened.connect("127.0.0.1", here.port, clean_start=False, properties=properties)
-
-    def loop() -> None:
-        while opened.loop(1) == mqtt.MQTT_ERR_SUCCESS:
-            pass
-
-    thread = threading.Thread(target=loop)
-    thread.start()
-    assert ready.wait(120)
-    yield opened
-    opened.disconnect()
-    thread.join(120)
+    expiry = 3600 if client_id == "phone" else 0
+    opened = Client(
+        ConnectionSettings(
+            host="127.0.0.1", port=here.port, client_id=client_id, clean_start=False, session_expiry=expiry
+        )
+    )
+    with suppress(Disconnected), opened:
+        for topic_filter, qos in filters:
+            opened.subscribe(topic_filter, qos=qos).close()  # messages are acknowledged, and dropped
+        yield
 
 
 @contextmanager

@@ -7,15 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from paho.mqtt import client as mqtt
 
 from tests.management.test_control_client import HELLO, server
+from trunkline.client import ConnectionSettings, Disconnected
+from trunkline.client.sync import Client, Subscription
 from trunkline.management.cli import cli
 from trunkline.management.control_frames import frame, pack
 from trunkline.management.control_place import Port, write_port
@@ -91,28 +93,21 @@ def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
     return done.stdout.decode().splitlines()
 
 
+def client(broker: Broker, **settings: Any) -> Client:
+    return Client(ConnectionSettings(host="127.0.0.1", port=broker.port, **settings), max_queued=3_000)
+
+
 @pytest.fixture
-def client(broker: Broker) -> Iterator[mqtt.Client]:
-    """A real client, with a session that stays."""
-    opened = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "sensor-1", protocol=mqtt.MQTTv311, clean_session=False)
-    subscribed: list[object] = []
-    opened.on_connect = lambda client, *_: client.subscribe("t/#", qos=1)
-    opened.on_subscribe = lambda *_: subscribed.append(1)
-    opened.connect("127.0.0.1", broker.port)
-    while not subscribed:
-        opened.loop(1)
-    thread = threading.Thread(target=opened.loop_forever)
-    thread.start()
-    yield opened
-    opened.disconnect()
-    thread.join(120)
+def messages(broker: Broker) -> Iterator[Subscription]:
+    """Those of a client with a session that stays."""
+    with suppress(Disconnected), client(broker, client_id="sensor-1", version="3.1.1", clean_start=False) as opened:
+        yield opened.subscribe("t/#", qos=1)
 
 
 # The main line
 
 
-def test_a_client_is_listed_shown_kicked_and_its_session_ended(client: mqtt.Client, ctl: Run) -> None:
-    client.reconnect_delay_set(60, 60)
+def test_a_client_is_listed_shown_kicked_and_its_session_ended(messages: Subscription, ctl: Run) -> None:
     head, row = lines(ctl("clients", "list"))
     assert head.split()[:2] == ["client_id", "username"]
     assert row.split()[:2] == ["sensor-1", "-"]
@@ -150,26 +145,19 @@ def test_retained_messages_from_standard_input_and_back_to_a_file(broker: Broker
     assert b"no message is retained at 'data/raw'" in done.stderr
 
 
-def test_publish(broker: Broker, ctl: Run, client: mqtt.Client) -> None:
-    got: list[bytes] = []
-    client.on_message = lambda *arguments: got.append(arguments[2].payload)
+def test_publish(ctl: Run, messages: Subscription) -> None:
     sent = ctl("publish", "t/1", "hello", "--qos", "1", "--json")
     assert json.loads(sent.stdout) == {"topic": "t/1", "receivers": 1}
     ctl("publish", "t/1", "-", "--user-property", "a=b", text=b"\xff\x00")
     ctl("publish", "t/1")
-    while len(got) < 3:
-        ctl("status")
-    assert got == [b"hello", b"\xff\x00", b""]
+    assert [messages.receive(timeout=120).payload for _ in range(3)] == [b"hello", b"\xff\x00", b""]
 
 
 def test_thousands_of_rows_are_all_fetched_or_as_many_as_asked_for(broker: Broker, ctl: Run) -> None:
-    publisher = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
-    publisher.connect("127.0.0.1", broker.port)
-    for number in range(2_600):
-        last = publisher.publish(f"many/{number:04}/" + "x" * 200, b"1", qos=1, retain=True)
-    while not last.is_published():
-        publisher.loop(1)
-    publisher.disconnect()
+    with client(broker) as publisher:
+        for number in range(2_600):
+            last = publisher.publish_nowait(f"many/{number:04}/" + "x" * 200, b"1", qos=1, retain=True)
+        last.wait(timeout=120)
     topics = [json.loads(line)["topic"] for line in lines(ctl("retained", "list", "--filter", "many/#", "--json"))]
     assert len(topics) == len(set(topics)) == 2_600
     table = lines(ctl("retained", "list", "--filter", "many/#"))

@@ -3,109 +3,70 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
 import aiomqtt
 import pytest
 import trio
-from paho.mqtt import client as mqtt
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from trio.testing import MockClock
 
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.client import ConnectionSettings, ConnectRefused, DisconnectedByServer, WillMessage
+from trunkline.client.sync import Client
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connect, Publish
 from trunkline.mqtt.versions import Version
 from trunkline.testing.clock import AdvancingClock, advance
 
-
-class Paho:
-    """A client of others', which knows nothing of the broker's time."""
-
-    def __init__(self, broker: testing.ThreadBroker, client_id: str, **settings: Any) -> None:
-        self.broker = broker
-        self.messages: SimpleQueue[tuple[str, bytes, bool]] = SimpleQueue()
-        self.closed: SimpleQueue[str] = SimpleQueue()
-        protocol = settings.pop("protocol", mqtt.MQTTv5)
-        arguments = {"clean_session": False} if protocol == mqtt.MQTTv311 else {}
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id, protocol=protocol, **arguments)
-        self.client.on_message = lambda client, data, m: self.messages.put((m.topic, m.payload, m.dup))
-        self.client.on_disconnect = lambda client, data, flags, reason, properties: self._closed(str(reason))
-        if "will" in settings:
-            self.client.will_set(*settings.pop("will"))
-        connected = threading.Event()
-        self.client.on_connect = lambda *_: connected.set()
-        expiry = settings.pop("expiry", None)
-        if expiry is not None:
-            settings["properties"] = Properties(PacketTypes.CONNECT)
-            settings["properties"].SessionExpiryInterval = expiry
-        self.client.connect(broker.host, broker.port, **settings)
-        self.client.loop_start()
-        assert connected.wait(120)
-
-    def _closed(self, reason: str) -> None:
-        self.client.disconnect()  # and not again
-        self.closed.put(reason)
-
-    def subscribe(self, filter: str, qos: int = 1) -> None:
-        self.client.subscribe(filter, qos)
-        self.broker.wait_until(lambda: filter in [row.filter for row in self.broker.subscriptions])
-
-    def leave(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+WILL = WillMessage(topic="wills/a", payload="gone", qos=1, delay=30)
 
 
-@contextmanager
-def paho(broker: testing.ThreadBroker, client_id: str, **settings: Any) -> Iterator[Paho]:
-    client = Paho(broker, client_id, **settings)
-    try:
-        yield client
-    finally:
-        client.leave()
+def client(broker: testing.ThreadBroker, client_id: str, **settings: Any) -> Client:
+    """It knows nothing of the broker's time."""
+    return Client(ConnectionSettings(host=broker.host, port=broker.port, client_id=client_id, **settings))
+
+
+def assert_lost(silent: Client) -> None:
+    with pytest.raises(DisconnectedByServer, match="keep alive timeout"):
+        silent.receive_from().receive(timeout=120)
 
 
 # Real clients, a broker in a thread
 
 
 def test_keep_alive() -> None:
-    with testing.broker() as b, paho(b, "a", keepalive=60) as client:
+    with testing.broker() as b:
+        silent = client(b, "a").open()
         b.clock.advance(80)  # with some room for a machine that is busy
         assert [row.client_id for row in b.clients] == ["a"]
         b.clock.advance(11)
         assert b.clients == []
-        assert client.closed.get(timeout=120) == "Keep alive timeout"
+        assert_lost(silent)
 
 
 def test_a_will_with_a_delay_and_the_end_of_its_session() -> None:
-    with testing.broker() as b, paho(b, "watcher", keepalive=0) as watcher:
-        watcher.subscribe("wills/#")
-        properties = Properties(PacketTypes.WILLMESSAGE)
-        properties.WillDelayInterval = 30
-        will = ("wills/a", b"gone", 1, False, properties)
-        with paho(b, "a", keepalive=60, expiry=300, will=will) as client:
-            b.clock.advance(100)  # silent since 90
-            assert client.closed.get(timeout=120) == "Keep alive timeout"
-            assert [row.client_id for row in b.sessions] == ["a", "watcher"]
-            b.clock.advance(15)
-            assert watcher.messages.empty()
-            b.clock.advance(10)  # 30 behind 90
-            assert watcher.messages.get(timeout=120) == ("wills/a", b"gone", False)
-            b.clock.advance(260)  # 385
-            assert [row.client_id for row in b.sessions] == ["a", "watcher"]
-            b.clock.advance(10)
-            assert [row.client_id for row in b.sessions] == ["watcher"]
+    with testing.broker() as b, client(b, "watcher", keep_alive=0) as watcher:
+        wills = watcher.subscribe("wills/#", qos=1)
+        silent = client(b, "a", session_expiry=300, will=WILL).open()
+        b.clock.advance(100)  # silent since 90
+        assert_lost(silent)
+        assert [row.client_id for row in b.sessions] == ["a", "watcher"]
+        b.clock.advance(15)
+        watcher.ping()
+        assert not wills
+        b.clock.advance(10)  # 30 behind 90
+        assert wills.receive(timeout=120).payload == b"gone"
+        b.clock.advance(260)  # 385
+        assert [row.client_id for row in b.sessions] == ["a", "watcher"]
+        b.clock.advance(10)
+        assert [row.client_id for row in b.sessions] == ["watcher"]
 
 
 def test_one_step_over_all_of_it_sees_each_at_its_time() -> None:
-    with testing.broker() as b, paho(b, "watcher", keepalive=0) as watcher:
+    with testing.broker() as b, client(b, "watcher", keep_alive=0) as watcher:
         happened: list[tuple[str, int]] = []
         start: list[float] = []
 
@@ -115,27 +76,28 @@ def test_one_step_over_all_of_it_sees_each_at_its_time() -> None:
         b.hooks.add("client.disconnected", lambda client, reason, text: note(f"{client.client_id} lost"))
         b.hooks.add("message.routed", lambda message, receivers: note(f"routed {message.topic}"))
         b.hooks.add("session.terminated", lambda client, reason: note(f"{client.client_id} {reason}"))
-        watcher.subscribe("wills/#")
-        properties = Properties(PacketTypes.WILLMESSAGE)
-        properties.WillDelayInterval = 30
-        with paho(b, "a", keepalive=60, expiry=300, will=("wills/a", b"gone", 1, False, properties)):
-            b._portal.thread.call(lambda: start.append(trio.current_time()))
-            b.clock.advance(3600)
-            assert watcher.messages.get(timeout=120) == ("wills/a", b"gone", False)
-            assert happened == [("a lost", 90), ("routed wills/a", 120), ("a expired", 390)]
+        wills = watcher.subscribe("wills/#", qos=1)
+        client(b, "a", session_expiry=300, will=WILL).open()
+        b._portal.thread.call(lambda: start.append(trio.current_time()))
+        b.clock.advance(3600)
+        assert wills.receive(timeout=120).payload == b"gone"
+        assert happened == [("a lost", 90), ("routed wills/a", 120), ("a expired", 390)]
 
 
 def test_session_expiry_and_the_expiry_of_a_message_that_waits() -> None:
     with testing.broker() as b:
-        with paho(b, "a", expiry=1000, clean_start=False) as client:
-            client.subscribe("x")
+        with client(b, "a", session_expiry=1000) as leaving:
+            leaving.subscribe("x", qos=1)
         b.wait_until(lambda: not b.clients)
         b.publish("x", "short", qos=1, properties={"message_expiry_interval": 10})
         b.publish("x", "long", qos=1, properties={"message_expiry_interval": 100})
         b.clock.advance(50)
-        with paho(b, "a", expiry=1000, clean_start=False) as client:
-            assert client.messages.get(timeout=120)[1] == b"long"
-            assert client.messages.empty()
+        coming = client(b, "a", session_expiry=1000, clean_start=False)
+        messages = coming.receive_from("x")
+        with coming:
+            assert messages.receive(timeout=120).payload == b"long"
+            coming.ping()
+            assert not messages
         b.wait_until(lambda: not b.clients)
         b.clock.advance(980)
         assert len(b.sessions) == 1
@@ -153,39 +115,32 @@ def test_a_retained_message_expires() -> None:
 
 
 def test_retry() -> None:
-    def deaf(client: mqtt.Client, data: object, message: mqtt.MQTTMessage) -> None:
-        client_side.messages.put((message.topic, message.payload, message.dup))
-
     with (
         testing.broker(session={"retry_interval": 20}) as b,
-        paho(b, "a", protocol=mqtt.MQTTv311, keepalive=0) as client_side,
+        client(b, "a", version="3.1.1", clean_start=False, keep_alive=0) as deaf,
     ):
-        client_side.client.on_message = deaf
-        client_side.client.manual_ack_set(True)
-        client_side.subscribe("x")
+        messages = deaf.subscribe("x", qos=1, manual_ack=True)
         b.publish("x", "again and again", qos=1)
-        assert client_side.messages.get(timeout=120) == ("x", b"again and again", False)
+        assert not messages.receive(timeout=120).dup
         b.clock.advance(15)
-        assert client_side.messages.empty()
+        deaf.ping()
+        assert not messages
         b.clock.advance(26)  # it is looked at every 20 seconds
-        assert client_side.messages.get(timeout=120) == ("x", b"again and again", True)
+        again = messages.receive(timeout=120)
+        assert (again.payload, again.dup) == (b"again and again", True)
 
 
 def test_flapping_window() -> None:
     with testing.broker(flapping={"max_takeovers": 1, "window": 60, "jail": 600}) as b:
-        with paho(b, "twin"), paho(b, "twin"):
-            b.clock.advance(61)
-            with paho(b, "twin"):  # the first takeover is too long ago to count
-                refused = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "twin", protocol=mqtt.MQTTv5)
-                answer: SimpleQueue[str] = SimpleQueue()
-                refused.on_connect = lambda client, data, flags, reason, properties: answer.put(str(reason))
-                refused.connect(b.host, b.port)
-                refused.loop_start()
-                assert answer.get(timeout=120) == "Connection rate exceeded"
-                refused.disconnect()
-                refused.loop_stop()
+        for _ in range(2):
+            client(b, "twin").open()
+        b.clock.advance(61)
+        third = client(b, "twin").open()  # the first takeover is too long ago to count
+        with pytest.raises(ConnectRefused, match="connection rate exceeded"):
+            client(b, "twin").open()
+        third.close()
         b.clock.advance(601)
-        with paho(b, "twin"):
+        with client(b, "twin"):
             assert [row.client_id for row in b.clients] == ["twin"]
 
 
@@ -225,7 +180,8 @@ def test_a_thread_that_sends_without_pause_holds_nobody_up() -> None:
             while not over.is_set():
                 sock.sendall(packets)
 
-    with testing.broker(history=0) as b, paho(b, "a", keepalive=60):
+    with testing.broker(history=0) as b:
+        client(b, "a").open()
         thread = threading.Thread(target=send, args=(b.port,))
         thread.start()
         try:

@@ -1,21 +1,19 @@
 """A broker that comes back, as its clients see it."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as paho
 import pytest
 import trio
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.client import ConnectionSettings, ExponentialBackoff
+from trunkline.client.sync import Receipt, SessionClient
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.store import StoreUnavailable
 
@@ -254,67 +252,32 @@ async def test_passwords_hold_after_a_restart(tmp_path: Any) -> None:
             await here.client("a", username="ann", password="secret")
 
 
-class Stubborn:
-    """A paho client that reconnects by itself, and remembers what came."""
-
-    def __init__(self, name: str, broker: testing.Broker) -> None:
-        self.payloads: list[bytes] = []
-        self.published = 0
-        self.ready = threading.Event()
-        self.changed = threading.Condition()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
-        self.client.reconnect_delay_set(0.01, 0.05)
-        self.client.on_message = self._on_message
-        self.client.on_publish = self._on_publish
-        self.client.on_subscribe = lambda *_: self.ready.set()
-        kept = Properties(PacketTypes.CONNECT)
-        kept.SessionExpiryInterval = 1000
-        self.client.connect(broker.host, broker.port, clean_start=False, properties=kept)
-        self.client.loop_start()
-
-    def _on_message(self, client: paho.Client, data: Any, message: paho.MQTTMessage) -> None:
-        with self.changed:
-            self.payloads.append(message.payload)
-            self.changed.notify_all()
-
-    def _on_publish(self, *_: Any) -> None:
-        with self.changed:
-            self.published += 1
-            self.changed.notify_all()
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, 120)  # a limit for broken brokers
-
-    def stop(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+def staying(broker: testing.ThreadBroker, name: str) -> SessionClient:
+    settings = ConnectionSettings(host=broker.host, port=broker.port, client_id=name)
+    return SessionClient(settings, retry=ExponentialBackoff(0.01, 0.05))
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_nothing_acknowledged_is_lost_and_nothing_of_qos_2_comes_twice(qos: int) -> None:
-    """Two paho clients under load, and a broker that dies under them three times."""
+    """Two clients under load, and a broker that dies under them three times."""
     count = 600
-    with testing.broker() as b:
-        subscriber = Stubborn("subscriber", b)  # type: ignore[arg-type]
-        subscriber.client.subscribe("t", qos=qos)
-        assert subscriber.ready.wait(120)
-        publisher = Stubborn("publisher", b)  # type: ignore[arg-type]
-        try:
-            for number in range(count):
-                publisher.client.publish("t", str(number).encode(), qos=qos)
-                if number % 150 == 75:
-                    half = number // 2
-                    subscriber.wait_for(lambda: len(subscriber.payloads) >= half)  # noqa: B023
-                    b.restart()
-            publisher.wait_for(lambda: publisher.published == count)
-            subscriber.wait_for(lambda: len(set(subscriber.payloads)) == count)
-        finally:
-            publisher.stop()
-            subscriber.stop()
-        assert {int(payload) for payload in subscriber.payloads} == set(range(count))
-        if qos == 2:
-            assert len(subscriber.payloads) == count
+    payloads: list[int] = []
+    with testing.broker() as b, staying(b, "subscriber") as subscriber, staying(b, "publisher") as publisher:
+        messages = subscriber.subscribe("t", qos=qos)
+        receipts: list[Receipt] = []
+        for number in range(count):
+            receipts.append(publisher.publish_nowait("t", str(number), qos=qos))
+            if number % 150 == 75:
+                while len(payloads) < number // 2:
+                    payloads.append(int(messages.receive(timeout=120).payload))
+                b.restart()
+        for receipt in receipts:
+            receipt.wait(timeout=120)
+        while len(set(payloads)) < count:
+            payloads.append(int(messages.receive(timeout=120).payload))
+    assert set(payloads) == set(range(count))
+    if qos == 2:
+        assert len(payloads) == count
 
 
 async def test_restarts_under_way_wait_for_each_other() -> None:
