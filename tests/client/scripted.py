@@ -62,13 +62,15 @@ class ScriptedServer(trio.abc.Stream):
         #: What came from the client.
         self.packets: list[Packet] = []
         self.opened = 0
+        #: Bytes that the client gets before the connection is lost, once.
+        self.cut_after: int | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._decoder = Decoder(server=True)
         self._output = deque[bytes]()
         self._lot = trio.lowlevel.ParkingLot()
-        self._is_closed = False
+        self.is_closed = False
 
     def open_stream(self, settings: ConnectionSettings) -> "ScriptedServer":
         self._begin()
@@ -80,7 +82,7 @@ class ScriptedServer(trio.abc.Stream):
         self._lot.unpark_all()
 
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         self._lot.unpark_all()
 
     def names(self) -> list[str]:
@@ -90,7 +92,7 @@ class ScriptedServer(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.lowlevel.checkpoint()
-        if self._is_closed:
+        if self.is_closed:
             raise trio.BrokenResourceError
         for packet in cast("list[Packet]", self._decoder.feed(bytes(data))):
             self.packets.append(packet)
@@ -106,10 +108,17 @@ class ScriptedServer(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         while not self._output:
-            if self._is_closed:
+            if self.is_closed:
                 return b""
             await self._lot.park()
         data = self._output.popleft()
+        if self.cut_after is not None:
+            if self.cut_after < len(data):
+                data, self.cut_after = data[: self.cut_after], None
+                self._output.clear()
+                self.close()
+            else:
+                self.cut_after -= len(data)
         if self._before is not None:
             self._before(data)
         return data
