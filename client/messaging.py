@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trunkline.client.errors import ClientError
     from trunkline.client.incoming import Handover
     from trunkline.client.limits import WaitingLimits
+    from trunkline.client.received import ReceivedMessage
     from trunkline.client.requesting import Overflow
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.versions import Version
@@ -73,7 +74,11 @@ class Subscription(Receiver):
             if error is None:
                 await self.unsubscribe()
             else:
-                self._messaging.unsubscribe_soon(self)
+                ending = self._messaging.unsubscribe_soon(self)
+                if ending is not None and not isinstance(error, Exception):
+                    # a client that goes on acknowledges what a cancelled loop has left: it would hold up all others
+                    left = self._take_left()
+                    ending.on_done = lambda: _acknowledge(left) if ending.error is None else None
         finally:
             await super().__aexit__(kind, error, trace)
 
@@ -282,11 +287,14 @@ class Messaging(Requesting):
             _check_filter(each)
         await self._ask(UnsubscribeRequest([*filters], properties))
 
-    def unsubscribe_soon(self, subscription: Subscription) -> None:
-        """Without waiting for the answer."""
+    def unsubscribe_soon(self, subscription: Subscription) -> UnsubscribeRequest | None:
+        """Without waiting for the answer. Returns the request, if there is one."""
         filters = self._receivers.remove(subscription)
-        if filters and self._is_open:
-            self._add(UnsubscribeRequest(filters))
+        if not filters or not self._is_open:
+            return None
+        request = UnsubscribeRequest(filters)
+        self._add(request)
+        return request
 
     def _drop_orphans(self, filters: list[str]) -> None:
         """Granted, and nobody waits for them: their request was cancelled, or refused in part."""
@@ -320,6 +328,11 @@ class Messaging(Requesting):
     def may_read(self) -> bool:
         """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""
         return self._outgoing.is_waiting or not self._receivers.is_crowded
+
+
+def _acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+    for message in messages:
+        message.ack()
 
 
 def _check_filter(topic_filter: str) -> None:

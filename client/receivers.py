@@ -202,15 +202,18 @@ class Receiver:
         self._end(acknowledges=True)
 
     def _end(self, *, acknowledges: bool) -> None:
-        self.end()
+        left = self._take_left()
         if acknowledges:
-            for loop in self._loops.values():
-                loop.finish()
-            for message in self._drained():
+            for message in left:
                 message.ack()
-        self._loops.clear()
-        self._buffer.clear()
         self._owner.closed(self)
+
+    def _take_left(self) -> list[ReceivedMessage]:
+        """Nothing more comes, and nobody reads what is left: it is returned, with the messages that loops have."""
+        self.end()
+        left = [message for loop in self._loops.values() if (message := loop.leave()) is not None]
+        self._loops.clear()
+        return left + self._drained()
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,9 +245,13 @@ class Loop:
 
     def finish(self) -> None:
         """The task is done with its message."""
-        current, self._current = self._current, None
-        if current is not None and current.auto_ack:
+        if (current := self.leave()) is not None:
             current.ack()
+
+    def leave(self) -> ReceivedMessage | None:
+        """The message that the task has, unless that is acknowledged by hand."""
+        current, self._current = self._current, None
+        return current if current is not None and current.auto_ack else None
 
     def __aiter__(self) -> Self:
         return self

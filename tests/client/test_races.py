@@ -100,6 +100,22 @@ async def test_an_unsubscribe_cancelled_without_a_connection_is_sent_on_the_next
         assert mqtt_broker.subscriptions == []
 
 
+async def test_a_cancelled_subscription_holds_up_no_other(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker, receive_maximum=2) as client:
+        with trio.move_on_after(1):
+            async with await client.subscribe("t", qos=1) as messages:
+                for _ in range(5):
+                    mqtt_broker.publish("t", qos=1)
+                async for _ in messages:
+                    await trio.sleep_forever()
+        async with await client.subscribe("u", qos=1) as messages:
+            for _ in range(5):
+                mqtt_broker.publish("u", qos=1)
+            with trio.fail_after(10):
+                for _ in range(5):
+                    assert (await messages.receive()).topic == "u"
+
+
 # Waiting
 
 
