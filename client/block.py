@@ -92,14 +92,15 @@ class BlockClient(Messaging):
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None, None]:
-        error: BaseException | None = None
+        users: BaseExceptionGroup | None = None
+        error: BaseException | None
         try:
             async with trio.open_nursery() as nursery:
                 await self._begin(nursery)
                 try:
                     yield
-                except BaseException as raised:
-                    error = raised
+                except BaseExceptionGroup as raised:
+                    users = raised
                     raise
                 finally:
                     with trio.CancelScope(shield=True):
@@ -109,7 +110,7 @@ class BlockClient(Messaging):
             # requests failed because of a hook: its error says why
             _, causes = group.split(lambda each: each is self._failure)
             group = causes or group
-            if len(group.exceptions) == 1 and isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1]:
+            if len(group.exceptions) == 1 and users is not None and users.split(trio.Cancelled)[1]:
                 error = group.exceptions[0]  # a group of the user's stays one
             else:  # nurseries put a group around the one exception of the block, or of a hook
                 error = innermost(group)
