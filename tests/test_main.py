@@ -11,8 +11,12 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from trunkline.client import ConnectionSettings
+from trunkline.client.sync import Client
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
 
@@ -65,6 +69,10 @@ def processes() -> Generator[Callable[..., Process]]:
         each.process.communicate()
 
 
+def client(port: int, **settings: Any) -> Client:
+    return Client(ConnectionSettings(host="127.0.0.1", port=port, **settings))
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., Process]]:
     with processes() as start:
@@ -76,10 +84,8 @@ def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], si
     broker = start("serve", "--listen", "tcp://127.0.0.1:0")
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("serving")
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
-        client.sendall(bytes.fromhex("10 0d 0004 4d515454 05 02 003c 00 0000"))
-        assert client.recv(1) == b"\x20"
-        assert broker.end(signum) == 0
+    client(port).open()
+    assert broker.end(signum) == 0
     assert any("stopped" in line for line in broker.lines)
 
 
@@ -90,32 +96,12 @@ def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process],
     broker.wait_for("kept in memory only.*; the store .*a.db is not used")
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("serving")
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
-        # 3.1.1, clean session 0, then a subscription at QoS 1 and a retained message to itself, which it leaves open
-        client.sendall(bytes.fromhex("10 0d 0004 4d515454 04 00 003c 0001 61"))
-        client.sendall(bytes.fromhex("82 06 0001 0001 74 01") + bytes.fromhex("33 06 0001 74 0001 78"))
-        received = b""
-        while len(received) < 4 + 5 + 4 + 6:
-            received += client.recv(100)
-        assert broker.end(signal.SIGTERM) == 0
+    staying = client(port, client_id="a", clean_start=False, session_expiry=100).open()
+    messages = staying.subscribe("t", qos=1, manual_ack=True)
+    staying.publish("t", "x", qos=1, retain=True)
+    messages.receive(timeout=120)
+    assert broker.end(signal.SIGTERM) == 0
     assert broker.lines[-1].endswith(": sessions 1, retained messages 1, messages not delivered 1\n")
-
-
-def exchange(port: int, *packets: str, size: int) -> bytes:
-    """What comes back, of so many bytes, for packets in hexadecimal digits."""
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
-        client.sendall(bytes.fromhex("".join(packets)))
-        received = b""
-        while len(received) < size:
-            more = client.recv(100)
-            assert more, received
-            received += more
-    return received
-
-
-#: 3.1.1, client id "a", with clean session 0 and 1.
-STAY, PASS = "10 0d 0004 4d515454 04 00 003c 0001 61", "10 0d 0004 4d515454 04 02 003c 0001 61"
-SUBSCRIBE, RETAIN = "82 06 0001 0001 74 01", "33 06 0001 74 0001 78"
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
@@ -127,13 +113,15 @@ def test_what_is_acknowledged_outlives_the_process(
     broker = start(*arguments, TRUNKLINE_STORE__DURABILITY=durability)
     broker.wait_for(f"store {re.escape(str(store))}, durability {durability}")
     port = int(broker.wait_for(ADDRESS)[1])
-    assert exchange(port, PASS, RETAIN, size=8)[-4:] == bytes.fromhex("40 02 0001")
+    with client(port) as publisher:
+        publisher.publish("t", "x", qos=1, retain=True)
     broker.end(signal.SIGKILL)
     broker = start(*arguments, TRUNKLINE_STORE__DURABILITY=durability)
     broker.wait_for(r"restored in .* s: 1 retained message$")
     port = int(broker.wait_for(ADDRESS)[1])
-    # CONNACK, SUBACK, and the retained message at QoS 1
-    assert exchange(port, PASS, SUBSCRIBE, size=17)[9:] == bytes.fromhex("33 06 0001 74 0001 78")
+    with client(port) as subscriber:
+        message = subscriber.subscribe("t", qos=1).receive(timeout=120)
+        assert (message.payload, message.qos, message.retain) == (b"x", 1, True)
     assert broker.end(signal.SIGTERM) == 0
     assert "memory" not in "".join(broker.lines)
 
