@@ -143,8 +143,9 @@ class Messaging(Requesting):
             RequestQueueFull: as many requests wait as are allowed.
         """
         request = self._publish_request(topic, payload, qos, retain, properties)
-        self._check_open()
-        if not self._room:
+        if not self._is_open:
+            self._check_open()
+        if not self._has_room:
             self._make_room()
         self._add(request)
         return Receipt(request, self)
@@ -200,8 +201,9 @@ class Messaging(Requesting):
         self, topic: str, payload: bytes | str, qos: int, retain: bool, properties: Properties
     ) -> PublishRequest:
         self._check_topic(topic, qos)
-        data = payload.encode() if isinstance(payload, str) else bytes(payload)
-        return PublishRequest(topic, (data,), qos, retain, properties)
+        if type(payload) is not bytes:
+            payload = payload.encode() if isinstance(payload, str) else bytes(payload)
+        return PublishRequest(topic, (payload,), qos, retain, properties)
 
     def _check_topic(self, topic: str, qos: int) -> None:
         if qos not in (0, 1, 2):

@@ -96,8 +96,12 @@ class OutgoingHalf:
         self._window.resume(min(link.limits.receive_maximum, MAX_PUBLISH_ID))
         self._again = deque(self._asked)
         for request in self._queue:
-            if request.state is RequestState.QUEUED and not request.abandoned and not self._check(request, link):
-                self._leaves_queue(request)
+            if request.state is RequestState.QUEUED and not request.abandoned:
+                try:
+                    request.check(link.limits, link.version)
+                except ClientError as error:
+                    self._leaves_queue(request)
+                    request.finish(error)
         self.pump(now)
 
     def detach(self) -> None:
@@ -136,22 +140,19 @@ class OutgoingHalf:
         self._sequence += 1
         request.sequence = self._sequence
         link = self._link
-        if link is None or self._check(request, link):
-            self._queue.append(request)
-            self.queued += 1
-            self.queued_bytes += request.weight
+        if link is not None:
+            try:
+                request.check(link.limits, link.version)
+            except ClientError as error:
+                request.finish(error)
+                return
+        self._queue.append(request)
+        self.queued += 1
+        self.queued_bytes += request.weight
 
     def _leaves_queue(self, request: ClientRequest) -> None:
         self.queued -= 1
         self.queued_bytes -= request.weight
-
-    def _check(self, request: ClientRequest, link: Link) -> bool:
-        try:
-            request.check(link.limits, link.version)
-        except ClientError as error:
-            request.finish(error)
-            return False
-        return True
 
     def abandon(self, request: ClientRequest) -> None:
         """Nobody waits for it any more. It is not sent, unless it was already: then its answer still comes."""
@@ -241,10 +242,13 @@ class OutgoingHalf:
         queue = self._queue
         for request in requests:
             queue.popleft()
-            self._begin(request)
+            request.state = RequestState.SENT
             request.sent = 1
             request.payloads = ()
-            if not request.qos:
+            self.queued_bytes -= request.weight
+        self.queued -= len(requests)
+        if not first.qos:
+            for request in requests:
                 request.finish()
 
     def _send_part(self, request: PublishRequest, payloads: Sequence[bytes], link: Link, now: float) -> None:

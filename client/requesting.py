@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import trio
 
 from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded, RequestQueueFull
 from trunkline.client.outgoing import OutgoingHalf
+from trunkline.client.requests import RequestState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 #: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
 #: it takes the place of the one that has waited longest.
 Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
+
+#: Up to so many tasks that publish at QoS 0 write for themselves: together they would wait for the writer's turn.
+FEW_TASKS: Final = 4
 
 
 class AnswerEvent:
@@ -42,6 +46,8 @@ class Requesting:
         self._limits = limits
         self._overflow = overflow
         self._outgoing = OutgoingHalf(limits.queued_bytes)
+        #: Tasks that wait for an answer, or let others have their turn.
+        self._answering = 0
         self._is_open = False
         #: Why it is not open any more.
         self._failure: ClientError | None = None
@@ -86,12 +92,13 @@ class Requesting:
         """Queue it, when there is room."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        while self._overflow == "wait" and not self._room:
+        while self._overflow == "wait" and not self._has_room:
             await self._waiting.park()
             self._check_open()
         self._make_room()
         self._outgoing.add(request)
-        if self._outgoing.in_flight > 1:  # other tasks ask, too: the writer sends their requests together
+        # other tasks ask, too: the writer sends their requests together
+        if self._outgoing.in_flight > 1 or self._answering > FEW_TASKS:
             self.wake()
         else:
             self.write_now()
@@ -102,34 +109,37 @@ class Requesting:
             self.wake()
 
     @property
-    def _room(self) -> int:
-        """How many more requests may be queued. The last one may exceed the bytes: any finds room some day."""
-        if self._outgoing.queued_bytes >= self._limits.queued_bytes:
-            return 0
-        return max(0, self._limits.queued - self._outgoing.queued)
+    def _has_room(self) -> bool:
+        """Whether a request may be queued. The last one may exceed the bytes: any finds room some day."""
+        outgoing, limits = self._outgoing, self._limits
+        return outgoing.queued < limits.queued and outgoing.queued_bytes < limits.queued_bytes
 
     def _make_room(self) -> None:
-        if not self._room:  # the writer may not have had its turn
+        if not self._has_room:  # the writer may not have had its turn
             self._outgoing.pump(trio.current_time())
-        while not self._room:
+        while not self._has_room:
             text = f"{self._outgoing.queued} requests of {self._outgoing.queued_bytes:,} bytes wait already"
             if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
                 raise RequestQueueFull(text)
 
     def sent(self) -> None:
         """Requests have left the queue."""
-        if self._waiting and (room := self._room):
-            self._waiting.unpark(count=room)
+        if self._waiting and self._has_room:
+            self._waiting.unpark(count=self._limits.queued - self._outgoing.queued)
 
     async def answer(self, request: ClientRequest) -> int:
         """Wait for the server's answer to a request."""
-        if request.is_done:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        else:
-            done = request.on_done
-            if not isinstance(done, AnswerEvent):  # one for all that wait, however often they do
-                request.on_done = done = AnswerEvent(done)
-            await done.event.wait()
+        self._answering += 1
+        try:
+            if request.is_done:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            else:
+                done = request.on_done
+                if not isinstance(done, AnswerEvent):  # one for all that wait, however often they do
+                    request.on_done = done = AnswerEvent(done)
+                await done.event.wait()
+        finally:
+            self._answering -= 1
         if request.error is not None:
             raise request.error.with_traceback(None)  # it may be raised often
         return request.reason
@@ -151,7 +161,7 @@ class Receipt:
 
     @property
     def is_done(self) -> bool:
-        return self._request.is_done
+        return self._request.state is RequestState.DONE
 
     @property
     def error(self) -> ClientError | None:

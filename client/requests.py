@@ -83,8 +83,16 @@ class ClientRequest:
 class PublishRequest(ClientRequest):
     """A message, or several to one topic."""
 
+    qos = 0
+    retain = False
+    message_properties: Properties = NO_PROPERTIES
+    count = 1
     #: Messages that have been sent.
     sent = 0
+    #: Messages that are sent or will be, and not answered.
+    unanswered = 1
+    #: Of a single message only until it is sent.
+    payloads: Sequence[bytes]
     #: The payloads that the server has refused, and the reasons.
     refusals: Sequence[tuple[bytes, int]] = ()
 
@@ -101,15 +109,17 @@ class PublishRequest(ClientRequest):
             ValueError: MQTT cannot represent it.
         """
         self.topic = topic
-        #: Of a single message only until it is sent.
         self.payloads = payloads
-        self.qos = qos
-        self.retain = retain
-        self.message_properties = properties
-        self.count = count = len(payloads)
-        #: Messages that are sent or will be, and not answered.
-        self.unanswered = count
-        name = text_weight(topic)
+        if qos:
+            self.qos = qos
+        if retain:
+            self.retain = retain
+        count = len(payloads)
+        if count != 1:
+            self.count = self.unanswered = count
+        if properties:
+            self.message_properties = properties
+        name = len(topic) if topic.isascii() else text_weight(topic)
         if count == 1 and name <= MAX_SHORT and not properties and (size := len(payloads[0])) <= MAX_NUMBERED:
             self.weight = OVERHEAD + name + size
             self.form = 0x30 | qos << 1 | retain
@@ -166,7 +176,8 @@ class PublishRequest(ClientRequest):
         return len(publish_head(self.topic, self.qos, self.retain, rest)) + 2 * (self.qos > 0) + rest
 
     def check(self, limits: ServerLimits, version: Version) -> None:
-        limits.check_publish(self.qos, self.retain)
+        if self.qos > limits.maximum_qos or self.retain:
+            limits.check_publish(self.qos, self.retain)
         # a packet is smaller than what it weighs
         if 0 < limits.max_packet_size < self.weight:
             limits.check_size(self._largest(version))

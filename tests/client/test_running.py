@@ -1,5 +1,6 @@
 """Output on a plain socket: a task that asks writes it itself when the writer is idle."""
 
+import os
 import socket
 from contextlib import suppress
 
@@ -7,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trunkline.client import Client, ConnectionSettings
+from trunkline.client import Client, ConnectionSettings, running
 from trunkline.client.outgoing import MANY_ANSWERS
+from trunkline.client.requesting import FEW_TASKS
 from trunkline.client.running import READ_PAUSE
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Puback
@@ -96,3 +98,25 @@ async def test_answers_to_a_burst_are_read_together(
         server.close()
     assert sum(reads) == 4 * number
     assert max(reads) >= 80 if is_together else set(reads) == {4}
+
+
+async def test_many_tasks_that_publish_at_once_write_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, server = pair()
+    writes: list[bytes] = []
+    write = os.write
+
+    def counting(file: int, data: bytes) -> int:
+        writes.append(data)
+        return write(file, data)
+
+    with server:
+        async with Client(SETTINGS, open_stream=lambda _: stream) as client:
+            await read_all(server)
+            monkeypatch.setattr(running.os, "write", counting)
+            async with trio.open_nursery() as nursery:
+                for _ in range(5 * FEW_TASKS):
+                    nursery.start_soon(client.publish, "t", b"payload")
+            monkeypatch.undo()
+            assert (await read_all(server)).count(b"payload") == 5 * FEW_TASKS
+            assert 0 < len(writes) <= FEW_TASKS + 1
+            server.close()
