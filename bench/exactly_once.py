@@ -17,19 +17,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from bench import wire
+import trio
+
 from bench.peers import ROOT, free_port
+from trunkline.client import Client, ClientError, ConnectionSettings, sync
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
+
+    from trunkline.client import Receipt
 
 WAIT: Final = 120.0  # s for a process to say that it is at work
 #: What of a row tells it from all others, and what of it must be the same.
@@ -65,33 +68,32 @@ class Publisher(threading.Thread):
 
     def __init__(self, port: int, rate: float) -> None:
         super().__init__(daemon=True)
-        self.address = ("127.0.0.1", port)
+        self.settings = ConnectionSettings(host="127.0.0.1", port=port, client_id="publisher")
         self.pause = 1 / rate
         self.acknowledged = 0
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.is_set():
-            with suppress(OSError, wire.Refused), self._connection() as sock:
-                self._publish(sock)
-            self.over.wait(0.05)
+        trio.run(self._run)
 
-    def _connection(self) -> socket.socket:
-        return wire.open_connection(self.address, "publisher", wire.V311)
-
-    def _publish(self, sock: socket.socket) -> None:
-        number, due = 0, time.perf_counter()
+    async def _run(self) -> None:
         while not self.over.is_set():
-            waiting = select.select([sock], [], [], max(0.0, due - time.perf_counter()))[0]
-            if waiting:
-                answers = sock.recv(65_536)
-                if not answers:
-                    return
-                self.acknowledged += answers.count(b"\x40\x02")
-            while time.perf_counter() >= due:
-                number = number % 60_000 + 1
-                sock.sendall(wire.publish(f"plant/{number % 50}", b"x" * 32, 1, wire.V311, number))
+            with suppress(ClientError):
+                async with Client(self.settings, max_queued=100_000) as client:
+                    await self._publish(client)
+            await trio.sleep(0.05)
+
+    async def _publish(self, client: Client) -> None:
+        number, due = 0, trio.current_time()
+        sent: deque[Receipt] = deque()
+        while not self.over.is_set():
+            while trio.current_time() >= due:
+                number += 1
+                sent.append(client.publish_nowait(f"plant/{number % 50}", b"x" * 32, qos=1))
                 due += self.pause
+            await trio.sleep_until(due)
+            while sent and sent[0].is_done:
+                self.acknowledged += sent.popleft().error is None
 
 
 class Killed:
@@ -161,8 +163,7 @@ def answering(port: int) -> None:
     """
     end = time.perf_counter() + WAIT
     while time.perf_counter() < end:
-        with suppress(OSError, wire.Refused):
-            wire.open_connection(("127.0.0.1", port), "probe", wire.V311).close()
+        with suppress(ClientError), sync.Client(ConnectionSettings(host="127.0.0.1", port=port)):
             return
         time.sleep(0.02)
     raise RuntimeError("the broker does not answer")

@@ -28,15 +28,13 @@ from typing import Final
 
 import trio
 import trustme
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, Request
-from wsproto.utilities import ProtocolError
 
 from bench import wire
 from bench.command import write_results
 from bench.peers import TRUNKLINE_CONF, Peer, Running, free_port, running, watched
 from bench.turns import IP_BIND_ADDRESS_NO_PORT
 from bench.wire import V311, Refused
+from trunkline.client.websocket import WebSocketStream
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
 KEEP_ALIVE: Final = 20.0  # s between two PINGREQs of an idle client
@@ -52,38 +50,11 @@ AT_ONCE: Final = 100  # clients that connect at the same time
 WAYS: Final = ("tls", "ws", *["tcp"] * 8)
 
 
-class WebSocketStream:
-    """MQTT in the frames of a WebSocket."""
-
-    def __init__(self, below: trio.SocketStream) -> None:
-        self.below = below
-        self.connection = WSConnection(ConnectionType.CLIENT)
-
-    async def open(self) -> None:
-        request = Request(host="localhost", target="/mqtt", subprotocols=["mqtt"])
-        await self.below.send_all(self.connection.send(request))
-        while True:
-            self.connection.receive_data(await self.below.receive_some(4096) or None)
-            if any(isinstance(event, AcceptConnection) for event in self.connection.events()):
-                return
-
-    async def send_all(self, data: bytes) -> None:
-        await self.below.send_all(self.connection.send(BytesMessage(data=data)))
-
-    async def receive_some(self, limit: int) -> bytes:
-        while data := await self.below.receive_some(limit):
-            self.connection.receive_data(data)
-            got = b"".join(event.data for event in self.connection.events() if isinstance(event, BytesMessage))
-            if got:
-                return got
-        return b""
-
-
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream] | WebSocketStream
 
 
 #: How the end of a connection is seen.
-LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError, Refused)
+LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, Refused)
 
 
 class Client:
@@ -127,7 +98,7 @@ class Client:
             stream = trio.SSLStream(self.transport, self.soak.trust, server_hostname="localhost", https_compatible=True)
         elif self.way == "ws":
             stream = WebSocketStream(self.transport)
-            await stream.open()
+            await stream.handshake("localhost", "/mqtt")
         self.buffer = b""
         await stream.send_all(wire.connect(self.name, V311, stays=self.stays))
         self.stream = stream
