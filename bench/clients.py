@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 from bench import command
@@ -31,6 +32,9 @@ NUMBERS: Final = {
 #: gmqtt has no publish that waits for the server; the others have none for many messages.
 CANNOT: Final = {"publish-many": ("paho-mqtt", "gmqtt", "aiomqtt"), "publish-each": ("gmqtt",)}
 TIME_LIMIT: Final = 60.0
+#: Around the table in a page.
+START: Final = "<!-- clients -->"
+END: Final = "<!-- end of clients -->"
 #: Messages that the generator publishes at once.
 GENERATED: Final = 500
 
@@ -132,30 +136,47 @@ def measure(given: argparse.Namespace) -> list[Run]:
     return runs
 
 
+def read(file: Path) -> list[Run]:
+    return [Run(**each) for each in json.loads(file.read_text())["results"]]
+
+
 def report(runs: list[Run]) -> str:
-    """A table for each measure: a row a workload, a column a client, and the ratio of this client to the fastest other
-    one. For `publish-many` the others' figure is that of `publish`."""
-    clients = list(dict.fromkeys(run.client for run in runs))
-    cases: dict[tuple[str, str, int], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        cases[run.broker, run.workload, run.qos][run.client].append(run)
     parts: list[str] = []
     for title, measured in (("Messages a second", "rate"), ("Messages by second of the client's processor", "work")):
-        head = f"| broker | workload | QoS | {' | '.join(clients)} | ratio |"
-        parts += [f"{title}:", "", head, "|---|---|---|" + "---:|" * (len(clients) + 1)]
-        for (broker, workload, qos), by_client in list(cases.items()):
-            others = {**cases[broker, "publish", qos], **by_client} if workload == "publish-many" else by_client
-            medians = {client: median(found, measured) for client, found in others.items()}
-            fastest = max((value for client, value in medians.items() if client != OWN), default=0.0)
-            own = medians.get(OWN, 0.0)
-            ratio = f"{own / fastest:.1f}" if own and fastest else "-"
-            cells = [f"{medians[each]:,.0f}" if by_client.get(each) and medians[each] else "-" for each in clients]
-            parts.append(f"| {broker} | `{workload}` | {qos} | {' | '.join(cells)} | {ratio} |")
-        parts.append("")
+        parts += [f"{title}:", "", *table(runs, measured), ""]
     failed = dict.fromkeys(
         f"- {run.client}, `{run.workload}`, QoS {run.qos}, {run.broker}: {run.failure}" for run in runs if run.failure
     )
     return "\n".join([*parts, *failed]).rstrip() + "\n"
+
+
+def table(runs: list[Run], measured: str) -> list[str]:
+    """A row a workload, a column a client, and the ratio of this client to the fastest other one. For `publish-many`
+    the figure of the others is that of `publish`."""
+    clients = list(dict.fromkeys(run.client for run in runs))
+    cases: dict[tuple[str, str, int], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        cases[run.broker, run.workload, run.qos][run.client].append(run)
+    head = f"| broker | workload | QoS | {' | '.join(clients)} | ratio |"
+    lines = [head, "|---|---|---|" + "---:|" * (len(clients) + 1)]
+    for (broker, workload, qos), by_client in list(cases.items()):
+        others = {**cases[broker, "publish", qos], **by_client} if workload == "publish-many" else by_client
+        medians = {client: median(found, measured) for client, found in others.items()}
+        fastest = max((value for client, value in medians.items() if client != OWN), default=0.0)
+        own = medians.get(OWN, 0.0)
+        ratio = f"{own / fastest:.1f}" if own and fastest else "-"
+        cells = [f"{medians[each]:,.0f}" if by_client.get(each) and medians[each] else "-" for each in clients]
+        lines.append(f"| {broker} | `{workload}` | {qos} | {' | '.join(cells)} | {ratio} |")
+    return lines
+
+
+def paged(text: str, runs: list[Run]) -> str:
+    """A page with the table of these runs, by processor time, in place of the one between its marks."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page has no {START} and {END}")
+    return "\n".join([before + start, "", *table(runs, "work"), "", end + after])
 
 
 def median(runs: list[Run], measured: str) -> float:
@@ -169,7 +190,13 @@ def main() -> int:
     parser.add_argument("--qos", "-q", action="append", type=int, choices=(0, 1, 2), help="default: all")
     parser.add_argument("--client", "-c", action="append", choices=list(CLIENTS), help="default: all")
     parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
-    print(report(measure(parser.parse_args())), end="")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="put the table by processor time into this page, between its marks")
+    given = parser.parse_args()
+    runs = read(given.read) if given.read else measure(given)
+    if given.page:
+        given.page.write_text(paged(given.page.read_text(), runs))
+    print(report(runs), end="")
     return 0
 
 

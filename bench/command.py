@@ -51,7 +51,9 @@ def pinned(given: argparse.Namespace) -> tuple[int | None, list[int]]:
 
 def write_results(given: argparse.Namespace, results: object) -> None:
     if given.json is not None:
-        document = {"machine": machine(), "command": sys.argv, "results": results}
+        # without the folders of this machine
+        command = [Path(part).name if Path(part).is_absolute() else part for part in sys.argv]
+        document = {"machine": machine(), "command": command, "results": results}
         given.json.write_text(json.dumps(document, indent=2) + "\n")
 
 
