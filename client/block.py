@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 import trio
 
 from trunkline.actors.system import innermost
-from trunkline.client.connection import CLIENT_REASONS, ClientConnection
-from trunkline.client.errors import ClientClosed, ConnectFailed
+from trunkline.client.connection import CLIENT_REASONS, ClientConnection, Phase
+from trunkline.client.errors import ClientClosed, ClientError, ConnectFailed
 from trunkline.client.messaging import Messaging
-from trunkline.client.running import Runner
+from trunkline.client.running import CLOSE_TIMEOUT, Runner
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from types import TracebackType
 
     from trunkline.client.authentication import Authenticator
@@ -99,6 +99,7 @@ class BlockClient(Messaging):
                 await self._begin(nursery)
                 try:
                     yield
+                    await self._settle()
                 except BaseExceptionGroup as raised:
                     users = raised
                     raise
@@ -118,6 +119,15 @@ class BlockClient(Messaging):
             error = self.failure
         if error is not None:  # outside of the handler, which would change its context
             raise error
+
+    async def _settle(self) -> None:
+        """Wait for the answers to what was asked without waiting: messages at QoS 2, and those that the server had no
+        room for, would be lost with the session."""
+        if self._runner is not None and self._runner.connection.phase is Phase.OPEN:
+            with trio.move_on_after(CLOSE_TIMEOUT):
+                for request in reversed(self._outgoing.pending):
+                    with suppress(ClientError):
+                        await self.answer(request)
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:
@@ -147,8 +157,11 @@ class BlockClient(Messaging):
             authenticator=self._authenticator,
             resumes=resumes,
         )
-        opened = self._open_stream(self.settings)
-        stream = opened if isinstance(opened, trio.abc.Stream) else await opened
+        try:
+            opened = self._open_stream(self.settings)
+            stream = opened if isinstance(opened, trio.abc.Stream) else await opened
+        except OSError as error:
+            raise ConnectFailed(f"cannot connect to {self.settings.url}: {error}") from error
         self._runner = runner = Runner(connection, stream, self)
         return runner
 
@@ -205,6 +218,17 @@ class BlockClient(Messaging):
         request = self._runner.connection.ping()
         self.wake()
         await self.answer(request)
+
+    def call_later(self, function: Callable[[], object]) -> None:
+        if self._runner is None:
+            function()
+            return
+        request = self._runner.connection.ping()
+        if request.is_done:
+            function()
+        else:
+            request.on_done = function
+            self.wake()
 
     def wake(self) -> None:
         if self._runner is not None:

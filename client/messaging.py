@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -19,7 +20,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.strings import encode_string
-from trunkline.mqtt.topics import validate_filter, validate_name
+from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter, validate_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from trunkline.client.errors import ClientError
     from trunkline.client.incoming import Handover
     from trunkline.client.limits import WaitingLimits
-    from trunkline.client.received import ReceivedMessage
     from trunkline.client.requesting import Overflow
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.versions import Version
@@ -74,11 +74,7 @@ class Subscription(Receiver):
             if error is None:
                 await self.unsubscribe()
             else:
-                ending = self._messaging.unsubscribe_soon(self)
-                if ending is not None and not isinstance(error, Exception):
-                    # a client that goes on acknowledges what a cancelled loop has left: it would hold up all others
-                    left = self._take_left()
-                    ending.on_done = lambda: _acknowledge(left) if ending.error is None else None
+                self._messaging.unsubscribe_soon(self)
         finally:
             await super().__aexit__(kind, error, trace)
 
@@ -90,7 +86,7 @@ class Messaging(Requesting):
         super().__init__(limits, overflow)
         self._version = version
         self._incoming = IncomingHalf()
-        self._receivers = ReceiverSet(self.wake)
+        self._receivers = ReceiverSet(self.wake, self.call_later)
         #: Topics that are known to be valid.
         self._topics: set[str] = set()
         self._outgoing.on_orphans = self._drop_orphans
@@ -244,6 +240,8 @@ class Messaging(Requesting):
             raise ValueError("subscribe needs a topic filter; QoS and retain_handling are 0, 1 or 2")
         for each in filters:
             _check_filter(each)
+            if no_local and each.startswith(SHARE_PREFIX):  # [MQTT-3.8.3-4]
+                raise ValueError(f"no_local has no meaning for a shared subscription: {each}")
         requests = [SubscriptionRequest(each, qos, no_local, retain_as_published, retain_handling) for each in filters]
         limits = self._limits_of(max_buffered)
         subscription = Subscription(
@@ -270,11 +268,7 @@ class Messaging(Requesting):
         filters = self._receivers.remove(subscription)
         subscription.end()
         if filters and self._is_open:
-            # it needs no room in the queue, and is not taken back: the server must not go on with a subscription that
-            # nobody has any more
-            request = UnsubscribeRequest(filters)
-            self._add(request)
-            await self.answer(request)
+            await self.answer(self._unsubscribe(filters))
         else:
             await trio.lowlevel.checkpoint()
 
@@ -289,20 +283,25 @@ class Messaging(Requesting):
             _check_filter(each)
         await self._ask(UnsubscribeRequest([*filters], properties))
 
-    def unsubscribe_soon(self, subscription: Subscription) -> UnsubscribeRequest | None:
-        """Without waiting for the answer. Returns the request, if there is one."""
+    def unsubscribe_soon(self, subscription: Subscription) -> None:
+        """Without waiting for the answer."""
         filters = self._receivers.remove(subscription)
-        if not filters or not self._is_open:
-            return None
-        request = UnsubscribeRequest(filters)
-        self._add(request)
-        return request
+        if filters and self._is_open:
+            self._unsubscribe(filters)
 
     def _drop_orphans(self, filters: list[str]) -> None:
         """Granted, and nobody waits for them: their request was cancelled, or refused in part."""
         orphans = [each for each in filters if not self._receivers.is_subscribed(each)]
         if orphans:
-            self._add(UnsubscribeRequest(orphans))
+            self._unsubscribe(orphans)
+
+    def _unsubscribe(self, filters: list[str]) -> UnsubscribeRequest:
+        """It needs no room in the queue, and is not taken back: the server must not go on with a subscription that
+        nobody has any more."""
+        request = UnsubscribeRequest(filters)
+        request.may_be_discarded = False
+        self._add(request)
+        return request
 
     # Receiving
 
@@ -321,7 +320,7 @@ class Messaging(Requesting):
         return receiver
 
     def _limits_of(self, max_buffered: int | None) -> WaitingLimits:
-        return self._limits if max_buffered is None else self._limits._replace(buffered=max_buffered)
+        return self._limits if max_buffered is None else replace(self._limits, buffered=max_buffered)
 
     def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
         """Messages came: all of one read of so many bytes."""
@@ -330,11 +329,6 @@ class Messaging(Requesting):
     def may_read(self) -> bool:
         """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""
         return self._outgoing.is_waiting or not self._receivers.is_crowded
-
-
-def _acknowledge(messages: Sequence[ReceivedMessage]) -> None:
-    for message in messages:
-        message.ack()
 
 
 def _check_filter(topic_filter: str) -> None:

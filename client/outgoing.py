@@ -94,6 +94,9 @@ class OutgoingHalf:
         """A connection is open: all that was sent before is sent again."""
         self._link = link
         self._window.resume(min(link.limits.receive_maximum, MAX_PUBLISH_ID))
+        for packet_id, asked in [*self._asked.items()]:
+            if not self._check(asked, link):
+                del self._asked[packet_id]
         self._again = deque(self._asked)
         for request in self._queue:
             if request.state is RequestState.QUEUED and not request.abandoned:
@@ -109,7 +112,7 @@ class OutgoingHalf:
 
     def fail(self, error: ClientError) -> None:
         """The session is over: nothing will be answered any more."""
-        requests = [*self._window.all_targets, *self._asked.values(), *self._queue]
+        requests = self.pending
         self.detach()
         self._window = self._new_window()
         self._queue.clear()
@@ -117,6 +120,12 @@ class OutgoingHalf:
         self.queued = self.queued_bytes = 0
         for request in requests:
             request.finish(error)
+
+    @property
+    def pending(self) -> list[ClientRequest]:
+        """All that is not answered; what was sent in part is in it twice."""
+        sent = [request for target in self._window.all_targets for request in target.requests]
+        return [*sent, *self._asked.values(), *self._queue]
 
     @property
     def is_waiting(self) -> bool:
@@ -174,7 +183,7 @@ class OutgoingHalf:
     def discard_oldest(self, error: ClientError) -> bool:
         """Take the request that waits longest out of the queue. False if none is there that was not begun."""
         for request in self._queue:
-            if request.state is RequestState.QUEUED and not request.abandoned:
+            if request.state is RequestState.QUEUED and not request.abandoned and request.may_be_discarded:
                 self._leaves_queue(request)
                 request.finish(error)
                 self._tidy()

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 class ReceiverSet:
     """The receivers of a session. It owns them: they say when they have room again, and when they are closed."""
 
-    def __init__(self, wake: Callable[[], object]) -> None:
-        """`wake` is called when there is room again."""
+    def __init__(self, wake: Callable[[], object], call_later: Callable[[Callable[[], object]], object]) -> None:
+        """`wake` is called when there is room again. `call_later` calls a function when the client is found to go
+        on, or to be at its end."""
         self._dispatch = Dispatch[Receiver]()
         self._wake = wake
+        self._call_later = call_later
         #: How many subscriptions each topic filter has.
         self._subscribed = Counter[str]()
         #: Receivers that have no room.
@@ -82,6 +84,14 @@ class ReceiverSet:
     def closed(self, receiver: Receiver) -> None:
         self.remove(receiver)
         self._wake()
+
+    def acknowledge_later(self, messages: Sequence[ReceivedMessage]) -> None:
+        def acknowledge() -> None:
+            for message in messages:
+                message.ack()
+
+        if messages:
+            self._call_later(acknowledge)
 
     def has_room(self, receiver: Receiver) -> None:
         self._crowded.discard(receiver)

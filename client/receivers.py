@@ -28,6 +28,10 @@ class ReceiverOwner(Protocol):
     def closed(self, receiver: Receiver) -> None:
         """It gets no more."""
 
+    def acknowledge_later(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Acknowledge what a cancelled task has left, if the client goes on: it would hold up all that comes after it.
+        If the client ends, the server delivers it again."""
+
 
 class Receiver:
     """The messages of some topic filters: `async for message in receiver`. Several tasks may loop over one receiver;
@@ -199,13 +203,8 @@ class Receiver:
 
     def close(self) -> None:
         """What was not read is dropped and acknowledged, so that it holds up no other acknowledgement."""
-        self._end(acknowledges=True)
-
-    def _end(self, *, acknowledges: bool) -> None:
-        left = self._take_left()
-        if acknowledges:
-            for message in left:
-                message.ack()
+        for message in self._take_left():
+            message.ack()
         self._owner.closed(self)
 
     def _take_left(self) -> list[ReceivedMessage]:
@@ -221,7 +220,11 @@ class Receiver:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(acknowledges=error is None or isinstance(error, Exception))
+        if error is None or isinstance(error, Exception):
+            self.close()
+        else:
+            self._owner.acknowledge_later(self._take_left())
+            self._owner.closed(self)
 
 
 class Loop:

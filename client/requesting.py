@@ -65,6 +65,9 @@ class Requesting:
     def write_now(self) -> None:
         """There is something to send, and nothing to gain by waiting. For subclasses."""
 
+    def call_later(self, function: Callable[[], object]) -> None:
+        """Call it when the server has answered a PINGREQ, or there is no connection to send one on. For subclasses."""
+
     def _open(self) -> None:
         self._is_open = True
 

@@ -50,6 +50,8 @@ class ClientRequest:
     weight = OVERHEAD
     #: Publications that have the same form, in a row, are sent as one; 0: it is sent alone, or not at all.
     form = 0
+    #: Whether another request may take its place in a full queue.
+    may_be_discarded = True
     #: Nobody waits for it any more.
     abandoned = False
     error: ClientError | None = None
@@ -128,6 +130,10 @@ class PublishRequest(ClientRequest):
             self.weight = count * each + sum(map(len, payloads))
             self._largest(Version.V5)
 
+    @property
+    def requests(self) -> Sequence[PublishRequest]:
+        return (self,)
+
     def part(self, limit: int) -> Sequence[bytes]:
         """The payloads that are sent next: so many, or as many as go together."""
         found = self.payloads[self.sent : self.sent + limit]
@@ -201,10 +207,6 @@ class PublishRow:
 
     def refused(self, number: int, payload: bytes, reason: int, properties: Properties) -> None:
         self.requests[number].refused(0, payload, reason, properties)
-
-    def finish(self, error: ClientError) -> None:
-        for request in self.requests:
-            request.finish(error)
 
 
 class SubscribeRequest(ClientRequest):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, cast
 from urllib.parse import quote
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from trunkline.client.settings_sources import MAX_FILE, SCHEMES, SettingsSources, Transport
@@ -31,7 +31,10 @@ from trunkline.config.units import (
     Whole,
     WholeSeconds,
 )
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import Will
+from trunkline.mqtt.strings import encode_string
+from trunkline.mqtt.topics import validate_name
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -53,6 +56,22 @@ def parse_version(value: object) -> Version:
     if str(value) in _VERSIONS:
         return _VERSIONS[str(value)]
     raise ValueError("not a version")
+
+
+def check_text(value: str | None) -> str | None:
+    """What MQTT can carry as text."""
+    if value is not None:
+        encode_string(value)
+    return value
+
+
+def check_topic(value: str) -> str:
+    try:
+        encode_string(value)
+        validate_name(value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 def check_password(value: object) -> object:
@@ -80,7 +99,7 @@ class _ClientSection(Section):
 class WillMessage(_ClientSection):
     """The message that the server publishes when the connection is lost."""
 
-    topic: Text = setting(..., "Its topic.", min_length=1)
+    topic: Annotated[str, Accepts("a topic name"), AfterValidator(check_topic)] = setting(..., "Its topic.")
     payload: Annotated[str | bytes, Accepts("text or bytes")] = setting(b"", "Its payload.")
     qos: Whole = setting(0, "Its QoS.", ge=0, le=2)
     retain: Flag = setting(False, "Whether the server retains it.")
@@ -112,8 +131,10 @@ class ConnectionSettings(_ClientSection):
     path: Text = setting("", "Path of the Unix socket, or the resource of the WebSocket, which is /mqtt when not set.")
     version: AnyVersion = setting(Version.V5, "Version of MQTT.")
 
-    client_id: Text = setting("", "Empty: the server chooses one (5.0), which stays until the client is closed.")
-    username: Annotated[str | None, Accepts("text")] = setting(None, "User name.")
+    client_id: Annotated[str, Accepts("text"), AfterValidator(check_text)] = setting(
+        "", "Empty: the server chooses one (5.0), which stays until the client is closed."
+    )
+    username: Annotated[str | None, Accepts("text"), AfterValidator(check_text)] = setting(None, "User name.")
     password: Annotated[str | bytes | None, Accepts("text"), BeforeValidator(check_password)] = setting(
         None, "Password or token.", repr=False
     )

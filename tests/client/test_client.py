@@ -1,7 +1,7 @@
 # ruff: noqa: PT012 - how a block ends is the matter here
 """A client and the broker in one process, in virtual time: what its user sees, and what happens when things fail."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -168,6 +168,30 @@ async def test_shared_subscriptions(mqtt_broker: Broker, autojump_clock: MockClo
     async with client_of(mqtt_broker) as client, await client.subscribe("$share/g/t", qos=1) as messages:
         await client.publish("t", b"x", qos=1)
         assert (await messages.receive()).payload == b"x"
+
+
+async def test_a_shared_subscription_cannot_leave_out_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(ValueError, match=r"no_local has no meaning for a shared subscription: \$share/g/t"):
+            await client.subscribe("$share/g/t", no_local=True)
+
+
+async def test_an_error_of_the_system_in_the_users_function_is_a_failure_to_connect() -> None:
+    def open_stream(_: ConnectionSettings) -> trio.abc.Stream:
+        raise ConnectionRefusedError("nobody there")
+
+    with pytest.raises(ConnectFailed, match="cannot connect to mqtt://localhost: nobody there") as caught:
+        async with Client(open_stream=open_stream):
+            pass
+    assert caught.value.transient
+
+
+@pytest.mark.parametrize("limit", ["max_queued", "max_queued_bytes", "max_buffered", "max_buffered_bytes"])
+@pytest.mark.parametrize("kind", [Client, SessionClient])
+def test_a_limit_that_allows_nothing_is_refused(kind: type[Client | SessionClient], limit: str) -> None:
+    options: dict[str, Any] = {limit: 0}
+    with pytest.raises(ValueError, match=f"{limit} is 1 or more, not 0"):
+        kind(**options)
 
 
 async def test_two_subscriptions_with_one_filter(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
@@ -558,9 +582,22 @@ async def test_an_error_in_the_loop_is_an_acknowledgement(
     assert await delivered_again(mqtt_broker) == []
 
 
-async def test_a_cancelled_loop_acknowledges_nothing_more(
+async def test_a_cancelled_client_acknowledges_nothing_more(
     mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
 ) -> None:
+    client, receiver = back(mqtt_broker)
+    with trio.move_on_after(1):
+        async with client, receiver:
+            async for message in receiver:
+                if message.payload == b"1":
+                    await trio.sleep_forever()
+    assert await delivered_again(mqtt_broker) == [b"1", b"2", b"3"]
+
+
+async def test_a_client_that_goes_on_acknowledges_what_a_cancelled_loop_has_left(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None
+) -> None:
+    """They would hold up all that comes after them."""
     client, receiver = back(mqtt_broker)
     async with client:
         with trio.move_on_after(1):
@@ -569,7 +606,7 @@ async def test_a_cancelled_loop_acknowledges_nothing_more(
                     if message.payload == b"1":
                         await trio.sleep_forever()
         await trio.sleep(1)
-    assert await delivered_again(mqtt_broker) == [b"1", b"2", b"3"]
+    assert await delivered_again(mqtt_broker) == []
 
 
 async def test_manual_acknowledgements_in_any_order(

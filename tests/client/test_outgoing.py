@@ -386,6 +386,28 @@ def test_the_oldest_is_discarded() -> None:
     assert not rig.outgoing.discard_oldest(error)
 
 
+def test_an_unsubscribe_of_the_clients_own_is_not_discarded() -> None:
+    rig = Rig()
+    own = unsubscribe(rig, "a")
+    own.may_be_discarded = False
+    users = unsubscribe(rig, "b")
+    assert rig.outgoing.discard_oldest(error := RequestDiscarded("full"))
+    assert users.error is error
+    assert not rig.outgoing.discard_oldest(error)
+    assert not own.is_done
+
+
+def test_what_the_next_server_does_not_take_fails_when_it_would_be_sent_again() -> None:
+    rig = Rig()
+    rig.open()
+    large, small = subscribe(rig, "x" * 1000), subscribe(rig, "y")
+    rig = rig.again()
+    rig.open(session_present=True, properties={"maximum_packet_size": 100})
+    assert isinstance(large.error, LargerThanServerAccepts)
+    rig.give(Suback(FIRST + 1, [1]))
+    assert small.granted == ["y"]
+
+
 def test_what_the_server_does_not_offer_fails_at_once() -> None:
     rig = Rig()
     rig.open(properties={"maximum_qos": 1, "maximum_packet_size": 100, "wildcard_subscription_available": 0})

@@ -9,6 +9,7 @@ from tests.client.opening import EVERY_SECOND, client_of, cut, session_of
 from tests.client.scripted import ScriptedServer, well
 from trunkline.client.client import Client
 from trunkline.client.errors import ClientClosed, Disconnected, RequestDiscarded
+from trunkline.client.running import CLOSE_TIMEOUT
 from trunkline.client.session_client import SessionClient
 from trunkline.mqtt.packets import Connack, Packet, PacketType
 from trunkline.testing import Broker
@@ -114,6 +115,51 @@ async def test_a_cancelled_subscription_holds_up_no_other(mqtt_broker: Broker, a
             with trio.fail_after(10):
                 for _ in range(5):
                     assert (await messages.receive()).topic == "u"
+
+
+async def test_a_cancelled_receiver_holds_up_no_other(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    """Also where its topic filter stays subscribed."""
+    async with (
+        client_of(mqtt_broker, receive_maximum=2) as client,
+        await client.subscribe("t", qos=1) as messages,
+    ):
+        for of in (client.receive_from("t"), await client.subscribe("t", qos=1)):
+            with trio.move_on_after(1):
+                async with of:
+                    mqtt_broker.publish("t", qos=1)
+                    async for _ in of:
+                        await trio.sleep_forever()
+        for number in range(5):
+            mqtt_broker.publish("t", b"%d" % number, qos=1)
+        with trio.fail_after(10):
+            while (await messages.receive()).payload != b"4":
+                pass
+
+
+# Leaving
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("keep", [False, True])
+async def test_what_was_published_without_waiting_is_taken_before_the_end(
+    mqtt_broker: Broker, autojump_clock: MockClock, qos: int, keep: bool
+) -> None:
+    """However much, and whatever the server's window."""
+    async with (session_of if keep else client_of)(mqtt_broker, max_inflight=7) as client:
+        for number in range(500):
+            client.publish_nowait("t", b"%d" % number + bytes(2000), qos=qos)
+    assert [int(each.payload[:-2000]) for each in mqtt_broker.messages] == [*range(500)]
+
+
+async def test_a_server_that_does_not_answer_holds_up_the_end_for_a_limited_time(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    begun = trio.current_time()
+    async with client_of(mqtt_broker) as client:
+        mqtt_broker.faults.drop("PUBACK")
+        receipt = client.publish_nowait("t", qos=1)
+    assert isinstance(receipt.error, ClientClosed)
+    assert trio.current_time() == begun + CLOSE_TIMEOUT
 
 
 # Waiting

@@ -28,7 +28,7 @@ def receiver_of(owner: ReceiverSet, kind: type[Receiver], *filters: str) -> Rece
 
 
 def test_a_filter_is_left_when_its_last_subscription_goes() -> None:
-    receivers = ReceiverSet(lambda: None)
+    receivers = ReceiverSet(lambda: None, lambda function: function())
     first = receiver_of(receivers, Subscribed, "a", "b", "a")
     second = receiver_of(receivers, Subscribed, "a")
     plain = receiver_of(receivers, Receiver, "b")
@@ -81,7 +81,7 @@ def test_identifiers_that_fit_none_do_not_count(identifiers: list[int]) -> None:
 
 def received(subscriptions: dict[str, int], identifiers: list[int]) -> list[str]:
     """Which of the subscriptions, with their identifiers, get a message with these."""
-    receivers = ReceiverSet(lambda: None)
+    receivers = ReceiverSet(lambda: None, lambda function: function())
     found: dict[str, Receiver] = {}
     for name, identifier in subscriptions.items():
         limits = WaitingLimits()

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -18,12 +19,16 @@ class Owner:
         self.acknowledged: list[int] = []
         self.woken = 0
         self.left: list[Receiver] = []
+        self.later: list[ReceivedMessage] = []
 
     def has_room(self, receiver: Receiver) -> None:
         self.woken += 1
 
     def closed(self, receiver: Receiver) -> None:
         self.left.append(receiver)
+
+    def acknowledge_later(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.later += messages
 
     def receiver(self, max_buffered: int = 10, max_bytes: int = MAX_BYTES, *, manual_ack: bool = False) -> Receiver:
         limits = WaitingLimits(buffered=max_buffered, buffered_bytes=max_bytes)
@@ -73,7 +78,7 @@ async def test_closing_acknowledges_what_is_left() -> None:
     assert [message async for message in receiver] == []
 
 
-async def test_a_cancelled_block_acknowledges_nothing() -> None:
+async def test_a_cancelled_block_leaves_its_messages_for_later() -> None:
     owner = Owner()
     receiver = owner.receiver()
     with trio.CancelScope() as scope:
@@ -83,6 +88,7 @@ async def test_a_cancelled_block_acknowledges_nothing() -> None:
                 scope.cancel()
                 await trio.lowlevel.checkpoint()
     assert owner.acknowledged == []
+    assert [message.payload for message in owner.later] == [b"0", b"1"]
     assert owner.left == [receiver]
 
 

@@ -64,9 +64,23 @@ def test_errors_of_a_will_alone() -> None:
     with pytest.raises(ConfigError) as caught:
         WillMessage(topic="", qos=3)
     assert str(caught.value).splitlines() == [
-        'topic: "": accepted is text of 1 or more characters',
+        "topic: the topic name is empty",
         "qos: 3: accepted is a whole number, 0 to 2",
     ]
+
+
+@pytest.mark.parametrize("key", ["client_id", "username"])
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "x" * 65_536], ids=["U+0000", "surrogate", "too long"])
+def test_text_that_mqtt_cannot_carry_is_refused(key: str, text: str) -> None:
+    values: dict[str, Any] = {key: text}
+    with pytest.raises(ConfigError, match=key):
+        ConnectionSettings(**values)
+
+
+@pytest.mark.parametrize("topic", ["", "a/#", "a\0b"])
+def test_a_will_needs_a_topic_name(topic: str) -> None:
+    with pytest.raises(ConfigError, match="topic"):
+        WillMessage(topic=topic)
 
 
 def test_secrets_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,6 +81,7 @@ def test_the_names_and_arguments_are_the_same(ours: Any, theirs: Any) -> None:
     inner = {"wake", "answer", "abandon", "sent", "hand_over", "may_read", "unsubscribe", "unsubscribe_soon", "failure"}
     inner |= {
         "write_now",
+        "call_later",
         "put",
         "withdraw",
         "end",
