@@ -95,8 +95,11 @@ class OutgoingHalf:
         self._link = link
         self._window.resume(min(link.limits.receive_maximum, MAX_PUBLISH_ID))
         for packet_id, asked in [*self._asked.items()]:
-            if not self._check(asked, link):
+            try:
+                asked.check(link.limits, link.version)
+            except ClientError as error:
                 del self._asked[packet_id]
+                asked.finish(error)
         self._again = deque(self._asked)
         for request in self._queue:
             if request.state is RequestState.QUEUED and not request.abandoned:
