@@ -41,24 +41,38 @@ _DONE: Final = RequestState.DONE
 
 
 class ClientRequest:
-    """`on_done` is called once. Most requests change few of these, so they begin as values of the class."""
+    """`on_done` is called once."""
 
-    state = _QUEUED
-    #: Its place among all requests of the session.
-    sequence = 0
-    #: Bytes of memory, roughly, while it is in the queue.
-    weight = OVERHEAD
-    #: Publications that have the same form, in a row, are sent as one; 0: it is sent alone, or not at all.
-    form = 0
-    #: Whether another request may take its place in a full queue.
-    may_be_discarded = True
-    #: Nobody waits for it any more.
-    abandoned = False
-    error: ClientError | None = None
-    #: What the server answered.
-    reason = 0
-    properties: Properties = NO_PROPERTIES
-    on_done: Callable[[], object] | None = None
+    __slots__ = (
+        "abandoned",
+        "error",
+        "form",
+        "may_be_discarded",
+        "on_done",
+        "properties",
+        "reason",
+        "sequence",
+        "state",
+        "weight",
+    )
+
+    def __init__(self) -> None:
+        self.state = _QUEUED
+        #: Its place among all requests of the session.
+        self.sequence = 0
+        #: Bytes of memory, roughly, while it is in the queue.
+        self.weight = OVERHEAD
+        #: Publications that have the same form, in a row, are sent as one; 0: it is sent alone, or not at all.
+        self.form = 0
+        #: Whether another request may take its place in a full queue.
+        self.may_be_discarded = True
+        #: Nobody waits for it any more.
+        self.abandoned = False
+        self.error: ClientError | None = None
+        #: What the server answered.
+        self.reason = 0
+        self.properties = NO_PROPERTIES
+        self.on_done: Callable[[], object] | None = None
 
     @property
     def is_done(self) -> bool:
@@ -85,18 +99,17 @@ class ClientRequest:
 class PublishRequest(ClientRequest):
     """A message, or several to one topic."""
 
-    qos = 0
-    retain = False
-    message_properties: Properties = NO_PROPERTIES
-    count = 1
-    #: Messages that have been sent.
-    sent = 0
-    #: Messages that are sent or will be, and not answered.
-    unanswered = 1
-    #: Of a single message only until it is sent.
-    payloads: Sequence[bytes]
-    #: The payloads that the server has refused, and the reasons.
-    refusals: Sequence[tuple[bytes, int]] = ()
+    __slots__ = (
+        "count",
+        "message_properties",
+        "payloads",
+        "qos",
+        "refusals",
+        "retain",
+        "sent",
+        "topic",
+        "unanswered",
+    )
 
     def __init__(
         self,
@@ -110,17 +123,19 @@ class PublishRequest(ClientRequest):
         Raises:
             ValueError: MQTT cannot represent it.
         """
+        super().__init__()
         self.topic = topic
+        #: Of a single message only until it is sent.
         self.payloads = payloads
-        if qos:
-            self.qos = qos
-        if retain:
-            self.retain = retain
-        count = len(payloads)
-        if count != 1:
-            self.count = self.unanswered = count
-        if properties:
-            self.message_properties = properties
+        self.qos = qos
+        self.retain = retain
+        self.message_properties = properties
+        #: Messages that have been sent.
+        self.sent = 0
+        #: All, and those that are sent or will be, and not answered.
+        self.count = self.unanswered = count = len(payloads)
+        #: The payloads that the server has refused, and the reasons.
+        self.refusals: Sequence[tuple[bytes, int]] = ()
         name = len(topic) if topic.isascii() else text_weight(topic)
         if count == 1 and name <= MAX_SHORT and not properties and (size := len(payloads[0])) <= MAX_NUMBERED:
             self.weight = OVERHEAD + name + size
@@ -210,7 +225,10 @@ class PublishRow:
 
 
 class SubscribeRequest(ClientRequest):
+    __slots__ = ("_packet", "reasons")
+
     def __init__(self, requests: list[SubscriptionRequest], properties: Properties = NO_PROPERTIES) -> None:
+        super().__init__()
         self._packet = Subscribe(1, requests, properties)
         self.weight = sum(OVERHEAD + text_weight(each.filter) for each in requests)
         #: By topic filter.
@@ -240,7 +258,10 @@ class SubscribeRequest(ClientRequest):
 
 
 class UnsubscribeRequest(ClientRequest):
+    __slots__ = ("_packet",)
+
     def __init__(self, filters: list[str], properties: Properties = NO_PROPERTIES) -> None:
+        super().__init__()
         self._packet = Unsubscribe(1, filters, properties)
         self.weight = sum(OVERHEAD + text_weight(each) for each in filters)
 

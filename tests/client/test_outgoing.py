@@ -437,12 +437,16 @@ def test_while_much_waits_to_be_sent_requests_stay_queued() -> None:
     assert len(rig.sent()) == 2
 
 
+class WatchedRequest(PublishRequest):
+    __slots__ = ("__weakref__",)
+
+
 @pytest.mark.parametrize("how", ["abandon", "discard"])
 def test_what_is_not_to_be_sent_takes_no_memory_without_a_connection(how: str) -> None:
     outgoing = OutgoingHalf()
-    requests: list[weakref.ref[PublishRequest]] = []
+    requests: list[weakref.ref[WatchedRequest]] = []
     for number in range(1000):
-        request = PublishRequest("t", (b"%d" % number,), 1)
+        request = WatchedRequest("t", (b"%d" % number,), 1)
         outgoing.add(request)
         requests.append(weakref.ref(request))
         if how == "abandon" and number >= 10:
