@@ -1,5 +1,6 @@
 """The settings of a listener: its own keys, and a table for each part that a connection's bytes pass."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, cast
 
@@ -177,6 +178,13 @@ class ListenerSettings(Section):
             raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
         if self.address.scheme not in ("ws", "wss") and self.websocket != WebSocketSettings():
             raise ValueError(f"{self.url} has settings of WebSocket, and does not use it: its URL would be ws://")
+        return self
+
+    @model_validator(mode="after")
+    def _knows_its_placeholders(self) -> Self:
+        for found in re.findall("%[A-Za-z]", self.mountpoint):
+            if found not in ("%c", "%u"):
+                raise ValueError(f"mountpoint has an unknown placeholder, {found}: there are %c and %u")
         return self
 
     @property

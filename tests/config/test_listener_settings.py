@@ -103,6 +103,14 @@ def test_settings_of_websocket_without_websocket_are_refused() -> None:
     assert ListenerSettings.model_validate({"url": "ws://127.0.0.1", "websocket": table}).websocket.origins
 
 
+def test_an_unknown_placeholder_in_a_mountpoint_is_refused() -> None:
+    problem = refusal({"url": "tcp://127.0.0.1", "mountpoint": "%u/%x/%c/"})
+    assert "mountpoint has an unknown placeholder, %x: there are %c and %u" in problem
+    for mountpoint in ("%u/%c/", "100%/a/"):
+        settings = {"url": "tcp://127.0.0.1", "mountpoint": mountpoint}
+        assert ListenerSettings.model_validate(settings).mountpoint == mountpoint
+
+
 @pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "*", "https://"])
 def test_an_origin_that_no_browser_sends_is_refused(origin: str) -> None:
     problem = refusal({"url": "ws://127.0.0.1", "websocket": {"origins": [origin]}})
