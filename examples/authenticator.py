@@ -4,9 +4,9 @@ Run it with `python examples/authenticator.py`.
 """
 
 import trio
-from paho.mqtt import client as mqtt
 
 import trunkline.testing
+from trunkline.client import Client, ConnectionSettings, SubscribeRefused
 from trunkline.config.units import Whole
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.hooks.points import Action
@@ -53,19 +53,17 @@ class Badge:
         return ALLOW if topic.removeprefix("doors/") in doors else Deny()
 
 
-def visit(host: str, port: int) -> None:
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
-    client.username_pw_set("visitor", "1234")
-    client.on_connect = lambda *_: client.subscribe([("doors/lab", 0), ("doors/safe", 0)])
-    client.on_subscribe = lambda _client, _data, _id, reasons, _properties: (print(*reasons), client.disconnect())
-    client.connect(host, port)
-    client.loop_forever()
-
-
 async def main() -> None:
     async with trunkline.testing.broker() as broker:
         await broker.plugins.enable("badge", factory=Badge)
-        await trio.to_thread.run_sync(visit, broker.host, broker.port)
+        visitor = ConnectionSettings(username="visitor", password="1234")
+        async with Client(visitor, open_stream=broker.connect) as client:
+            for door in ("doors/lab", "doors/safe"):
+                try:
+                    await client.subscribe(door)
+                    print("subscribed to", door)
+                except SubscribeRefused as refused:
+                    print(refused)
 
 
 if __name__ == "__main__":

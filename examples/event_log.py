@@ -4,24 +4,25 @@ Run it with `python examples/event_log.py`.
 """
 
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client, ConnectionSettings
 from trunkline.events.reader import EventLog
 
 
 async def main() -> None:
     with TemporaryDirectory() as folder:
-        async with trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker:
-            messages = [("plant/1/temperature", f"{20 + number}", 1, False) for number in range(3)]
-            await trio.to_thread.run_sync(
-                partial(publish.multiple, messages, hostname=broker.host, port=broker.port, client_id="sensor-1")
-            )
+        sensor = ConnectionSettings(client_id="sensor-1")
+        async with (
+            trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker,
+            Client(sensor, open_stream=broker.connect) as client,
+        ):
+            for number in range(3):
+                await client.publish("plant/1/temperature", f"{20 + number}", qos=1)
         print(kinds(Path(folder)))
 
 

@@ -4,12 +4,11 @@ Run it with `python examples/hook.py`.
 """
 
 from dataclasses import replace
-from functools import partial
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client, ConnectionSettings, PublishRefused
 from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.mqtt.message import Message
 
@@ -34,10 +33,16 @@ def say_why(client: ClientInfo, message: Message, reason: str) -> None:
 
 
 async def main() -> None:
-    async with trunkline.testing.broker(hooks=hooks) as broker:
-        send = partial(publish.single, hostname=broker.host, port=broker.port, client_id="mary", qos=1)
-        await trio.to_thread.run_sync(send, "greetings/world", "  hello  ")
-        await trio.to_thread.run_sync(send, "admin/restart", "now")
+    mary = ConnectionSettings(client_id="mary")
+    async with (
+        trunkline.testing.broker(hooks=hooks) as broker,
+        Client(mary, open_stream=broker.connect) as client,
+    ):
+        await client.publish("greetings/world", "  hello  ", qos=1)
+        try:
+            await client.publish("admin/restart", "now", qos=1)
+        except PublishRefused as refused:
+            print("mary hears:", refused)
 
 
 if __name__ == "__main__":

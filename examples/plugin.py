@@ -4,12 +4,11 @@ Run it with `python examples/plugin.py`.
 """
 
 from collections import Counter
-from functools import partial
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client, PublishRefused
 from trunkline.config.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
@@ -47,9 +46,12 @@ class Quiet:
 async def main() -> None:
     async with trunkline.testing.broker() as broker:
         await broker.plugins.enable("quiet", QuietSettings(limit=2), Quiet)
-        messages = [("news", word, 1, False) for word in ("one", "two", "three")]
-        send = partial(publish.multiple, messages, hostname=broker.host, port=broker.port)
-        await trio.to_thread.run_sync(send)
+        async with Client(open_stream=broker.connect) as client:
+            for word in ("one", "two", "three"):
+                try:
+                    await client.publish("news", word, qos=1)
+                except PublishRefused as refused:
+                    print(refused)
         print("too many:", (await broker.metrics())["plugins.quiet.refused"])
 
 

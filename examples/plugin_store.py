@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client, ConnectionSettings
 from trunkline.hooks import ClientInfo
 from trunkline.plugins import Context, Settings, hook
 
@@ -36,9 +36,8 @@ async def main() -> None:
         for _ in range(2):
             async with trunkline.testing.broker(store=store) as broker:
                 await broker.plugins.enable("visits", factory=Visits)
-                send = ("hello", "you", 0, False, broker.host, broker.port, "ann")
-                await trio.to_thread.run_sync(publish.single, *send)
-                visits = await broker.wait_for("visits/ann")
+                async with Client(ConnectionSettings(client_id="ann"), open_stream=broker.connect):
+                    visits = await broker.wait_for("visits/ann")
                 print("visits of ann:", visits.payload.decode())
 
 

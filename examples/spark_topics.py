@@ -4,21 +4,23 @@ Run it with `python examples/spark_topics.py`.
 """
 
 import sys
-from functools import partial
 from tempfile import TemporaryDirectory
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
 from trunkline.analytics.spark import session
+from trunkline.client import Client
 
 
 async def record(folder: str) -> None:
     """A broker of its own would have `[plugins.events]` in its configuration."""
-    async with trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker:
-        messages = [(f"plant/{number % 3}", "21.5", 1, False) for number in range(20)]
-        await trio.to_thread.run_sync(partial(publish.multiple, messages, hostname=broker.host, port=broker.port))
+    async with (
+        trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker,
+        Client(open_stream=broker.connect) as client,
+    ):
+        for number in range(20):
+            await client.publish(f"plant/{number % 3}", "21.5", qos=1)
 
 
 def main() -> None:

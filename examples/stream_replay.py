@@ -3,31 +3,11 @@
 Run it with `python examples/stream_replay.py`.
 """
 
-from queue import SimpleQueue
-
 import trio
-from paho.mqtt import client as mqtt
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client
 from trunkline.streams import StreamConfig
-
-
-def read(host: str, port: int, count: int) -> list[str]:
-    got: SimpleQueue[str] = SimpleQueue()
-    reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "reader", protocol=mqtt.MQTTv5)
-    reader.on_message = lambda _client, _data, message: got.put(f"{message.topic} {message.payload.decode()}")
-    reader.connect(host, port)
-    asked = mqtt.Properties(mqtt.PacketTypes.SUBSCRIBE)
-    asked.UserProperty = ("from", "earliest")
-    reader.subscribe("$stream/orders/#", qos=1, properties=asked)
-    reader.loop_start()
-    seen = [got.get(timeout=30) for _ in range(count)]
-    publish.single("orders/3", "new", 1, hostname=host, port=port)
-    seen.append(got.get(timeout=30))
-    reader.disconnect()
-    reader.loop_stop()
-    return seen
 
 
 async def main() -> None:
@@ -35,8 +15,14 @@ async def main() -> None:
         await broker.streams.create(StreamConfig(name="orders", filters=("orders/#",)))
         for number in (1, 2):
             await broker.streams.publish(f"orders/{number}", "old")
-        for line in await trio.to_thread.run_sync(read, broker.host, broker.port, 2):
-            print(line)
+        async with Client(open_stream=broker.connect) as client:
+            messages = await client.subscribe(
+                "$stream/orders/#", qos=1, properties={"user_property": [("from", "earliest")]}
+            )
+            await client.publish("orders/3", "new", qos=1)
+            for _ in range(3):
+                message = await messages.receive()
+                print(message.topic, message.payload.decode())
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ Run it with `python examples/streams.py`.
 """
 
 import trio
-from paho.mqtt import publish
 
 import trunkline.testing
+from trunkline.client import Client
 from trunkline.streams import ConsumerConfig, Retention, StreamConfig
 
 ORDERS = StreamConfig(name="orders", filters=("orders/#",), retention=Retention.WORK_QUEUE)
@@ -24,9 +24,9 @@ async def main() -> None:
     async with trunkline.testing.broker() as broker, trio.open_nursery() as nursery:
         await broker.streams.create(ORDERS)
         await broker.streams.create_consumer("orders", BILLING)
-        for number in range(1, 4):
-            send = (f"orders/{number}", f"{number} apples", 1, False, broker.host, broker.port)
-            await trio.to_thread.run_sync(publish.single, *send)
+        async with Client(open_stream=broker.connect) as client:
+            for number in range(1, 4):
+                await client.publish(f"orders/{number}", f"{number} apples", qos=1)
         print("orders to do:", broker.streams.info("orders").messages)
         bills: list[str] = []
         for _ in range(2):

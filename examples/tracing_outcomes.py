@@ -4,29 +4,19 @@ Run it with `python examples/tracing_outcomes.py`.
 """
 
 import trio
-from paho.mqtt import client as mqtt
-from paho.mqtt import publish
 
 import trunkline.testing
-
-
-def subscribe_and_leave(port: int) -> None:
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "heating", clean_session=False)
-    client.on_connect = lambda *_: client.subscribe("home/#", qos=1)
-    client.on_subscribe = lambda *_: client.disconnect()
-    client.connect("127.0.0.1", port)
-    client.loop_forever()
-
-
-def report(port: int, celsius: int) -> None:
-    publish.single("home/kitchen/temperature", str(celsius), qos=1, port=port)
+from trunkline.client import Client, ConnectionSettings
 
 
 async def main() -> None:
     async with trunkline.testing.broker(session={"max_queue_length": 1}) as broker:
-        await trio.to_thread.run_sync(subscribe_and_leave, broker.port)
-        for celsius in (20, 21):
-            await trio.to_thread.run_sync(report, broker.port, celsius)
+        heating = ConnectionSettings(client_id="heating", session_expiry=3600)
+        async with Client(heating, open_stream=broker.connect) as subscriber:
+            await subscriber.subscribe("home/#", qos=1)
+        async with Client(open_stream=broker.connect) as kitchen:
+            for celsius in (20, 21):
+                await kitchen.publish("home/kitchen/temperature", str(celsius), qos=1)
         for message in broker.messages:
             print(message.payload, message.outcome("heating"))
 

@@ -38,7 +38,10 @@ def test_its_examples_are_files(name: str, block: str) -> None:
 @pytest.mark.parametrize(
     ("name", "output"),
     [
-        ("plugin.py", "too many: 1\n"),
+        (
+            "plugin.py",
+            "the server refused the message to news: quota exceeded (0x97), please be quiet\ntoo many: 1\n",
+        ),
         ("plugin_function.py", "say/hello echo/say/hello\n"),
         ("plugin_store.py", "visits of ann: 1\nvisits of ann: 2\n"),
     ],

@@ -36,8 +36,8 @@ def test_its_example_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert PAGE.count("```python") == 1
     assert block == (ROOT / name).read_text(encoding="utf-8")
     runpy.run_path(str(ROOT / name), run_name="__main__")
-    (said,) = re.findall(r"^prints `(.+)`\.$", PAGE, re.MULTILINE)
-    assert capsys.readouterr().out == f"{said}\n"
+    (said,) = re.findall(r"^prints\n\n```text\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+    assert capsys.readouterr().out == said
 
 
 def test_every_placeholder_is_on_it() -> None:
