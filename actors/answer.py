@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+
+#: Seconds after which a waiting thread looks whether it was interrupted.
+MAX_SLEEP: Final = 0.5
 
 
 class Answer(Generic[T]):
@@ -63,8 +68,11 @@ class Answer(Generic[T]):
         latch = Lock()
         latch.acquire()
         self.add_callback(latch.release)
-        if not latch.acquire(timeout=timeout):
-            raise TimeoutError
+        end = inf if timeout < 0 else monotonic() + timeout
+        # a signal that comes just before the thread is asleep does not wake it
+        while not latch.acquire(timeout=max(0.0, min(MAX_SLEEP, end - monotonic()))):
+            if monotonic() >= end:
+                raise TimeoutError
 
     def exception(self, timeout: float = -1) -> BaseException | None:
         """Wait for the answer. Returns its error, if it is one.

@@ -102,7 +102,8 @@ def sites() -> list[Site]:
     for folder in FOLDERS:
         for path in (SOURCE / folder).rglob("*.py"):
             file = path.relative_to(SOURCE).as_posix()
-            if not file.startswith("plugins/shipped/"):
+            # commands of clients run in no broker
+            if not file.startswith(("plugins/shipped/", "management/client_commands/")):
                 finder = _Finder(file)
                 finder.visit(ast.parse(path.read_text(encoding="utf-8")))
                 found |= finder.sites
