@@ -75,7 +75,7 @@ def test_properties() -> None:
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub (Debian: mosquitto-clients)")
 @pytest.mark.parametrize("letter", ["j", "J"])
 async def test_as_mosquitto_sub(mqtt_broker: Broker, letter: str) -> None:
-    """But for the packet id and the form of the time, which is no ISO 8601 there. Meanwhile the message has come nearer to its expiry."""
+    """But for the packet id and the form of the time, which is no ISO 8601 there. The expiry counts down."""
     payload = '{"a": [1, 2.5, true, null], "b": "ü \\u00fc \\" \\\\"}'.encode()
     mqtt_broker.publish("a/b", payload, qos=1, retain=True, properties=MESSAGE)
     words = ["-p", str(mqtt_broker.port), "-t", "a/#", "-q", "1", "-C", "1", "-V", "5", "-F", f"%{letter}"]
