@@ -6,15 +6,17 @@ from collections.abc import AsyncIterable
 from itertools import accumulate, islice, repeat
 from typing import TYPE_CHECKING, Final
 
-from trunkline.mqtt.frames import property_block, publish_head
+from trunkline.mqtt.frames import publish_head
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import HEAVY, OVERHEAD, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
+
+    from trunkline.mqtt.properties import Properties
 
 #: Messages of one publication.
 MAX_BATCH: Final = 256
@@ -26,6 +28,8 @@ _TAKEN: Final = 64
 #: Packets of a `PublishBatch` have at most two bytes of length, and one byte for those of topic and properties.
 MAX_PACKET: Final = 16_000
 MAX_SHORT: Final = 127
+#: The block of a message without properties.
+NO_BLOCK: Final = b"\0"
 #: Payload bytes of a message that may be in a publication of several at QoS 1 and 2: a window takes heavy ones singly.
 MAX_NUMBERED: Final = HEAVY - OVERHEAD - 512
 
@@ -50,9 +54,9 @@ async def slices(payloads: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGener
         yield part
 
 
-def can_gather(topic: str, properties: Properties) -> bool:
-    """Whether messages to this topic can be one publication."""
-    return text_weight(topic) <= MAX_SHORT and (not properties or len(property_block(properties)) <= MAX_SHORT)
+def can_gather(topic: str, block: bytes) -> bool:
+    """Whether messages to this topic with this block of properties can be one publication."""
+    return len(block) <= MAX_SHORT and text_weight(topic) <= MAX_SHORT
 
 
 def gathered(
@@ -60,29 +64,34 @@ def gathered(
     payloads: Sequence[bytes],
     qos: int,
     retain: bool,
-    properties: Properties = NO_PROPERTIES,
+    each: Sequence[Properties] = (),
+    blocks: Sequence[bytes] = (NO_BLOCK,),
     version: Version = Version.V5,
 ) -> Publication:
-    """Messages as one publication: to one topic, or to a topic for each. Those of several can be gathered."""
+    """Messages as one publication: to one topic, or to a topic for each; without properties, or `each` has those of
+    each, and `blocks` has them encoded: one that all have, or one for each. Those of several can be gathered."""
     if len(payloads) == 1:
-        return Message(topics[0], payloads[0], qos, retain, properties)
-    block = property_block(properties) if version is Version.V5 else b""
+        return Message(topics[0], payloads[0], qos, retain, each[0] if each else NO_PROPERTIES)
+    if version is not Version.V5:
+        each, blocks = (), (b"",)
+    common = blocks[0] if len(blocks) == 1 else b""
+    bodies = payloads if len(blocks) == 1 else [block + body for block, body in zip(blocks, payloads, strict=True)]
     # the packet ids are written when the packets get a place in the window
-    between = b"\0\0" + block if qos else block
-    sizes = [len(payload) for payload in payloads]
+    between = b"\0\0" + common if qos else common
+    sizes = [len(body) for body in bodies]
     starts: Sequence[int]
-    if len(topics) == 1 and min(sizes) == max(sizes):
-        head = publish_head(topics[0], qos, retain, len(block) + sizes[0]) + between
-        wire = head + head.join(payloads)
+    if len(topics) == len(blocks) == 1 and min(sizes) == max(sizes):
+        head = publish_head(topics[0], qos, retain, len(common) + sizes[0]) + between
+        wire = head + head.join(bodies)
         starts = range(0, len(wire), len(head) + sizes[0])
     else:
         kinds = list(zip(topics if len(topics) > 1 else repeat(topics[0]), sizes, strict=False))
         heads = {
-            (topic, size): publish_head(topic, qos, retain, len(block) + size) + between for topic, size in set(kinds)
+            (topic, size): publish_head(topic, qos, retain, len(common) + size) + between for topic, size in set(kinds)
         }
-        packets = [heads[kind] + payload for kind, payload in zip(kinds, payloads, strict=True)]
+        packets = [heads[kind] + body for kind, body in zip(kinds, bodies, strict=True)]
         wire = b"".join(packets)
         starts = list(accumulate(map(len, packets), initial=0))[:-1]
     packet_ids = [0] * len(payloads) if qos else ()
     first_byte = 0x30 | qos << 1 | retain
-    return PublishBatch(topics, first_byte, version, wire, starts, packet_ids, properties)
+    return PublishBatch(topics, first_byte, version, wire, starts, packet_ids, each=each)

@@ -16,6 +16,7 @@ from trunkline.client.bursts import MAX_BATCH, gathered
 from trunkline.client.errors import ClientError, RequestDiscarded
 from trunkline.client.requests import (
     FAILURE,
+    WITH_PROPERTIES,
     PublishRequest,
     PublishRow,
     RequestState,
@@ -248,7 +249,12 @@ class OutgoingHalf:
         if topics.count(first.topic) == len(topics):
             del topics[1:]
         payloads = [request.payloads[0] for request in requests]
-        publication = gathered(topics, payloads, first.qos, first.retain, version=link.version)
+        if first.form & WITH_PROPERTIES:
+            each = [request.message_properties for request in requests]
+            blocks = [request.block for request in requests]
+            publication = gathered(topics, payloads, first.qos, first.retain, each, blocks, link.version)
+        else:
+            publication = gathered(topics, payloads, first.qos, first.retain, version=link.version)
         # packet ids may be free for the first of them only
         del requests[self._publish(publication, PublishRow(requests), link, now) :]
         queue = self._queue
@@ -265,8 +271,9 @@ class OutgoingHalf:
 
     def _send_part(self, request: PublishRequest, payloads: Sequence[bytes], link: Link, now: float) -> None:
         """Send the next messages of a request."""
+        each = [request.message_properties] * len(payloads) if request.message_properties else ()
         publication = gathered(
-            [request.topic], payloads, request.qos, request.retain, request.message_properties, link.version
+            [request.topic], payloads, request.qos, request.retain, each, [request.block], link.version
         )
         self._begin(request)
         request.sent += self._publish(publication, request, link, now)

@@ -7,14 +7,14 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 
-from trunkline.client.bursts import MAX_NUMBERED, MAX_PACKET, MAX_SHORT, can_gather
+from trunkline.client.bursts import MAX_NUMBERED, MAX_PACKET, MAX_SHORT, NO_BLOCK, can_gather
 from trunkline.client.errors import PublishesRefused, PublishRefused, SubscribeRefused, UnsubscribeRefused
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import property_block, publish_head
 from trunkline.mqtt.packets import Subscribe, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.versions import Version
-from trunkline.mqtt.weight import OVERHEAD, properties_weight, text_weight
+from trunkline.mqtt.weight import OVERHEAD, block_weight, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Reasons from here on are failures.
 FAILURE: Final = 0x80
+
+#: In the form of a message: it has properties.
+WITH_PROPERTIES: Final = 0x100
 
 
 class RequestState(Enum):
@@ -100,6 +103,7 @@ class PublishRequest(ClientRequest):
     """A message, or several to one topic."""
 
     __slots__ = (
+        "block",
         "count",
         "message_properties",
         "payloads",
@@ -130,6 +134,8 @@ class PublishRequest(ClientRequest):
         self.qos = qos
         self.retain = retain
         self.message_properties = properties
+        #: The same, encoded for 5.0.
+        self.block = block = property_block(properties) if properties else NO_BLOCK
         #: Messages that have been sent.
         self.sent = 0
         #: All, and those that are sent or will be, and not answered.
@@ -137,11 +143,14 @@ class PublishRequest(ClientRequest):
         #: The payloads that the server has refused, and the reasons.
         self.refusals: Sequence[tuple[bytes, int]] = ()
         name = len(topic) if topic.isascii() else text_weight(topic)
-        if count == 1 and name <= MAX_SHORT and not properties and (size := len(payloads[0])) <= MAX_NUMBERED:
+        if count == 1 and name <= MAX_SHORT >= len(block) and (size := len(payloads[0])) <= MAX_NUMBERED:
             self.weight = OVERHEAD + name + size
             self.form = 0x30 | qos << 1 | retain
+            if properties:
+                self.weight += block_weight(properties, block)
+                self.form |= WITH_PROPERTIES
         else:
-            each = OVERHEAD + name + (properties_weight(properties) if properties else 0)
+            each = OVERHEAD + name + (block_weight(properties, block) if properties else 0)
             self.weight = count * each + sum(map(len, payloads))
             self._largest(Version.V5)
 
@@ -156,7 +165,7 @@ class PublishRequest(ClientRequest):
             return found
         largest = MAX_NUMBERED if self.qos else MAX_PACKET
         alike = next((number for number, payload in enumerate(found) if len(payload) > largest), len(found))
-        return found[: max(1, alike)] if can_gather(self.topic, self.message_properties) else found[:1]
+        return found[: max(1, alike)] if can_gather(self.topic, self.block) else found[:1]
 
     def drop_rest(self) -> None:
         """What has not been sent will not be."""
@@ -192,8 +201,7 @@ class PublishRequest(ClientRequest):
         Raises:
             ValueError: MQTT cannot represent it.
         """
-        block = property_block(self.message_properties) if version is Version.V5 else b""
-        rest = len(block) + max(map(len, self.payloads))
+        rest = (len(self.block) if version is Version.V5 else 0) + max(map(len, self.payloads))
         return len(publish_head(self.topic, self.qos, self.retain, rest)) + 2 * (self.qos > 0) + rest
 
     def check(self, limits: ServerLimits, version: Version) -> None:

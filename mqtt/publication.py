@@ -33,9 +33,10 @@ _new: Final = object.__new__
 
 
 class PublishBatch:
-    """PUBLISH packets in a row with the same QoS, RETAIN, DUP and properties."""
+    """PUBLISH packets in a row with the same QoS, RETAIN, DUP and properties, unless `each` has those of each."""
 
     __slots__ = (
+        "_each",
         "_forms",
         "_messages",
         "_starts",
@@ -67,9 +68,10 @@ class PublishBatch:
         starts: Sequence[int],
         packet_ids: Sequence[int],
         properties: Properties = NO_PROPERTIES,
+        each: Sequence[Properties] = (),
     ) -> None:
         """`wire` holds the packets as received, and `starts` where each begins: a `range`, if all have one topic and
-        one length."""
+        one length. `each` has the properties of each packet, which are in `wire` as they are to be sent."""
         self.count = len(starts)
         #: The topic of each packet, or one topic that all of them have.
         self.topics = topics
@@ -81,6 +83,7 @@ class PublishBatch:
         self.packet_ids = packet_ids
         # As `Message` has them; the publisher's session fills them in.
         self.properties = properties
+        self._each = each
         self.guids: Sequence[int] = ()
         self.publisher = ""
         self.username: str | None = None
@@ -148,12 +151,16 @@ class PublishBatch:
         return [wire[payload:end] for _, _, payload, end in self._packets()]
 
     def _unfold(self) -> list[Publish]:
-        qos, wire, retain, dup, properties = self.qos, self._wire, self.retain, self.dup, self.properties
+        qos, wire, retain, dup = self.qos, self._wire, self.retain, self.dup
         publisher, username, timestamp, expires_at = self.publisher, self.username, self.timestamp, self.expires_at
         is_wire3, is_wire5, stored = self.wire3 is not None, self.wire5 is not None, self._stored
         messages: list[Publish] = []
-        for (topic, start, payload, end), packet_id, guid in zip(
-            self._packets(), self.packet_ids or repeat(0), self.guids or repeat(0), strict=False
+        for (topic, start, payload, end), packet_id, guid, properties in zip(
+            self._packets(),
+            self.packet_ids or repeat(0),
+            self.guids or repeat(0),
+            self._each or repeat(self.properties),
+            strict=False,
         ):
             # Filled in field by field, which saves a quarter of making it.
             message = _new(Publish)
@@ -235,7 +242,8 @@ class PublishBatch:
             starts = range(0, len(wire), self._starts.step)
         topics = take(self.topics) if len(self.topics) > 1 else self.topics
         packet_ids = take(self.packet_ids) if self.packet_ids else ()
-        batch = PublishBatch(topics, self._wire[0], self.version, wire, starts, packet_ids, self.properties)
+        each = take(self._each) if self._each else ()
+        batch = PublishBatch(topics, self._wire[0], self.version, wire, starts, packet_ids, self.properties, each)
         batch.guids = take(self.guids) if self.guids else ()
         batch.publisher, batch.username, batch.timestamp = self.publisher, self.username, self.timestamp
         batch.expires_at, batch._stored = self.expires_at, self._stored
@@ -281,13 +289,12 @@ class PublishBatch:
 
     def _as_it_came(self) -> tuple[bytes, Sequence[int]]:
         """The packets with the publisher's packet identifiers, if any, which are overwritten."""
-        before_payload = 3 if self.version == 5 else 2
-        starts = self._starts
-        if isinstance(starts, range):
-            _, _, payload, _ = next(self._packets())
-            # the stop does not matter: the slice extends to the end of the wire
-            return self._wire, range(payload - before_payload, len(self._wire), starts.step)
-        return self._wire, [payload - before_payload for _, _, payload, _ in self._packets()]
+        wire, starts = self._wire, self._starts
+        is_even = isinstance(starts, range)
+        names = [start + (2 if wire[start + 1] < 128 else 3) for start in (starts[:1] if is_even else starts)]
+        places = [name + 2 + wire[name + 1] for name in names]
+        # the stop does not matter: the slice extends to the end of the wire
+        return wire, range(places[0], len(wire), starts.step) if is_even else places
 
     def _rewritten(self, version: Version, qos: int, retain: bool) -> tuple[bytes, Sequence[int]]:
         wire = self._wire

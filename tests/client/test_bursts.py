@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from trunkline.client.bursts import MAX_BATCH, MAX_NUMBERED, MAX_PACKET, gathered
 from trunkline.client.link import Link
+from trunkline.client.outgoing import OutgoingHalf
 from trunkline.client.requests import PublishRequest
+from trunkline.client.server_limits import ServerLimits
 from trunkline.mqtt.decoder import Decoder
-from trunkline.mqtt.packets import Publish
+from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
@@ -24,7 +26,8 @@ def publications(
     while request.sent < request.count:
         part = request.part(MAX_BATCH)
         request.sent += len(part)
-        yield gathered([topic], part, qos, retain, properties, version)
+        each = [properties] * len(part) if properties else ()
+        yield gathered([topic], part, qos, retain, each, [request.block], version)
 
 
 def on_the_wire(
@@ -73,6 +76,51 @@ def test_messages_to_several_topics(messages: list[tuple[str, bytes]], qos: int,
     link.publish(gathered(topics, payloads, qos, False, version=version), packet_ids)
     packets = [packet for packet in decoder.feed(link.take()) if isinstance(packet, Publish)]
     assert [(packet.topic, packet.payload) for packet in packets] == messages
+
+
+def sent_on_a_connection(half: OutgoingHalf, version: Version) -> list[Publish]:
+    """What a new connection of the session sends at once."""
+    link, decoder = Link(version), Decoder(server=True, version=version)
+    link.open(ServerLimits(receive_maximum=7))
+    half.attach(link, 0.0)
+    packets = decoder.feed(link.take())
+    assert decoder.error is None
+    return [packet for packet in packets if isinstance(packet, Publish)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["t", "a/b", "ü"]),
+            st.just(b"same size!") | st.binary(max_size=300),
+            st.sampled_from(["", "text/plain", "text/html!", "x" * 200]),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from([1, 2]),
+    st.sampled_from(list(Version)),
+    st.integers(0, 7),
+)
+def test_messages_keep_their_own_properties_also_when_sent_again(
+    messages: list[tuple[str, bytes, str]], qos: int, version: Version, answered: int
+) -> None:
+    half = OutgoingHalf()
+    for topic, payload, content_type in messages:
+        properties: Properties = {"content_type": content_type} if content_type else NO_PROPERTIES
+        half.add(PublishRequest(topic, [payload], qos, properties=properties))
+    first = sent_on_a_connection(half, version)
+    for packet in first[:answered]:
+        if qos == 1:
+            half.puback(Puback(packet.packet_id), 0.0)
+        else:
+            half.pubrec(Pubrec(packet.packet_id), 0.0)
+            half.pubcomp(Pubcomp(packet.packet_id), 0.0)
+    again = sent_on_a_connection(half, version)
+    expected = messages if version is Version.V5 else [(topic, payload, "") for topic, payload, _ in messages]
+    for packets, start in ((first, 0), (again, min(answered, len(first)))):
+        found = [(packet.topic, packet.payload, packet.properties.get("content_type", "")) for packet in packets]
+        assert found == expected[start : start + 7]
 
 
 @pytest.mark.parametrize(
