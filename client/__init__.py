@@ -4,7 +4,7 @@ its connections.
 From the user down to the bytes:
 
 - `client`, `session_client`: one connection, and one session over many; `block` is what they share.
-- `messaging`: publish, subscribe, receive. Below it `requesting` queues requests and waits for their answers, and
+- `messaging`: publish, subscribe, receive. Below it `request_queue` queues requests and waits for their answers, and
   `receiver_set` hands messages to `receivers`, which `dispatch` finds by topic.
 - `running` moves bytes between a connection and its stream; `transport` and `websocket` open that.
 - Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`, and
@@ -39,7 +39,7 @@ from trunkline.client.errors import (
 from trunkline.client.messaging import Subscription
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
-from trunkline.client.requesting import Receipt
+from trunkline.client.request_queue import Receipt
 from trunkline.client.retry import ExponentialBackoff, NoRetry, RetryPolicy
 from trunkline.client.scram import ScramClient
 from trunkline.client.session_client import SessionClient

@@ -17,12 +17,12 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
     from types import TracebackType
 
     from trunkline.client.authentication import Authenticator
     from trunkline.client.limits import WaitingLimits
-    from trunkline.client.requesting import Overflow
+    from trunkline.client.request_queue import Overflow
     from trunkline.client.server_limits import ServerLimits
     from trunkline.client.settings import ConnectionSettings
     from trunkline.client.transport import OpenStream
@@ -47,8 +47,6 @@ class BlockClient(Messaging):
         self.settings = settings
         self._authenticator = authenticator
         self._open_stream = open_stream
-        #: Of the last connection.
-        self._runner: Runner | None = None
         #: Set when there is no connection any more, and none will be made.
         self._over = trio.Event()
         self._block = self._running()
@@ -72,9 +70,18 @@ class BlockClient(Messaging):
 
     @property
     def _connection(self) -> ClientConnection:
-        if self._runner is None:
-            raise ClientClosed
         return self._runner.connection
+
+    @property
+    def _runner(self) -> Runner:
+        """Of the last connection.
+
+        Raises:
+            ClientClosed: there was none yet.
+        """
+        if self._requests.runner is None:
+            raise ClientClosed
+        return self._requests.runner
 
     # Life
 
@@ -109,7 +116,7 @@ class BlockClient(Messaging):
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # requests failed because of a hook: its error says why
-            _, causes = group.split(lambda each: each is self._failure)
+            _, causes = group.split(lambda each: each is self._requests.failure)
             group = causes or group
             if len(group.exceptions) == 1 and users is not None and users.split(trio.Cancelled)[1]:
                 error = group.exceptions[0]  # a group of the user's stays one
@@ -123,11 +130,12 @@ class BlockClient(Messaging):
     async def _settle(self) -> None:
         """Wait for the answers to what was asked without waiting: messages at QoS 2, and those that the server had no
         room for, would be lost with the session."""
-        if self._runner is not None and self._runner.connection.phase is Phase.OPEN:
+        requests = self._requests
+        if requests.runner is not None and requests.runner.connection.phase is Phase.OPEN:
             with trio.move_on_after(CLOSE_TIMEOUT):
-                for request in reversed(self._outgoing.pending):
+                for request in reversed(requests.outgoing.pending):
                     with suppress(ClientError):
-                        await self.answer(request)
+                        await requests.answer(request)
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:
@@ -149,7 +157,7 @@ class BlockClient(Messaging):
             raise ConnectFailed(f"the password cannot be read: {error}") from error
         connection = ClientConnection(
             self.settings,
-            self._outgoing,
+            self._requests.outgoing,
             self._incoming,
             trio.current_time(),
             client_id=client_id,
@@ -162,7 +170,7 @@ class BlockClient(Messaging):
             stream = opened if isinstance(opened, trio.abc.Stream) else await opened
         except OSError as error:
             raise ConnectFailed(f"cannot connect to {self.settings.url}: {error}") from error
-        self._runner = runner = Runner(connection, stream, self)
+        self._requests.runner = runner = Runner(connection, stream, self._requests, self._receivers)
         return runner
 
     def _no_answer(self) -> ConnectFailed:
@@ -176,10 +184,9 @@ class BlockClient(Messaging):
             ValueError: this is not a reason of a client.
         """
         self._check_reason(reason)
-        if self._runner is None:
-            raise ClientClosed
-        self._runner.connection.disconnect(reason, properties)
-        self._runner.finish()
+        runner = self._runner
+        runner.connection.disconnect(reason, properties)
+        runner.finish()
         await self._over.wait()
 
     def _check_reason(self, reason: int) -> None:
@@ -195,17 +202,15 @@ class BlockClient(Messaging):
                 `connect_timeout`. The connection has ended.
         """
         runner = self._runner
-        if runner is None:
-            raise ClientClosed
         connection = runner.connection
         request = connection.reauthenticate()
         runner.wake()
         with trio.move_on_after(self.settings.connect_timeout) as limit:
-            await self.answer(request)
+            await self._requests.answer(request)
         if limit.cancelled_caught:
             connection.fail_reauthentication(self._no_answer())
             runner.finish()
-            await self.answer(request)
+            await self._requests.answer(request)
 
     async def ping(self) -> None:
         """Wait until the server has answered a PINGREQ: it has read all that was written before, QoS 0 included.
@@ -213,27 +218,6 @@ class BlockClient(Messaging):
         Raises:
             ClientError: there is no connection, or it was lost before the answer.
         """
-        if self._runner is None:
-            raise ClientClosed
-        request = self._runner.connection.ping()
-        self.wake()
-        await self.answer(request)
-
-    def call_later(self, function: Callable[[], object]) -> None:
-        if self._runner is None:
-            function()
-            return
-        request = self._runner.connection.ping()
-        if request.is_done:
-            function()
-        else:
-            request.on_done = function
-            self.wake()
-
-    def wake(self) -> None:
-        if self._runner is not None:
-            self._runner.wake()
-
-    def write_now(self) -> None:
-        if self._runner is not None:
-            self._runner.write_now()
+        request = self._connection.ping()
+        self._requests.wake()
+        await self._requests.answer(request)

@@ -333,6 +333,11 @@ class ClientConnection:
             self._break_off(_reauthentication_failed(error), Reason.UNSPECIFIED_ERROR)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether an answer of the server is expected."""
+        return self._outgoing.is_waiting
+
+    @property
     def answers_may_wait(self) -> bool:
         """Whether so many answers are to come that they are read together: nothing waits for the first of them."""
         return self.phase is Phase.OPEN and self._outgoing.answers_may_wait

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline.client.bursts import slices
-from trunkline.client.errors import PublishesRefused, PublishRefused
+from trunkline.client.errors import ClientClosed, PublishesRefused, PublishRefused
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
-from trunkline.client.requesting import Receipt, Requesting
+from trunkline.client.request_queue import Receipt, RequestQueue
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -23,13 +23,12 @@ from trunkline.mqtt.strings import encode_string
 from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter, validate_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable, Sequence
+    from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
     from types import TracebackType
 
     from trunkline.client.errors import ClientError
-    from trunkline.client.incoming import Handover
     from trunkline.client.limits import WaitingLimits
-    from trunkline.client.requesting import Overflow
+    from trunkline.client.request_queue import Overflow
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.versions import Version
 
@@ -52,10 +51,12 @@ class Subscription(Receiver):
         manual_ack: bool,
         limits: WaitingLimits,
         owner: ReceiverSet,
-        messaging: Messaging,
+        unsubscribe: Callable[[Subscription], Awaitable[None]],
+        unsubscribe_soon: Callable[[Subscription], None],
     ) -> None:
         super().__init__(filters, manual_ack=manual_ack, limits=limits, owner=owner)
-        self._messaging = messaging
+        self._unsubscribe = unsubscribe
+        self._unsubscribe_soon = unsubscribe_soon
         #: The reason code for each topic filter: the QoS that the server grants.
         self.granted: dict[str, int] = {}
 
@@ -65,7 +66,7 @@ class Subscription(Receiver):
         Raises:
             UnsubscribeRefused: the server refused it.
         """
-        await self._messaging.unsubscribe(self)
+        await self._unsubscribe(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,32 +75,39 @@ class Subscription(Receiver):
             if error is None:
                 await self.unsubscribe()
             else:
-                self._messaging.unsubscribe_soon(self)
+                self._unsubscribe_soon(self)
         finally:
             await super().__aexit__(kind, error, trace)
 
 
-class Messaging(Requesting):
+class Messaging:
     """What a session's user does with it."""
 
     def __init__(self, version: Version, limits: WaitingLimits, overflow: Overflow = "wait") -> None:
-        super().__init__(limits, overflow)
         self._version = version
+        self._limits = limits
+        self._requests = requests = RequestQueue(limits, overflow)
         self._incoming = IncomingHalf()
-        self._receivers = ReceiverSet(self.wake, self.call_later)
+        self._receivers = ReceiverSet(requests.wake, requests.call_later)
         #: Topics that are known to be valid.
         self._topics: set[str] = set()
-        self._outgoing.on_orphans = self._drop_orphans
-        self._incoming.on_acknowledged = self.wake
+        requests.outgoing.on_orphans = self._drop_orphans
+        self._incoming.on_acknowledged = requests.wake
+
+    @property
+    def failure(self) -> ClientError | None:
+        """What has ended the client, unless its user did."""
+        failure = self._requests.failure
+        return None if isinstance(failure, ClientClosed) else failure
 
     def _open(self) -> None:
-        super()._open()
+        self._requests.open()
         self._receivers.open()
 
     def _shut(self, error: ClientError) -> None:
         """Nothing more is sent, and nothing more comes."""
-        if self._is_open:
-            super()._shut(error)
+        if self._requests.is_open:
+            self._requests.shut(error)
             self._incoming.forget()
             self._receivers.end()
 
@@ -122,7 +130,7 @@ class Messaging(Requesting):
             NotOffered, LargerThanServerAccepts: it was not sent, because the server would end the connection.
             ValueError: MQTT cannot represent it.
         """
-        return await self._ask(self._publish_request(topic, payload, qos, retain, properties))
+        return await self._requests.ask(self._publish_request(topic, payload, qos, retain, properties))
 
     def publish_nowait(
         self,
@@ -139,12 +147,8 @@ class Messaging(Requesting):
             RequestQueueFull: as many requests wait as are allowed.
         """
         request = self._publish_request(topic, payload, qos, retain, properties)
-        if not self._is_open:
-            self._check_open()
-        if not self._has_room:
-            self._make_room()
-        self._add(request)
-        return Receipt(request, self)
+        self._requests.put_nowait(request)
+        return Receipt(request, self._requests)
 
     async def publish_many(
         self,
@@ -166,7 +170,7 @@ class Messaging(Requesting):
         refused: list[tuple[bytes, int]] = []
         count = 0
         # where a full queue refuses or discards requests, a burst has one at a time in it
-        ahead = MAX_SLICES if self._overflow == "wait" else 1
+        ahead = MAX_SLICES if self._requests.overflow == "wait" else 1
         try:
             async with aclosing(slices(payloads)) as parts:
                 async for part in parts:
@@ -174,13 +178,13 @@ class Messaging(Requesting):
                         count += await self._refusals(pending.popleft(), refused)
                     b"".join(part)  # here, and not in the writer, payloads that are no bytes raise
                     pending.append(PublishRequest(topic, part, qos, retain, properties))
-                    await self._put(pending[-1])
+                    await self._requests.put(pending[-1])
             while pending:
                 count += await self._refusals(pending[0], refused)
                 pending.popleft()
         except BaseException:
             for request in pending:
-                self.abandon(request)
+                self._requests.abandon(request)
             raise
         await trio.lowlevel.checkpoint()
         if count:
@@ -189,7 +193,7 @@ class Messaging(Requesting):
     async def _refusals(self, request: PublishRequest, refused: list[tuple[bytes, int]]) -> int:
         """Wait for its answers. Returns how many of its messages the server has refused, and adds them to the list."""
         with suppress(PublishRefused, PublishesRefused):
-            await self.answer(request)
+            await self._requests.answer(request)
         refused += request.refusals[: PublishesRefused.MAX_REFUSED - len(refused)]
         return len(request.refusals)
 
@@ -245,7 +249,12 @@ class Messaging(Requesting):
         requests = [SubscriptionRequest(each, qos, no_local, retain_as_published, retain_handling) for each in filters]
         limits = self._limits_of(max_buffered)
         subscription = Subscription(
-            filters, manual_ack=manual_ack, limits=limits, owner=self._receivers, messaging=self
+            filters,
+            manual_ack=manual_ack,
+            limits=limits,
+            owner=self._receivers,
+            unsubscribe=self.unsubscribe,
+            unsubscribe_soon=self._unsubscribe_soon,
         )
         (subscription.identifier,) = properties.get("subscription_identifier", (0,))
         request = SubscribeRequest(requests, properties)
@@ -254,10 +263,10 @@ class Messaging(Requesting):
         # before the answer: retained messages come right behind it
         self._receivers.add(subscription)
         try:
-            await self._ask(request)
+            await self._requests.ask(request)
         except BaseException:
             if request.granted:  # it was cancelled when the answer had come
-                self.unsubscribe_soon(subscription)
+                self._unsubscribe_soon(subscription)
             subscription.close()
             raise
         subscription.granted = request.reasons
@@ -267,8 +276,8 @@ class Messaging(Requesting):
         """Unsubscribe the filters that no other subscription of this client has."""
         filters = self._receivers.remove(subscription)
         subscription.end()
-        if filters and self._is_open:
-            await self.answer(self._unsubscribe(filters))
+        if filters and self._requests.is_open:
+            await self._requests.answer(self._unsubscribe(filters))
         else:
             await trio.lowlevel.checkpoint()
 
@@ -281,12 +290,12 @@ class Messaging(Requesting):
         """
         for each in filters:
             _check_filter(each)
-        await self._ask(UnsubscribeRequest([*filters], properties))
+        await self._requests.ask(UnsubscribeRequest([*filters], properties))
 
-    def unsubscribe_soon(self, subscription: Subscription) -> None:
+    def _unsubscribe_soon(self, subscription: Subscription) -> None:
         """Without waiting for the answer."""
         filters = self._receivers.remove(subscription)
-        if filters and self._is_open:
+        if filters and self._requests.is_open:
             self._unsubscribe(filters)
 
     def _drop_orphans(self, filters: list[str]) -> None:
@@ -300,7 +309,7 @@ class Messaging(Requesting):
         nobody has any more."""
         request = UnsubscribeRequest(filters)
         request.may_be_discarded = False
-        self._add(request)
+        self._requests.add(request)
         return request
 
     # Receiving
@@ -321,14 +330,6 @@ class Messaging(Requesting):
 
     def _limits_of(self, max_buffered: int | None) -> WaitingLimits:
         return self._limits if max_buffered is None else replace(self._limits, buffered=max_buffered)
-
-    def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
-        """Messages came: all of one read of so many bytes."""
-        self._receivers.hand_over(handovers, size)
-
-    def may_read(self) -> bool:
-        """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""
-        return self._outgoing.is_waiting or not self._receivers.is_crowded
 
 
 def _check_filter(topic_filter: str) -> None:

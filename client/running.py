@@ -29,25 +29,33 @@ CLOSE_TIMEOUT: Final = 5.0
 LINGER: Final = 1.0
 
 
-class ConnectionOwner(Protocol):
-    """What a connection belongs to."""
+class RequestSource(Protocol):
+    """What is sent on a connection."""
+
+    def sent(self) -> None:
+        """Some may have left the queue."""
+
+
+class MessageSink(Protocol):
+    """What a connection's messages are for."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there is no room for more. After a change of it, somebody calls `Runner.wake`."""
+        ...
 
     def hand_over(self, handovers: Sequence[Handover], size: int) -> None:
         """So many bytes came, with these messages."""
 
-    def may_read(self) -> bool:
-        """Whether there is room for more messages. After a change of it, the owner calls `wake`."""
-        ...
-
-    def sent(self) -> None:
-        """Requests may have left the queue."""
-
 
 class Runner:
-    def __init__(self, connection: ClientConnection, stream: trio.abc.Stream, owner: ConnectionOwner) -> None:
+    def __init__(
+        self, connection: ClientConnection, stream: trio.abc.Stream, requests: RequestSource, receivers: MessageSink
+    ) -> None:
         self.connection = connection
         self._stream = stream
-        self._owner = owner
+        self._requests = requests
+        self._receivers = receivers
         self._output = trio.Event()
         self._room = trio.Event()
         #: Whether the writer waits for output, so that another task may write.
@@ -86,7 +94,7 @@ class Runner:
 
     def _take_output(self) -> bytes:
         data = self.connection.take_output(trio.current_time())
-        self._owner.sent()
+        self._requests.sent()
         return data
 
     def finish(self) -> None:
@@ -124,20 +132,25 @@ class Runner:
                 connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
             else:
                 handovers = connection.receive(data, trio.current_time())
-                self._owner.hand_over(handovers, len(data))
+                self._receivers.hand_over(handovers, len(data))
                 is_small = not handovers and len(data) < SMALL_READ
             if connection.phase is not Phase.CONNECTING:
                 self.answered.set()
             self.write_now()
             if is_small and connection.answers_may_wait:
                 await trio.sleep(READ_PAUSE)
-            if not self._owner.may_read():
+            if not self._may_read:
                 await self._wait_for_room()
         self.finish()
 
+    @property
+    def _may_read(self) -> bool:
+        """Whether messages have room. An answer that somebody waits for stands behind them, so they must be read."""
+        return self.connection.is_waiting or not self._receivers.is_crowded
+
     async def _wait_for_room(self) -> None:
         self.connection.set_reading(False, trio.current_time())
-        while not self._owner.may_read():
+        while not self._may_read:
             self._room = trio.Event()
             await self._room.wait()
         self.connection.set_reading(True, trio.current_time())

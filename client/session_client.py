@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.client.authentication import Authenticator
-    from trunkline.client.requesting import Overflow
+    from trunkline.client.request_queue import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.running import Runner
     from trunkline.client.transport import OpenStream
@@ -103,8 +103,8 @@ class SessionClient(BlockClient):
             ClientError: there will be none: why the client ended.
         """
         await self._connected.wait()
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
+        if self._requests.failure is not None:
+            raise self._requests.failure.with_traceback(None)
 
     async def disconnected(self) -> None:
         """Wait until there is none."""
@@ -200,7 +200,7 @@ class SessionClient(BlockClient):
         if self.is_connected:
             await super().reauthenticate()
         else:
-            self._check_open()
+            self._requests.check_open()
             await self.connected()
 
     async def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
@@ -216,7 +216,7 @@ class SessionClient(BlockClient):
         if self.is_connected:
             ending: Properties = {} if self._keep_session else {"session_expiry_interval": 0}
             await super().disconnect(reason, {**properties, **ending})
-        elif self._is_open or self._over.is_set():
+        elif self._requests.is_open or self._over.is_set():
             self._attempts.cancel()
             await self._over.wait()
         else:

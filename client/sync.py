@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trunkline.client.authentication import Authenticator
     from trunkline.client.errors import ClientError
-    from trunkline.client.requesting import Overflow
+    from trunkline.client.request_queue import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.server_limits import ServerLimits
     from trunkline.client.settings import ConnectionSettings

@@ -290,11 +290,11 @@ class PublishBatch:
     def _as_it_came(self) -> tuple[bytes, Sequence[int]]:
         """The packets with the publisher's packet identifiers, if any, which are overwritten."""
         wire, starts = self._wire, self._starts
-        is_even = isinstance(starts, range)
-        names = [start + (2 if wire[start + 1] < 128 else 3) for start in (starts[:1] if is_even else starts)]
+        some = starts[:1] if isinstance(starts, range) else starts
+        names = [start + (2 if wire[start + 1] < 128 else 3) for start in some]
         places = [name + 2 + wire[name + 1] for name in names]
         # the stop does not matter: the slice extends to the end of the wire
-        return wire, range(places[0], len(wire), starts.step) if is_even else places
+        return wire, range(places[0], len(wire), starts.step) if isinstance(starts, range) else places
 
     def _rewritten(self, version: Version, qos: int, retain: bool) -> tuple[bytes, Sequence[int]]:
         wire = self._wire

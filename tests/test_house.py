@@ -20,7 +20,7 @@ TESTED_IN: dict[str, str] = {
     "client/block.py": "client/test_client.py",
     "client/client_thread.py": "client/test_sync.py",
     "client/messaging.py": "client/test_client.py",
-    "client/requesting.py": "client/test_client.py",
+    "client/request_queue.py": "client/test_client.py",
     "client/requests.py": "client/test_outgoing.py",
     "client/running.py": "client/test_client.py",
     "mqtt/packing.py": "mqtt/test_message_row.py",

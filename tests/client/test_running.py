@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trunkline.client import Client, ConnectionSettings, running
 from trunkline.client.outgoing import MANY_ANSWERS
-from trunkline.client.requesting import FEW_TASKS
+from trunkline.client.request_queue import FEW_TASKS
 from trunkline.client.running import READ_PAUSE
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Puback
@@ -50,7 +50,6 @@ async def test_publish_writes_to_the_socket_without_the_writer() -> None:
         async with Client(SETTINGS, open_stream=lambda _: stream) as client:
             await read_all(server)
             runner = client._runner
-            assert runner is not None
             wakes_writer, runner._output = runner._output, trio.Event()
             await client.publish("t", b"payload")
             assert server.recv(100).endswith(b"payload")
@@ -89,7 +88,7 @@ async def test_answers_to_a_burst_are_read_together(
     with server:
         async with Client(SETTINGS, open_stream=lambda _: stream) as client, trio.open_nursery() as nursery:
             await read_all(server)
-            monkeypatch.setattr(client, "hand_over", lambda _, size: reads.append(size))
+            monkeypatch.setattr(client._receivers, "hand_over", lambda _, size: reads.append(size))
             nursery.start_soon(lambda: client.publish_many("t", [b"x"] * number, qos=1))
             await read_all(server)
             for packet_id in range(1, number + 1):

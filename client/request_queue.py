@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trunkline.client.limits import WaitingLimits
     from trunkline.client.requests import ClientRequest
+    from trunkline.client.running import Runner
 
 #: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
 #: it takes the place of the one that has waited longest.
@@ -39,96 +40,120 @@ class AnswerEvent:
         self.event.set()
 
 
-class Requesting:
+class RequestQueue:
     """The requests of a session's user, whichever connection it has at the time."""
 
     def __init__(self, limits: WaitingLimits, overflow: Overflow) -> None:
         self._limits = limits
-        self._overflow = overflow
-        self._outgoing = OutgoingHalf(limits.queued_bytes)
+        self.overflow: Final = overflow
+        self.outgoing: Final = OutgoingHalf(limits.queued_bytes)
+        #: The last connection.
+        self.runner: Runner | None = None
         #: Tasks that wait for an answer, or let others have their turn.
         self._answering = 0
-        self._is_open = False
+        self.is_open = False
         #: Why it is not open any more.
-        self._failure: ClientError | None = None
+        self.failure: ClientError | None = None
         #: Those who wait for room in the queue.
         self._waiting = trio.lowlevel.ParkingLot()
 
-    @property
-    def failure(self) -> ClientError | None:
-        """What has ended the client, unless its user did."""
-        return None if isinstance(self._failure, ClientClosed) else self._failure
-
     def wake(self) -> None:
-        """There may be something to send, or room to read. For subclasses."""
-
-    def write_now(self) -> None:
-        """There is something to send, and nothing to gain by waiting. For subclasses."""
+        """There may be something to send, or room to read."""
+        if self.runner is not None:
+            self.runner.wake()
 
     def call_later(self, function: Callable[[], object]) -> None:
-        """Call it when the server has answered a PINGREQ, or there is no connection to send one on. For subclasses."""
+        """Call it when the server has answered a PINGREQ, or there is no connection to send one on."""
+        if self.runner is None:
+            function()
+            return
+        request = self.runner.connection.ping()
+        if request.is_done:
+            function()
+        else:
+            request.on_done = function
+            self.wake()
 
-    def _open(self) -> None:
-        self._is_open = True
+    def open(self) -> None:
+        self.is_open = True
 
-    def _shut(self, error: ClientError) -> None:
+    def shut(self, error: ClientError) -> None:
         """Nothing more is sent."""
-        if self._is_open:
-            self._is_open = False
-            self._failure = error
-            self._outgoing.fail(error)
-            self._waiting.unpark_all()
+        self.is_open = False
+        self.failure = error
+        self.outgoing.fail(error)
+        self._waiting.unpark_all()
 
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise ClientClosed if self._failure is None else self._failure.with_traceback(None)
+    def check_open(self) -> None:
+        """
+        Raises:
+            ClientError: nothing can be asked yet, or any more.
+        """
+        if not self.is_open:
+            raise ClientClosed if self.failure is None else self.failure.with_traceback(None)
 
-    async def _ask(self, request: ClientRequest) -> int:
-        await self._put(request)
+    async def ask(self, request: ClientRequest) -> int:
+        """Queue it, when there is room, and wait for the server's answer."""
+        await self.put(request)
         try:
             return await self.answer(request)
         except trio.Cancelled:
             self.abandon(request)
             raise
 
-    async def _put(self, request: ClientRequest) -> None:
+    async def put(self, request: ClientRequest) -> None:
         """Queue it, when there is room."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
-        while self._overflow == "wait" and not self._has_room:
+        self.check_open()
+        while self.overflow == "wait" and not self._has_room:
             await self._waiting.park()
-            self._check_open()
+            self.check_open()
         self._make_room()
-        self._outgoing.add(request)
+        self.outgoing.add(request)
+        if self.runner is None:
+            return
         # other tasks ask, too: the writer sends their requests together
-        if self._outgoing.in_flight > 1 or self._answering > FEW_TASKS:
-            self.wake()
+        if self.outgoing.in_flight > 1 or self._answering > FEW_TASKS:
+            self.runner.wake()
         else:
-            self.write_now()
+            self.runner.write_now()
 
-    def _add(self, request: ClientRequest) -> None:
-        self._outgoing.add(request)
-        if self._outgoing.queued <= 1:  # those behind others are sent with them
+    def put_nowait(self, request: ClientRequest) -> None:
+        """Queue it, if there is room.
+
+        Raises:
+            RequestQueueFull: there is none.
+        """
+        if not self.is_open:
+            self.check_open()
+        if not self._has_room:
+            self._make_room()
+        self.add(request)
+
+    def add(self, request: ClientRequest) -> None:
+        """Queue it, even if there is no room."""
+        self.outgoing.add(request)
+        if self.outgoing.queued <= 1:  # those behind others are sent with them
             self.wake()
 
     @property
     def _has_room(self) -> bool:
         """Whether a request may be queued. The last one may exceed the bytes: any finds room some day."""
-        outgoing, limits = self._outgoing, self._limits
+        outgoing, limits = self.outgoing, self._limits
         return outgoing.queued < limits.queued and outgoing.queued_bytes < limits.queued_bytes
 
     def _make_room(self) -> None:
         if not self._has_room:  # the writer may not have had its turn
-            self._outgoing.pump(trio.current_time())
+            self.outgoing.pump(trio.current_time())
         while not self._has_room:
-            text = f"{self._outgoing.queued} requests of {self._outgoing.queued_bytes:,} bytes wait already"
-            if self._overflow != "drop_old" or not self._outgoing.discard_oldest(RequestDiscarded(text)):
+            text = f"{self.outgoing.queued} requests of {self.outgoing.queued_bytes:,} bytes wait already"
+            if self.overflow != "drop_old" or not self.outgoing.discard_oldest(RequestDiscarded(text)):
                 raise RequestQueueFull(text)
 
     def sent(self) -> None:
         """Requests have left the queue."""
         if self._waiting and self._has_room:
-            self._waiting.unpark(count=self._limits.queued - self._outgoing.queued)
+            self._waiting.unpark(count=self._limits.queued - self.outgoing.queued)
 
     async def answer(self, request: ClientRequest) -> int:
         """Wait for the server's answer to a request."""
@@ -149,18 +174,18 @@ class Requesting:
 
     def abandon(self, request: ClientRequest) -> None:
         """Nobody waits for it any more."""
-        self._outgoing.abandon(request)
+        self.outgoing.abandon(request)
         self.sent()
 
 
 class Receipt:
     """A request on its way."""
 
-    __slots__ = ("_request", "_requesting")
+    __slots__ = ("_queue", "_request")
 
-    def __init__(self, request: ClientRequest, requesting: Requesting) -> None:
+    def __init__(self, request: ClientRequest, queue: RequestQueue) -> None:
         self._request = request
-        self._requesting = requesting
+        self._queue = queue
 
     @property
     def is_done(self) -> bool:
@@ -177,8 +202,8 @@ class Receipt:
         Raises:
             ClientError: the server refused it, or will never answer.
         """
-        return await self._requesting.answer(self._request)
+        return await self._queue.answer(self._request)
 
     def cancel(self) -> None:
         """Take it out of the queue. What was sent cannot be taken back."""
-        self._requesting.abandon(self._request)
+        self._queue.abandon(self._request)
