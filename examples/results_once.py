@@ -7,25 +7,21 @@ import json
 import sys
 from typing import Any
 
-from paho.mqtt import client as mqtt
-
 from trunkline.analytics.sinks.deduplicator import Deduplicator
+from trunkline.client import ConnectionSettings, ReceivedMessage
+from trunkline.client.sync import SessionClient
 
 
 class Results:
     """Collects what is published below `$analytics/`."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self) -> None:
         self.collected: list[tuple[str, Any]] = []
         self.repeats = 0
         self.deduplicator = Deduplicator()
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "dashboard", protocol=mqtt.MQTTv5)
-        self.client.on_connect = lambda client, *_: client.subscribe("$analytics/#", qos=1)
-        self.client.on_message = self.came
-        self.client.connect(host, port)
 
-    def came(self, client: mqtt.Client, data: object, message: mqtt.MQTTMessage) -> None:
-        if self.deduplicator.is_new(getattr(message.properties, "UserProperty", ())):
+    def add(self, message: ReceivedMessage) -> None:
+        if self.deduplicator.is_new(message.properties.get("user_property", ())):
             self.collected.append((message.topic, json.loads(message.payload)))
             print(message.topic, message.payload.decode())
         else:
@@ -33,4 +29,7 @@ class Results:
 
 
 if __name__ == "__main__":
-    Results(sys.argv[1], int(sys.argv[2])).client.loop_forever()
+    results = Results()
+    with SessionClient(ConnectionSettings(host=sys.argv[1], port=int(sys.argv[2]))) as client:
+        for message in client.subscribe("$analytics/#", qos=1):
+            results.add(message)

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from pyspark.sql.types import LongType, StringType, StructType
 from trunkline.analytics.options import by_option
 from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, TaskResult
 from trunkline.analytics.sinks.settings import SinkError, SinkSettings
+from trunkline.client import ConnectionSettings
+from trunkline.client.sync import Client
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
@@ -109,12 +112,18 @@ def test_what_is_wrong_is_said_before_anything_runs(kind: type[Any]) -> None:
 @pytest.fixture
 def results(mqtt_broker: ThreadBroker) -> Iterator[Any]:
     """The consumer that the documentation shows."""
-    consumer = runpy.run_path(str(ROOT / "examples" / "results_once.py"))["Results"](mqtt_broker.host, mqtt_broker.port)
-    consumer.client.loop_start()
-    mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)
-    yield consumer
-    consumer.client.disconnect()
-    consumer.client.loop_stop()
+    consumer = runpy.run_path(str(ROOT / "examples" / "results_once.py"))["Results"]()
+    with Client(ConnectionSettings.from_url(mqtt_broker.url)) as client:
+        subscription = client.subscribe("$analytics/#", qos=1)
+
+        def consume() -> None:
+            for message in subscription:
+                consumer.add(message)
+
+        thread = Thread(target=consume)
+        thread.start()
+        yield consumer
+    thread.join()
 
 
 def test_the_page_shows_the_example() -> None:
