@@ -39,7 +39,7 @@ from trunkline.client.errors import (
 from trunkline.client.messaging import Subscription
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
-from trunkline.client.request_queue import Receipt
+from trunkline.client.requests import Receipt
 from trunkline.client.retry import ExponentialBackoff, NoRetry, RetryPolicy
 from trunkline.client.scram import ScramClient
 from trunkline.client.session_client import SessionClient

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trunkline.client.errors import ClientError
     from trunkline.client.received import ReceivedMessage
-    from trunkline.client.request_queue import Receipt as TrioReceipt
+    from trunkline.client.requests import Receipt as TrioReceipt
 
 #: Seconds for clients that are still open when the interpreter exits.
 MAX_EXIT: Final = 10.0

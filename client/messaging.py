@@ -14,7 +14,7 @@ from trunkline.client.errors import ClientClosed, PublishesRefused, PublishRefus
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
-from trunkline.client.request_queue import Receipt, RequestQueue
+from trunkline.client.request_queue import RequestQueue
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.client.errors import ClientError
     from trunkline.client.limits import WaitingLimits
     from trunkline.client.request_queue import Overflow
+    from trunkline.client.requests import Receipt
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.versions import Version
 
@@ -148,7 +149,7 @@ class Messaging:
         """
         request = self._publish_request(topic, payload, qos, retain, properties)
         self._requests.put_nowait(request)
-        return Receipt(request, self._requests)
+        return request
 
     async def publish_many(
         self,

@@ -8,7 +8,6 @@ import trio
 
 from trunkline.client.errors import ClientClosed, ClientError, RequestDiscarded, RequestQueueFull
 from trunkline.client.outgoing import OutgoingHalf
-from trunkline.client.requests import RequestState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +128,7 @@ class RequestQueue:
         if not self._has_room:
             self._make_room()
         self.add(request)
+        request.owner = self
 
     def add(self, request: ClientRequest) -> None:
         """Queue it, even if there is no room."""
@@ -176,34 +176,3 @@ class RequestQueue:
         """Nobody waits for it any more."""
         self.outgoing.abandon(request)
         self.sent()
-
-
-class Receipt:
-    """A request on its way."""
-
-    __slots__ = ("_queue", "_request")
-
-    def __init__(self, request: ClientRequest, queue: RequestQueue) -> None:
-        self._request = request
-        self._queue = queue
-
-    @property
-    def is_done(self) -> bool:
-        return self._request.state is RequestState.DONE
-
-    @property
-    def error(self) -> ClientError | None:
-        """Why it failed, if it is done and did."""
-        return self._request.error
-
-    async def wait(self) -> int:
-        """The server's reason code, below 0x80. Cancelling this only ends the waiting.
-
-        Raises:
-            ClientError: the server refused it, or will never answer.
-        """
-        return await self._queue.answer(self._request)
-
-    def cancel(self) -> None:
-        """Take it out of the queue. What was sent cannot be taken back."""
-        self._queue.abandon(self._request)

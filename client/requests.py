@@ -5,7 +5,7 @@ the server has answered.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from trunkline.client.bursts import MAX_NUMBERED, MAX_PACKET, MAX_SHORT, NO_BLOCK, can_gather
 from trunkline.client.errors import PublishesRefused, PublishRefused, SubscribeRefused, UnsubscribeRefused
@@ -43,8 +43,40 @@ _QUEUED: Final = RequestState.QUEUED
 _DONE: Final = RequestState.DONE
 
 
+class Receipt(Protocol):
+    """A request on its way, for the one who does not wait for it, or not yet."""
+
+    #: Why it failed, if it is done and did.
+    error: ClientError | None
+
+    @property
+    def is_done(self) -> bool: ...
+
+    async def wait(self) -> int:
+        """The server's reason code, below 0x80. Cancelling this only ends the waiting.
+
+        Raises:
+            ClientError: the server refused it, or will never answer.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Take it out of the queue. What was sent cannot be taken back."""
+
+
+class RequestOwner(Protocol):
+    """The queue of a request."""
+
+    async def answer(self, request: ClientRequest) -> int:
+        """Wait for the server's answer. Returns its reason code."""
+        ...
+
+    def abandon(self, request: ClientRequest) -> None:
+        """Nobody waits for it any more."""
+
+
 class ClientRequest:
-    """`on_done` is called once."""
+    """`on_done` is called once. It is the `Receipt` of its user, too: there may be very many."""
 
     __slots__ = (
         "abandoned",
@@ -52,6 +84,7 @@ class ClientRequest:
         "form",
         "may_be_discarded",
         "on_done",
+        "owner",
         "properties",
         "reason",
         "sequence",
@@ -76,10 +109,18 @@ class ClientRequest:
         self.reason = 0
         self.properties = NO_PROPERTIES
         self.on_done: Callable[[], object] | None = None
+        #: The queue that it is in.
+        self.owner: RequestOwner
 
     @property
     def is_done(self) -> bool:
         return self.state is _DONE
+
+    async def wait(self) -> int:
+        return await self.owner.answer(self)
+
+    def cancel(self) -> None:
+        self.owner.abandon(self)
 
     def finish(self, error: ClientError | None = None) -> None:
         """The server has answered, or never will."""

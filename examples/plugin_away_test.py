@@ -16,12 +16,16 @@ from trunkline.testing import Broker, ThreadBroker
 async def test_who_says_nothing_is_sent_away(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     """In trio everything obeys the clock of the test: an hour passes in no time."""
     await mqtt_broker.plugins.enable("away", AwaySettings(after=3600), Away)
-    settings = ConnectionSettings(client_id="shy", keep_alive=0)
-    with pytest.raises(DisconnectedByServer, match="you said nothing"):
+
+    async def say_nothing() -> None:
+        settings = ConnectionSettings(client_id="shy", keep_alive=0)
         async with Client(settings, open_stream=mqtt_broker.connect):
             await trio.sleep(3500)
             assert mqtt_broker.plugins.call("away", "last") == [{"client_id": "shy", "silent": 3500.0}]
             await trio.sleep(500)
+
+    with pytest.raises(DisconnectedByServer, match="you said nothing"):
+        await say_nothing()
     assert not mqtt_broker.clients
 
 

@@ -30,7 +30,7 @@ from trunkline.testing import Broker
 from trunkline.testing.published import Published
 
 if TYPE_CHECKING:
-    from trunkline.client.request_queue import Receipt
+    from trunkline.client.requests import Receipt
 
 VERSIONS = ("5.0", "3.1.1", "3.1")
 

@@ -22,7 +22,7 @@ from trunkline.client.settings import ConnectionSettings
 from trunkline.testing import Broker
 
 if TYPE_CHECKING:
-    from trunkline.client.request_queue import Receipt
+    from trunkline.client.requests import Receipt
 
 # What is sent again
 
