@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from trunkline.actors.system import innermost
+from trunkline.client.checks import check_properties
 from trunkline.client.connection import CLIENT_REASONS, ClientConnection, Phase
 from trunkline.client.errors import ClientClosed, ClientError, ConnectFailed
 from trunkline.client.messaging import Messaging
 from trunkline.client.running import CLOSE_TIMEOUT, Runner
+from trunkline.client.settings import ConnectionSettings
+from trunkline.mqtt.packets import PacketType
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.versions import Version
 
@@ -24,10 +27,22 @@ if TYPE_CHECKING:
     from trunkline.client.limits import WaitingLimits
     from trunkline.client.request_queue import Overflow
     from trunkline.client.server_limits import ServerLimits
-    from trunkline.client.settings import ConnectionSettings
     from trunkline.client.transport import OpenStream
     from trunkline.mqtt.packets import Connack
     from trunkline.mqtt.properties import Properties
+
+
+def settings_of(settings: ConnectionSettings | None) -> ConnectionSettings:
+    """
+    Raises:
+        TypeError: these are none.
+    """
+    if settings is None:
+        return ConnectionSettings()
+    if not isinstance(settings, ConnectionSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(settings).__name__
+        raise TypeError(f"settings are ConnectionSettings(host=…) or ConnectionSettings.from_url(…), not {kind}")
+    return settings
 
 
 class BlockClient(Messaging):
@@ -88,6 +103,8 @@ class BlockClient(Messaging):
     async def __aenter__(self) -> Self:
         if self._is_used:
             raise RuntimeError("a client is opened once: it is open already, or it was")
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError("this client needs trio, as by trio.run; for other code there is trunkline.client.sync")
         self._is_used = True
         await self._block.__aenter__()
         return self
@@ -183,13 +200,14 @@ class BlockClient(Messaging):
         Raises:
             ValueError: this is not a reason of a client.
         """
-        self._check_reason(reason)
+        self._check_reason(reason, properties)
         runner = self._runner
         runner.connection.disconnect(reason, properties)
         runner.finish()
         await self._over.wait()
 
-    def _check_reason(self, reason: int) -> None:
+    def _check_reason(self, reason: int, properties: Properties) -> None:
+        check_properties(properties, PacketType.DISCONNECT)
         if reason not in CLIENT_REASONS:
             raise ValueError(f"a client cannot disconnect with reason 0x{reason:02X}")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable
 from itertools import accumulate, islice, repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from trunkline.client.checks import each_payload, payload_bytes
 from trunkline.mqtt.frames import publish_head
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -25,6 +26,7 @@ MAX_SLICE: Final = 4096
 MAX_SLICE_BYTES: Final = 1_048_576
 #: Payloads that are taken at a time.
 _TAKEN: Final = 64
+_BYTES: Final = {bytes}
 #: Packets of a `PublishBatch` have at most two bytes of length, and one byte for those of topic and properties.
 MAX_PACKET: Final = 16_000
 MAX_SHORT: Final = 127
@@ -34,17 +36,22 @@ NO_BLOCK: Final = b"\0"
 MAX_NUMBERED: Final = HEAVY - OVERHEAD - 512
 
 
-async def slices(payloads: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
+async def slices(payloads: Iterable[bytes | str] | AsyncIterable[bytes | str]) -> AsyncGenerator[list[bytes], None]:
     """As many payloads at a time as make one request, however many there are. Payloads that must be waited for are not
-    held back for others."""
+    held back for others.
+
+    Raises:
+        TypeError: these are no payloads.
+    """
     if isinstance(payloads, AsyncIterable):
         async for payload in payloads:
-            yield [payload]
+            yield [payload_bytes(payload)]
         return
-    rest = iter(payloads)
+    rest = iter(each_payload(payloads))
     part: list[bytes] = []
     size = 0
-    while some := list(islice(rest, _TAKEN)):
+    while taken := list(islice(rest, _TAKEN)):
+        some = cast("list[bytes]", taken) if set(map(type, taken)) == _BYTES else [*map(payload_bytes, taken)]
         part += some
         size += sum(map(len, some))
         if len(part) >= MAX_SLICE or size >= MAX_SLICE_BYTES:

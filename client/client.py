@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trunkline.client.block import BlockClient
+from trunkline.client.block import BlockClient, settings_of
 from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed
 from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED, WaitingLimits
-from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
 
 if TYPE_CHECKING:
     from trunkline.client.authentication import Authenticator
     from trunkline.client.running import Runner
+    from trunkline.client.settings import ConnectionSettings
     from trunkline.client.transport import OpenStream
 
 
@@ -42,7 +42,7 @@ class Client(BlockClient):
         and how many bytes of them.
         """
         limits = WaitingLimits(max_queued, max_queued_bytes, max_buffered, max_buffered_bytes)
-        super().__init__(settings or ConnectionSettings(), authenticator, open_stream, limits)
+        super().__init__(settings_of(settings), authenticator, open_stream, limits)
 
     async def _begin(self, nursery: trio.Nursery) -> None:
         with trio.move_on_after(self.settings.connect_timeout):

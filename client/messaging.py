@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline.client.bursts import slices
+from trunkline.client.checks import SURE, check_filter, check_properties, check_qos, check_topic, payload_bytes
 from trunkline.client.errors import ClientClosed, PublishesRefused, PublishRefused
 from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
 from trunkline.client.request_queue import RequestQueue
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
-from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.errors import UNWRITABLE
+from trunkline.mqtt.packets import PacketType, SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.mqtt.strings import encode_string
-from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter, validate_name
+from trunkline.mqtt.topics import SHARE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
@@ -154,7 +154,7 @@ class Messaging:
     async def publish_many(
         self,
         topic: str,
-        payloads: Iterable[bytes] | AsyncIterable[bytes],
+        payloads: Iterable[bytes | str] | AsyncIterable[bytes | str],
         *,
         qos: int = 0,
         retain: bool = False,
@@ -166,7 +166,7 @@ class Messaging:
         Raises:
             PublishesRefused: the server refused some.
         """
-        self._check_topic(topic, qos)
+        self._check_topic(topic)
         pending: deque[PublishRequest] = deque()
         refused: list[tuple[bytes, int]] = []
         count = 0
@@ -177,8 +177,7 @@ class Messaging:
                 async for part in parts:
                     while len(pending) >= ahead:
                         count += await self._refusals(pending.popleft(), refused)
-                    b"".join(part)  # here, and not in the writer, payloads that are no bytes raise
-                    pending.append(PublishRequest(topic, part, qos, retain, properties))
+                    pending.append(_request(topic, part, qos, retain, properties))
                     await self._requests.put(pending[-1])
             while pending:
                 count += await self._refusals(pending[0], refused)
@@ -201,24 +200,22 @@ class Messaging:
     def _publish_request(
         self, topic: str, payload: bytes | str, qos: int, retain: bool, properties: Properties
     ) -> PublishRequest:
-        self._check_topic(topic, qos)
+        self._check_topic(topic)
         if type(payload) is not bytes:
-            payload = payload.encode() if isinstance(payload, str) else bytes(payload)
-        return PublishRequest(topic, (payload,), qos, retain, properties)
+            payload = payload_bytes(payload)
+        return _request(topic, (payload,), qos, retain, properties)
 
-    def _check_topic(self, topic: str, qos: int) -> None:
-        if qos not in (0, 1, 2):
-            raise ValueError(f"QoS is 0, 1 or 2, not {qos!r}")
-        if topic not in self._topics:
-            try:
-                validate_name(topic)
-                encode_string(topic)
-            except ProtocolError as error:
-                raise ValueError(str(error)) from None
-            if len(topic) <= MAX_TOPIC_LENGTH:
-                if len(self._topics) >= MAX_TOPICS:
-                    self._topics.clear()
-                self._topics.add(topic)
+    def _check_topic(self, topic: str) -> None:
+        try:
+            if topic in self._topics:
+                return
+        except TypeError:
+            pass  # it is not even hashable
+        check_topic(topic)
+        if len(topic) <= MAX_TOPIC_LENGTH:
+            if len(self._topics) >= MAX_TOPICS:
+                self._topics.clear()
+            self._topics.add(topic)
 
     # Subscribing
 
@@ -241,10 +238,12 @@ class Messaging:
             NotOffered: it was not sent, because the server would end the connection.
             ValueError: this is not a topic filter.
         """
-        if not filters or qos not in (0, 1, 2) or retain_handling not in (0, 1, 2):
-            raise ValueError("subscribe needs a topic filter; QoS and retain_handling are 0, 1 or 2")
+        if not filters or retain_handling not in (0, 1, 2):
+            raise ValueError("subscribe needs a topic filter; retain_handling is 0, 1 or 2")
+        check_qos(qos)
+        check_properties(properties, PacketType.SUBSCRIBE)
         for each in filters:
-            _check_filter(each)
+            check_filter(each)
             if no_local and each.startswith(SHARE_PREFIX):  # [MQTT-3.8.3-4]
                 raise ValueError(f"no_local has no meaning for a shared subscription: {each}")
         requests = [SubscriptionRequest(each, qos, no_local, retain_as_published, retain_handling) for each in filters]
@@ -290,7 +289,8 @@ class Messaging:
             ValueError: this is not a topic filter.
         """
         for each in filters:
-            _check_filter(each)
+            check_filter(each)
+        check_properties(properties, PacketType.UNSUBSCRIBE)
         await self._requests.ask(UnsubscribeRequest([*filters], properties))
 
     def _unsubscribe_soon(self, subscription: Subscription) -> None:
@@ -323,7 +323,7 @@ class Messaging:
         A message that no receiver gets is acknowledged and dropped.
         """
         for each in filters:
-            _check_filter(each)
+            check_filter(each)
         limits = self._limits_of(max_buffered)
         receiver = Receiver(filters, manual_ack=manual_ack, limits=limits, owner=self._receivers)
         self._receivers.add(receiver)
@@ -333,8 +333,16 @@ class Messaging:
         return self._limits if max_buffered is None else replace(self._limits, buffered=max_buffered)
 
 
-def _check_filter(topic_filter: str) -> None:
+def _request(topic: str, payloads: Sequence[bytes], qos: int, retain: bool, properties: Properties) -> PublishRequest:
+    if qos not in (0, 1, 2):
+        check_qos(qos)
     try:
-        validate_filter(topic_filter)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
+        if properties and not properties.keys() <= SURE:
+            check_properties(properties, PacketType.PUBLISH)
+        return PublishRequest(topic, payloads, qos, retain, properties)
+    except UNWRITABLE:  # what it says is about bytes
+        check_qos(qos)
+        if not isinstance(retain, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"retain is True or False, not {retain!r:.80}") from None
+        check_properties(properties, PacketType.PUBLISH)
+        raise

@@ -123,6 +123,8 @@ class RequestQueue:
         Raises:
             RequestQueueFull: there is none.
         """
+        if not self.outgoing.queued and not trio.lowlevel.in_trio_run():
+            raise RuntimeError("a client of trio is not for other threads: there is trio.from_thread.run_sync")
         if not self.is_open:
             self.check_open()
         if not self._has_room:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.client.block import BlockClient
+from trunkline.client.block import BlockClient, settings_of
 from trunkline.client.connection import Phase
 from trunkline.client.errors import ClientClosed, ClientError, RetriesExhausted
 from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED, WaitingLimits
 from trunkline.client.retry import ExponentialBackoff
-from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.versions import Version
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.client.request_queue import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.running import Runner
+    from trunkline.client.settings import ConnectionSettings
     from trunkline.client.transport import OpenStream
     from trunkline.mqtt.packets import Connack
     from trunkline.mqtt.properties import Properties
@@ -64,7 +64,7 @@ class SessionClient(BlockClient):
         Raises:
             ValueError: the settings allow no session that outlives a connection.
         """
-        settings = settings or ConnectionSettings()
+        settings = settings_of(settings)
         if settings.version is not Version.V5 and settings.clean_start:
             raise ValueError(f"a session client of MQTT {settings.version} needs clean_start=False and a client_id")
         if settings.session_expiry is None:
@@ -209,7 +209,7 @@ class SessionClient(BlockClient):
         Raises:
             ValueError: this is not a reason of a client, or the session would not end.
         """
-        self._check_reason(reason)
+        self._check_reason(reason, properties)
         if properties.get("session_expiry_interval"):
             raise ValueError("a session client ends its session when it disconnects")
         self._is_closing = True

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from trunkline.client.checks import check_properties, check_topic
 from trunkline.client.settings_sources import MAX_FILE, SCHEMES, SettingsSources, Transport
 from trunkline.config.errors import ConfigError, Problem
 from trunkline.config.fields import field_at, wrong_value
@@ -31,10 +32,8 @@ from trunkline.config.units import (
     Whole,
     WholeSeconds,
 )
-from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Will
+from trunkline.mqtt.packets import PacketType, Will
 from trunkline.mqtt.strings import encode_string
-from trunkline.mqtt.topics import validate_name
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -65,19 +64,20 @@ def check_text(value: str | None) -> str | None:
     return value
 
 
-def check_topic(value: str) -> str:
-    try:
-        encode_string(value)
-        validate_name(value)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
+def check_will_topic(value: str) -> str:
+    check_topic(value)
     return value
 
 
-def check_password(value: object) -> object:
+def check_will_properties(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    check_properties(cast("Properties", value), PacketType.WILL)
+    return value
+
+
+def check_text_or_bytes(value: object) -> object:
     if isinstance(value, str | bytes | None):
         return value
-    raise ValueError("not a password")
+    raise ValueError("not a text")
 
 
 AnyVersion = Annotated[Version, Accepts('"5.0", "3.1.1" or "3.1"'), BeforeValidator(parse_version)]
@@ -86,7 +86,9 @@ AnyVersion = Annotated[Version, Accepts('"5.0", "3.1.1" or "3.1"'), BeforeValida
 class _ClientSection(Section):
     if not TYPE_CHECKING:  # checkers see the keys
 
-        def __init__(self, **values: object) -> None:
+        def __init__(self, *others: object, **values: object) -> None:
+            if others:
+                raise TypeError(f"{type(self).__name__} takes keywords: {type(self).__name__}(KEY=VALUE, …)")
             try:
                 super().__init__(**values)
             except ValidationError as error:
@@ -99,12 +101,14 @@ class _ClientSection(Section):
 class WillMessage(_ClientSection):
     """The message that the server publishes when the connection is lost."""
 
-    topic: Annotated[str, Accepts("a topic name"), AfterValidator(check_topic)] = setting(..., "Its topic.")
-    payload: Annotated[str | bytes, Accepts("text or bytes")] = setting(b"", "Its payload.")
+    topic: Annotated[str, Accepts("a topic name"), AfterValidator(check_will_topic)] = setting(..., "Its topic.")
+    payload: Annotated[str | bytes, Accepts("text or bytes"), BeforeValidator(check_text_or_bytes)] = setting(
+        b"", "Its payload."
+    )
     qos: Whole = setting(0, "Its QoS.", ge=0, le=2)
     retain: Flag = setting(False, "Whether the server retains it.")
     delay: WholeSeconds = setting(0, "How long the server waits for the client to come back (5.0).", "seconds")
-    properties: Annotated[Mapping[str, Any], Accepts("a table")] = setting(
+    properties: Annotated[Mapping[str, Any], Accepts("a table"), AfterValidator(check_will_properties)] = setting(
         {}, "Its other properties (5.0), by the names of `trunkline.mqtt.properties`."
     )
 
@@ -135,7 +139,7 @@ class ConnectionSettings(_ClientSection):
         "", "Empty: the server chooses one (5.0), which stays until the client is closed."
     )
     username: Annotated[str | None, Accepts("text"), AfterValidator(check_text)] = setting(None, "User name.")
-    password: Annotated[str | bytes | None, Accepts("text"), BeforeValidator(check_password)] = setting(
+    password: Annotated[str | bytes | None, Accepts("text"), BeforeValidator(check_text_or_bytes)] = setting(
         None, "Password or token.", repr=False
     )
     password_file: OptionalPath = setting(
@@ -254,6 +258,9 @@ class ConnectionSettings(_ClientSection):
             raise ValueError("password and password_file are both set")
         if any(char in "/@" or char.isspace() for char in self.host):
             raise ValueError("host is a name or an address, not a URL: that is for from_url")
+        name, colon, port = self.host.rpartition(":")
+        if colon and ":" not in name and port.isdecimal():
+            raise ValueError(f"host and port are two keys: {name} and {port}")
         if self.transport == "unix" and not self.path:
             raise ValueError("a Unix socket needs a path")
         if self.transport in ("tcp", "tls") and self.path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from trunkline.client.block import BlockClient
+from trunkline.client.checks import each_payload
 from trunkline.client.client import Client as TrioClient
 from trunkline.client.client_thread import ClientThread, Receipt, Receiver, Subscription
 from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED
@@ -143,7 +144,7 @@ class BlockingClient(Generic[B]):
     def publish_many(
         self,
         topic: str,
-        payloads: Iterable[bytes],
+        payloads: Iterable[bytes | str],
         *,
         qos: int = 0,
         retain: bool = False,
@@ -153,7 +154,13 @@ class BlockingClient(Generic[B]):
         """Publish many messages to one topic, many times faster than one by one, and wait until the server has taken
         all of them."""
         self._thread.run(
-            timeout, self._client.publish_many, topic, [*payloads], qos=qos, retain=retain, properties=properties
+            timeout,
+            self._client.publish_many,
+            topic,
+            [*each_payload(payloads)],
+            qos=qos,
+            retain=retain,
+            properties=properties,
         )
 
     # Subscribing and receiving
