@@ -11,13 +11,12 @@ from trunkline.client import Client, Subscription
 
 async def serve(client: Client, requests: Subscription) -> None:
     async for request in requests:
+        to = request.properties.get("response_topic")
+        if to is None:
+            continue  # nobody waits for an answer
         answer = str(int(request.payload) ** 2)
-        await client.publish(
-            request.properties["response_topic"],
-            answer,
-            qos=1,
-            properties={"correlation_data": request.properties["correlation_data"]},
-        )
+        numbers = request.properties.get("correlation_data", b"")
+        await client.publish(to, answer, qos=1, properties={"correlation_data": numbers})
 
 
 async def main() -> None:
@@ -39,7 +38,7 @@ async def main() -> None:
                 )
             for _ in (3, 4):
                 answer = await answers.receive()
-                print(answer.properties["correlation_data"].decode(), answer.payload.decode())
+                print(answer.properties.get("correlation_data", b"").decode(), answer.payload.decode())
         nursery.cancel_scope.cancel()
 
 

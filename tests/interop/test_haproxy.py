@@ -44,7 +44,7 @@ def haproxy(folder: Path, broker: int, how: str, bind: str = "") -> Iterator[int
         running = subprocess.Popen([HAPROXY, "-f", str(file)], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         until = time.monotonic() + PATIENCE
-        while not _listens(port):
+        while not listens(port):
             assert running.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -55,7 +55,7 @@ def haproxy(folder: Path, broker: int, how: str, bind: str = "") -> Iterator[int
         running.wait(PATIENCE)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     """Whether it listens: the port cannot be taken any more. Connecting would reach the broker."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
