@@ -247,6 +247,9 @@ class ClientConnection:
             self.error = SessionLost()
             self.disconnect(properties={"session_expiry_interval": 0})
             return
+        is_present = not settings.clean_start if settings.version is Version.V31 else packet.session_present
+        if is_present and not self._resumes:
+            self._outgoing.adopt()
         authentication = self._authentication
         if properties.get("authentication_method") != (authentication and authentication.method):
             raise ProtocolError("CONNACK of another authentication method")  # [MQTT-4.12.0-5] [MQTT-4.12.0-6]

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from trunkline.client.bursts import MAX_BATCH, gathered
+from trunkline.client.clearing import Clearing
 from trunkline.client.errors import ClientError, RequestDiscarded
 from trunkline.client.requests import (
     FAILURE,
@@ -25,7 +26,7 @@ from trunkline.client.requests import (
 )
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
-from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubrec, Pubrel
+from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -58,6 +59,7 @@ class OutgoingHalf:
     __slots__ = (
         "_again",
         "_asked",
+        "_clearing",
         "_last_id",
         "_link",
         "_max_bytes",
@@ -83,6 +85,7 @@ class OutgoingHalf:
         self._last_id = FIRST_SUBSCRIBE_ID - 1
         self._sequence = 0
         self._link: Link | None = None
+        self._clearing = Clearing(MAX_PUBLISH_ID)
         #: Called with topic filters that were granted when nobody waited for them any more.
         self.on_orphans: Callable[[list[str]], object] | None = None
 
@@ -90,6 +93,10 @@ class OutgoingHalf:
         return Inflight(0, self._max_bytes, MAX_PUBLISH_ID)
 
     # Connections
+
+    def adopt(self) -> None:
+        """The session has had another client."""
+        self._clearing.begin()
 
     def attach(self, link: Link, now: float) -> None:
         """A connection is open: all that was sent before is sent again."""
@@ -113,6 +120,7 @@ class OutgoingHalf:
 
     def detach(self) -> None:
         self._link = None
+        self._clearing.detach()
 
     def fail(self, error: ClientError) -> None:
         """The session is over: nothing will be answered any more."""
@@ -216,6 +224,8 @@ class OutgoingHalf:
         """Send the first request of the queue, or some of it. Whether there was room."""
         if isinstance(request, PublishRequest):
             room = self._window.room if request.qos else MAX_BATCH
+            if request.qos == 2 and not self._clearing.is_over:
+                room = min(room, self._clearing.room(self._window.top, link))
             if not room:
                 return False
             if request.form:
@@ -333,6 +343,12 @@ class OutgoingHalf:
         self._answered(packet, State.WAIT_PUBACK, partial(self.puback, now=now))
 
     def pubcomp(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        if not self._clearing.is_over:
+            left = self._clearing.answered(packet.packet_ids)
+            if len(left) < len(packet.packet_ids):
+                for packet_id in left:
+                    self.pubcomp(Pubcomp(packet_id, packet.reason), now)
+                return
         self._answered(packet, State.WAIT_PUBCOMP, partial(self.pubcomp, now=now))
 
     def pubrec(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:

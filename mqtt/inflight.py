@@ -108,6 +108,11 @@ class Inflight(Generic[T]):
         """How many more messages may be sent; never negative."""
         return max(0, self.limit - len(self._entries))
 
+    @property
+    def top(self) -> int:
+        """The highest packet id in use, or the last that was, if that is higher."""
+        return max(self._last_id, *self._entries, 0)
+
     def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
         """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many
         as there is room for and consecutive packet ids are free."""
