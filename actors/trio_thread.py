@@ -58,6 +58,7 @@ class TrioThread(Generic[C]):
         self._entered = Answer[None]()
         self._token: trio.lowlevel.TrioToken
         self._scope = trio.CancelScope()
+        self._leaving = trio.Event()
         self._nursery: trio.Nursery
         #: What the context manager gives when it is entered, or the error if it does not come to that.
         self.started = Answer[C]()
@@ -70,9 +71,15 @@ class TrioThread(Generic[C]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the context manager, and end. `finished` waits for that."""
+        """Cancel the context manager, and end. `finished` waits for that."""
         self._entered.wait()
         self._cancel(self._scope)
+
+    def leave(self) -> None:
+        """The same, but the context manager ends as a block does that is left. Calls that wait are cancelled."""
+        self._entered.wait()
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._leaving.set)
 
     def outcome(self, timeout: float) -> BaseException | None:
         """Wait for its end. Returns the error that ended the run, or one that says what does not end: then the thread
@@ -115,7 +122,8 @@ class TrioThread(Generic[C]):
             self._entered.set_result(None)
             async with self._opening() as value, trio.open_nursery() as self._nursery:
                 self.started.set_result(value)
-                await trio.sleep_forever()
+                await self._leaving.wait()
+                self._nursery.cancel_scope.cancel()
 
     # From outside
 

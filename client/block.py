@@ -151,8 +151,9 @@ class BlockClient(Messaging):
         if requests.runner is not None and requests.runner.connection.phase is Phase.OPEN:
             with trio.move_on_after(CLOSE_TIMEOUT):
                 for request in reversed(requests.outgoing.pending):
-                    with suppress(ClientError):
-                        await requests.answer(request)
+                    if not request.abandoned:
+                        with suppress(ClientError):
+                            await requests.answer(request)
 
     @abstractmethod
     async def _begin(self, nursery: trio.Nursery) -> None:

@@ -65,8 +65,9 @@ class ClientThread(Generic[B]):
         if thread.started.exception() is not None:
             self.close(None)
 
-    def close(self, timeout: float | None) -> None:
-        """
+    def close(self, timeout: float | None, *, settles: bool = True) -> None:
+        """As at the end of a block: one that ends without an error `settles`, and waits for answers.
+
         Raises:
             TimeoutError: it takes longer.
             Exception: what has ended the client.
@@ -76,11 +77,17 @@ class ClientThread(Generic[B]):
             return
         if thread.is_current:
             raise RuntimeError("a hook cannot close its client")
-        thread.stop()
+        if settles and thread.started.done:
+            thread.leave()
+        else:
+            thread.stop()
         try:
             error = thread.finished.exception(limit(timeout))
         except TimeoutError:
             raise TimeoutError(f"the client does not close within {timeout:g} s") from None
+        except KeyboardInterrupt:
+            thread.stop()
+            raise
         atexit.unregister(self._exit)
         if error is not None and not isinstance(error, Forked):
             thread.check()

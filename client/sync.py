@@ -68,7 +68,7 @@ class BlockingClient(Generic[B]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.close()
+            self._thread.close(None, settles=error is None)
         except Exception:
             if error is None:
                 raise

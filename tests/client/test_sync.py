@@ -17,7 +17,7 @@ import trio
 
 from trunkline import client as trio_client
 from trunkline import testing
-from trunkline.client import sync
+from trunkline.client import block, sync
 from trunkline.client.errors import (
     ClientClosed,
     ClientError,
@@ -454,6 +454,41 @@ def test_open_and_close(broker: ThreadBroker) -> None:
     assert [*messages] == []
     with pytest.raises(ClientClosed):
         client.publish("a")
+
+
+@pytest.mark.parametrize("in_block", [True, False])
+def test_closing_waits_for_what_was_published_without_waiting(broker: ThreadBroker, in_block: bool) -> None:
+    client = client_of(broker, max_inflight=1)  # so that most of it is not even sent
+    client.open()
+    receipts = [client.publish_nowait("t", "x", qos=2) for _ in range(100)]
+    if in_block:
+        client.__exit__(None, None, None)
+    else:
+        client.close()
+    assert [receipt.error for receipt in receipts] == [None] * 100
+    assert all(receipt.is_done for receipt in receipts)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="waiting for a lock is not interrupted there")
+def test_an_interrupt_ends_that_waiting(broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "CLOSE_TIMEOUT", 10 * SOON)
+    main = threading.main_thread().ident
+    assert main is not None
+    held = broker.faults.drop("PUBACK")
+    client = client_of(broker).open()
+    client.publish_nowait("t", "x", qos=1)
+    held.triggered()
+
+    def interrupt() -> None:
+        thread = client._thread.opened
+        while not thread._leaving.is_set():
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_thread(interrupt)
+        client.close()
+    client.close(timeout=SOON)
 
 
 def test_close_ends_what_waits_in_other_threads(broker: ThreadBroker) -> None:
