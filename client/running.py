@@ -179,6 +179,8 @@ class Runner:
         await self.answered.wait()
         while True:
             await trio.sleep_until(self.connection.deadline)
+            # after a time in which nothing ran, as of a stopped process, the answer may be there, and is read first
+            await trio.lowlevel.checkpoint()
             self.connection.on_time(trio.current_time())
             if self.connection.phase is Phase.OVER:
                 self.finish()

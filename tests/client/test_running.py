@@ -13,7 +13,7 @@ from trunkline.client.outgoing import MANY_ANSWERS
 from trunkline.client.request_queue import FEW_TASKS
 from trunkline.client.running import READ_PAUSE
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.packets import Puback
+from trunkline.mqtt.packets import Pingreq, Pingresp, Puback
 from trunkline.mqtt.versions import Version
 
 CONNACK = bytes.fromhex("2003000000")
@@ -118,4 +118,19 @@ async def test_many_tasks_that_publish_at_once_write_together(monkeypatch: pytes
             monkeypatch.undo()
             assert (await read_all(server)).count(b"payload") == 5 * FEW_TASKS
             assert 0 < len(writes) <= FEW_TASKS + 1
+            server.close()
+
+
+async def test_an_answer_that_is_there_counts_before_its_time_is_over(mock_clock: MockClock) -> None:
+    """As after a stop of the process, when both have come."""
+    stream, server = pair()
+    settings = ConnectionSettings(keep_alive=10, ping_timeout=5)
+    with server:
+        async with Client(settings, open_stream=lambda _: stream) as client:
+            for seconds in [10] + [100] * 20:  # which task runs first is left to chance
+                mock_clock.jump(seconds)
+                await wait_all_tasks_blocked()
+                assert (await read_all(server)).endswith(encode(Pingreq(), Version.V5))
+                server.sendall(encode(Pingresp(), Version.V5))
+            await client.publish("t")
             server.close()
