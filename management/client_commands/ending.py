@@ -71,9 +71,7 @@ def run(main: Callable[[], Awaitable[int]], *, quiet: bool) -> Never:
         for each, former in zip(_SIGNALS, formers, strict=True):
             signal.signal(each, former)
     for each in stopped:
-        signal.signal(each, signal.SIG_DFL)
-        os.kill(os.getpid(), each)
-        sys.exit(128 + each)  # where a signal does not end a process
+        end_by(each)
     if isinstance(ended, int):
         sys.exit(ended)
     if not isinstance(ended, ClientError | OSError | ValueError) or isinstance(ended, BrokenPipeError):
@@ -81,6 +79,12 @@ def run(main: Callable[[], Awaitable[int]], *, quiet: bool) -> Never:
     if quiet:
         sys.exit(exit_code(ended))
     fail([ended], exit_code(ended))
+
+
+def end_by(number: signal.Signals) -> Never:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    sys.exit(128 + number)  # where a signal does not end a process
 
 
 async def _until_a_signal(main: Callable[[], Awaitable[int]], stopped: list[signal.Signals]) -> int:

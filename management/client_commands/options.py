@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -18,7 +19,7 @@ from trunkline.client.settings import ConnectionSettings
 from trunkline.client.settings_sources import SCHEMES, Transport
 from trunkline.config.errors import ConfigError
 from trunkline.config.units import NEVER
-from trunkline.management.client_commands.ending import Reports
+from trunkline.management.client_commands.ending import Reports, end_by
 from trunkline.management.client_commands.property_options import join_properties
 from trunkline.management.command_line import BAD_USAGE, fail
 from trunkline.mqtt.errors import ProtocolError
@@ -128,6 +129,12 @@ class ClientCommand(click.Command):
             for word in option.opts
         )
         return super().parse_args(ctx, join_properties(args, with_value))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before there is a client: while a payload is read, say
+            end_by(signal.SIGINT)
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:

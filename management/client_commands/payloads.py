@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EFBIG
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 import click
 import trio
@@ -20,8 +21,8 @@ MAX_READ: Final = 65_536
 #: Bytes of lines that wait to be published; each line counts as more than it has.
 MAX_WAITING: Final = 1_048_576
 LINE_OVERHEAD: Final = 64
-#: The longest line: the largest payload of MQTT.
-MAX_LINE: Final = 268_435_455
+#: The largest payload of MQTT. What is longer is not read to its end: that may never come.
+MAX_PAYLOAD: Final = 268_435_455
 
 
 def payload_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,13 +50,23 @@ def one_payload(options: dict[str, Any], *, others: bool = False) -> bytes | Non
     try:
         if options["payload_file"] is not None:
             file: Path = options["payload_file"]
-            return file.read_bytes()
-        return _standard_input().buffer.read() if options["whole"] else b""
+            with file.open("rb") as opened:
+                return _whole(opened, str(file))
+        return _whole(_standard_input().buffer, "standard input") if options["whole"] else b""
     except OSError as error:
         fail([f"{error.filename}: {error.strerror}" if error.filename else error], FAILED)
 
 
 MESSAGE_OPTIONS: Final = ("-m", "-f", "-s", "-n", "-l")
+
+
+def _whole(source: BinaryIO, name: str) -> bytes:
+    found = bytearray()
+    while data := source.read(MAX_READ):
+        found += data
+        if len(found) > MAX_PAYLOAD:
+            raise OSError(EFBIG, f"is longer than {MAX_PAYLOAD:,} bytes", name)
+    return bytes(found)
 
 
 def _standard_input() -> TextIO:
@@ -80,20 +91,20 @@ class LineReader:
         Raises:
             ValueError: a line is longer than a message can be.
         """
-        parts: list[bytes] = []
+        rest = bytearray()
         while data := await trio.to_thread.run_sync(self._read, MAX_READ, abandon_on_cancel=True):
             first, *lines = data.split(b"\n")
-            parts.append(first)
+            rest += first
             if lines:
                 *whole, last = lines
-                self._add([b"".join(parts), *whole])
-                parts = [last]
-            elif sum(map(len, parts)) > MAX_LINE:
-                raise ValueError(f"a line of standard input is longer than {MAX_LINE:,} bytes")
+                self._add([bytes(rest), *whole])
+                rest = bytearray(last)
+            elif len(rest) > MAX_PAYLOAD:
+                raise ValueError(f"a line of standard input is longer than {MAX_PAYLOAD:,} bytes")
             while self._waiting > MAX_WAITING:
                 await self._change()
-        if rest := b"".join(parts):
-            self._add([rest])
+        if rest:
+            self._add([bytes(rest)])
         self._is_over = True
         self._changed.set()
 

@@ -26,6 +26,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, former)
     if sys.stdout is None:  # closed, as by `>&-`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    if sys.stderr is None:  # what is printed there would go to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         cli.main(prog_name="trunkline", obj=run)
     except OSError as error:

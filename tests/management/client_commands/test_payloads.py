@@ -62,6 +62,6 @@ async def test_reading_stops_while_nothing_is_published() -> None:
 
 
 async def test_a_line_that_no_message_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payloads, "MAX_LINE", 100)
+    monkeypatch.setattr(payloads, "MAX_PAYLOAD", 100)
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="longer than 100 bytes")):
         await read_all(LineReader(reads([b"x" * 60] * 2)))

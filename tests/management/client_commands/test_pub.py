@@ -1,6 +1,8 @@
 """`trunkline pub`, as a process."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,30 @@ def test_usage(words: str, text: str) -> None:
     result = CliRunner().invoke(cli, ["pub", *words.split()])
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+async def test_a_payload_that_does_not_end() -> None:
+    """There is no need for a server."""
+    for words in (["-f", "/dev/zero"], ["-s"]):
+        ended = await run(["sh", "-c", 'exec "$@" </dev/zero', "sh", *command("pub", "-t", "t", *words)])
+        name = "/dev/zero" if words[0] == "-f" else "standard input"
+        assert ended == (1, b"", f"trunkline: {name}: is longer than 268,435,455 bytes\n")
+
+
+async def test_ctrl_c_while_the_payload_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with trio.open_nursery() as nursery:
+        process = await start(nursery, command("pub", "-t", "t", "-f", str(pipe)))
+        writer = await trio.to_thread.run_sync(os.open, pipe, os.O_WRONLY)  # when it is opened there, too
+        process.process.send_signal(signal.SIGINT)
+        ended = await process.end()
+        os.close(writer)
+    assert (ended.code, ended.out, ended.err) == (-signal.SIGINT, b"", "")
+
+
+async def test_standard_error_that_is_closed(mqtt_broker: Broker) -> None:
+    """What would be said there is not said on standard output."""
+    for words, code in ((("-m", "x", "-d"), 0), (("-m", "x", "-V", "7"), 2), (("-m", "x", "-q", "7"), 2)):
+        ended = await run(["sh", "-c", 'exec "$@" 2>&-', "sh", *pub(mqtt_broker, *words)])
+        assert (ended.code, ended.out) == (code, b"")
