@@ -7,8 +7,9 @@ From the user down to the bytes:
 - `messaging`: publish, subscribe, receive. Below it `request_queue` queues requests and waits for their answers, and
   `receiver_set` hands messages to `receivers`, which `dispatch` finds by topic.
 - `running` moves bytes between a connection and its stream; `transport` and `websocket` open that.
-- Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`, and
-  the `incoming` half, made of `received` messages and what is `acknowledging` them. `link` is what goes out.
+- Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`,
+  which may need `clearing`, and the `incoming` half, made of `received` messages and what is `acknowledging` them.
+  `link` is what goes out.
 - `authentication` and `scram`, `settings`, `limits`, `server_limits`, `retry`, and `errors` with `reason_table` are
   what all of these use; `settings_sources` reads settings from a URL, the environment and a file.
 - `sync` is the same client for code without trio, on a `client_thread`.
