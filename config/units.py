@@ -384,7 +384,8 @@ def from_text(field: FieldInfo, text: str) -> object:
             except (ValueError, RecursionError):
                 return text
         return [word.strip() for word in text.split(",") if word.strip()] if origin is tuple else text
-    if any(isinstance(entry, Accepts) for entry in field.metadata) or origin is Literal:
+    kinds = set(map(type, field.metadata))
+    if (Accepts in kinds and Strict not in kinds) or origin is Literal:  # what is strict takes no text
         return text
     if bool in (annotation, *get_args(annotation)):
         return _FLAGS.get(text.strip().lower(), text)

@@ -112,6 +112,14 @@ def test_environment() -> None:
     assert settings.user_properties == (("a", "b"),)
 
 
+@pytest.mark.parametrize("key", ["port", "keep_alive", "receive_maximum", "max_inflight", "max_packet_size"])
+def test_numbers(key: str) -> None:
+    settings = ConnectionSettings.from_environment({f"TRUNKLINE_MQTT_{key.upper()}": "99"})
+    assert getattr(settings, key) == 99
+    if key != "port":  # which stands elsewhere in a URL
+        assert getattr(ConnectionSettings.from_url(f"mqtt://h?{key}=99"), key) == 99
+
+
 def test_variables_of_broker_and_client_stand_side_by_side() -> None:
     """And mistakes in either are found."""
     ours = {PREFIX + name.upper() for name in ConnectionSettings.model_fields}
