@@ -107,7 +107,7 @@ class Input:
         return events
 
     def _source_options(self, kinds: tuple[str, ...]) -> dict[str, str]:
-        times = {"since": self.since, "until": self.until}
+        times = {"startingTimestamp": self.since, "endingTimestamp": self.until}
         chosen = {name: time.isoformat() for name, time in times.items() if time is not None}
         if self.nodes:
             chosen["nodes"] = ",".join(self.nodes)

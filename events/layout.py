@@ -175,9 +175,9 @@ def _whole(data: bytes) -> bool:
 
 
 def local_root(root: str | Path) -> Path | None:
-    """The directory, if the log is in one of this machine; `file://` is."""
+    """The directory, if the log is in one of this machine; `file://` is, and `file:/`, as Java has it."""
     text = str(root)
-    if "://" not in text:
+    if "://" not in text and not text.startswith("file:/"):
         return Path(text)
     from urllib.request import url2pathname  # only needed here, and slow to import
 

@@ -140,13 +140,12 @@ class _Reading:
     def __init__(self, spark: SparkSession, source: str, since: datetime | None, until: datetime | None) -> None:
         self._spark = spark
         self._source = source
-        self._options = {
-            name: time.isoformat() for name, time in (("since", since), ("until", until)) if time is not None
-        }
+        times = {"startingTimestamp": since, "endingTimestamp": until}
+        self._options = {name: time.isoformat() for name, time in times.items() if time is not None}
 
     def events(self, kinds: Iterable[str], columns: str | None = None) -> DataFrame:
         reader = self._spark.read.format("trunkline").options(
-            path=self._source, kinds=",".join(kinds), onCorrupt="skip", onLoss="skip", **self._options
+            path=self._source, kinds=",".join(kinds), onCorrupt="skip", failOnDataLoss=False, **self._options
         )
         return (reader if columns is None else reader.schema(columns)).load()
 
@@ -157,7 +156,8 @@ class _Reading:
 
     def audit(self) -> DataFrame:
         """Of the whole log: rows that a period leaves out are not missing."""
-        events = self._spark.read.format("trunkline").options(path=self._source, onCorrupt="skip", onLoss="skip").load()
+        reader = self._spark.read.format("trunkline").options(onCorrupt="skip", failOnDataLoss=False)
+        events = reader.load(self._source)
         job: Job[Any] = find("audit")
         found = job(events, job.read_options({"root": self._source}))
         first = F.col("check") != "incarnation"

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from trunkline.analytics.source.planning import Range, Window
-from trunkline.analytics.source.pushdown import Pushed
 from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
 
@@ -23,7 +22,7 @@ class EventReader(DataSourceReader):
     def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
         self._settings = settings
         self._rows = RowReader(settings, schema)
-        self._window = Window(settings.since, settings.until)
+        self._window = Window(settings.starting_timestamp, settings.ending_timestamp)
 
     def partitions(self) -> Sequence[InputPartition]:
         view = View(self._settings)
@@ -39,24 +38,3 @@ class EventReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         part: Range | None = partition.value
         return iter(()) if part is None else self._rows.read(part)
-
-
-class PushingEventReader(EventReader):
-    """One that gets the query's conditions. A class of its own, because Spark refuses such readers unless
-    `spark.sql.python.filterPushdown.enabled` is set."""
-
-    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
-        super().__init__(settings, schema)
-        self._schema = schema
-        self._pushed = Pushed()
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        self._pushed = Pushed()
-        left = [one for one in filters if not self._pushed.take(one, self._schema)]
-        for column, condition in self._pushed.conditions:
-            self._rows.require(column, condition)
-        self._window = self._pushed.narrowed(self._window)
-        return left
-
-    def _wanted(self, node: str) -> bool:
-        return self._pushed.may_be_of(node)

@@ -1,13 +1,18 @@
 """Spark's format `trunkline`: it reads events and writes messages."""
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Final
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
-from trunkline.analytics.source.options import Mode, understood
-from trunkline.events.schema import SPARK_SCHEMA
+from trunkline.analytics.options import OptionError
+from trunkline.analytics.source.options import Mode, of_table, understood
+from trunkline.events.schema import SCHEMA, SPARK_SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -19,6 +24,11 @@ if TYPE_CHECKING:
     from trunkline.analytics.source.options import SourceSettings
 
 
+#: Of the first column of a table in Spark's catalog: the table's options. Spark hands those to nobody who reads it, and
+#: the schema to all.
+_OPTIONS: Final = "trunkline.options"
+
+
 class TrunklineDataSource(DataSource):
     """Reads an event log in batches and as a stream. Written to, it publishes messages to a broker."""
 
@@ -26,21 +36,35 @@ class TrunklineDataSource(DataSource):
     def name(cls) -> str:
         return "trunkline"
 
-    def schema(self) -> str:
+    def schema(self) -> "str | StructType":
         # asked for by load(): errors are better raised there than when the first query runs
         self._settings(None)
-        return SPARK_SCHEMA
+        own = of_table(self.options)
+        if own is None:
+            return SPARK_SCHEMA
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(SCHEMA)
+        schema.fields[0].metadata = {_OPTIONS: json.dumps(own)}
+        return schema
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        from trunkline.analytics.source.batch import EventReader, PushingEventReader
+        settings = self._settings("batch", schema)
+        if settings.push_filters:
+            from trunkline.analytics.source.pushdown import PushingEventReader
 
-        settings = self._settings("batch")
-        return (PushingEventReader if settings.push_filters else EventReader)(settings, schema)
+            return PushingEventReader(settings, schema)
+        from trunkline.analytics.source.batch import EventReader
+
+        return EventReader(settings, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        from trunkline.analytics.source.stream import EventStreamReader
-
-        return EventStreamReader(self._settings("stream"), schema)
+        settings = self._settings("stream", schema)
+        try:
+            from trunkline.analytics.source.stream import EventStreamReader
+        except ImportError:
+            raise OptionError(f"streams need PySpark 4.2 or newer; this is {pyspark.__version__}") from None
+        return EventStreamReader(settings, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from trunkline.analytics.sinks.mqtt import MqttWriter
@@ -52,9 +76,12 @@ class TrunklineDataSource(DataSource):
 
         return MqttStreamWriter(self.options, schema)
 
-    def _settings(self, mode: Mode | None) -> "SourceSettings":
+    def _settings(self, mode: Mode | None, schema: "StructType | None" = None) -> "SourceSettings":
         from trunkline.analytics.source.places import check_place
 
-        settings = understood(self.options, mode)
+        options: Mapping[str, str] = of_table(self.options) or self.options
+        if schema is not None and schema.fields and (own := (schema.fields[0].metadata or {}).get(_OPTIONS)):
+            options = {**json.loads(own), **options}
+        settings = understood(options, mode)
         check_place(settings)
         return settings

@@ -1,5 +1,6 @@
 """The options of the source, and what they mean."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -28,6 +29,12 @@ Mode = Literal["batch", "stream"]
 
 #: Begins the options that are handed to the file system.
 STORAGE: Final = "fs."
+#: Begins the options of a table among its properties.
+_OPTION: Final = "option."
+#: Digits of a date, as in 20260301. More of them are milliseconds.
+_DATE: Final = 8
+#: A size as Spark has it: `512k`, `1g`.
+_SPARK_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt])b?\s*", re.IGNORECASE)
 
 
 def _known_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -43,10 +50,18 @@ def _known_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parse_time(given: object) -> int:
+    text = str(given).strip()
+    if text.isdecimal() and len(text) > _DATE:
+        return int(text) * 1000
     try:
-        return to_microseconds(datetime.fromisoformat(str(given).strip()))
+        return to_microseconds(datetime.fromisoformat(text))
     except ValueError:
         raise ValueError("not a time") from None
+
+
+def _spark_size(given: object) -> object:
+    found = _SPARK_SIZE.fullmatch(given) if isinstance(given, str) else None
+    return f"{found[1]}{found[2].upper()}iB" if found else given
 
 
 def _parse_position(given: object) -> object:
@@ -72,7 +87,7 @@ Policy = Annotated[Literal["fail", "skip"], BeforeValidator(str.lower)]
 Kinds = Annotated[SomeNames, AfterValidator(_known_kinds)]
 Time = Annotated[
     int | None,
-    Accepts('a time such as "2026-03-01T12:00:00Z", UTC unless it says otherwise'),
+    Accepts('a time such as "2026-03-01T12:00:00Z", UTC unless it says otherwise, or milliseconds since the epoch'),
     BeforeValidator(_parse_time),
 ]
 Consumer = Annotated[
@@ -88,17 +103,18 @@ class SourceSettings(OptionModel):
     path: Word
     nodes: SomeNames = ()
     kinds: Kinds = ()
-    since: Time = None
-    until: Time = None
+    starting_timestamp: Time = None
+    ending_timestamp: Time = None
     starting_offsets: Position = "earliest"
     ending_offsets: Position = "latest"
     on_corrupt: Policy = "fail"
-    on_loss: Policy = "fail"
+    fail_on_data_loss: bool = True
     verify: bool = True
+    min_partitions: OptionalCount = None
     max_rows_per_partition: Count = 250_000
-    max_bytes_per_partition: Annotated[Size, Field(ge=1)] = 64 * 2**20
+    max_bytes_per_partition: Annotated[Size, Field(ge=1), BeforeValidator(_spark_size)] = 64 * 2**20
     max_rows_per_trigger: OptionalCount = None
-    max_bytes_per_trigger: OptionalBytes = None
+    max_bytes_per_trigger: Annotated[OptionalBytes, BeforeValidator(_spark_size)] = None
     align_event_time: bool = True
     align_within: Seconds = 0.5
     max_wait: Seconds = 10.0
@@ -106,6 +122,16 @@ class SourceSettings(OptionModel):
     push_filters: bool = False
     #: Options of the file system.
     storage: dict[str, str] = Field({}, repr=False, exclude=True)
+
+
+def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of a table in Spark's catalog (`CREATE TABLE … USING trunkline`), which Spark hands over among the
+    table's properties. None: these are of a query."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.keys() >= {"owner", "provider"}:
+        return None
+    path = {"path": given["path"]} if "path" in given else {}
+    return path | {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
 
 
 def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSettings:
@@ -128,6 +154,7 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
         raise OptionError("option startingOffsets='latest': only streams begin there; a batch would be empty")
     if settings.ending_offsets == "earliest":
         raise OptionError("option endingOffsets='earliest': expected latest, or JSON: a batch would be empty")
-    if settings.since is not None and settings.until is not None and settings.since >= settings.until:
-        raise OptionError("options since and until: since must be before until")
+    begin, end = settings.starting_timestamp, settings.ending_timestamp
+    if begin is not None and end is not None and begin >= end:
+        raise OptionError("options startingTimestamp and endingTimestamp: the first must be before the second")
     return settings

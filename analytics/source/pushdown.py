@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from trunkline.analytics.source.batch import EventReader
 from trunkline.analytics.source.planning import Window
 from trunkline.events.layout import NodeKey
 from trunkline.events.schema import COLUMNS, SCHEMA
@@ -26,6 +27,8 @@ from trunkline.events.times import to_microseconds
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from trunkline.analytics.source.options import SourceSettings
 
 _SPARK_TYPES: Final = {column.name: column.type for column in COLUMNS}
 #: Columns whose values compare in Arrow as they do in Spark.
@@ -109,3 +112,24 @@ def _both(one: Window, other: Window) -> Window:
     since = [value for value in (one.since, other.since) if value is not None]
     until = [value for value in (one.until, other.until) if value is not None]
     return Window(max(since) if since else None, min(until) if until else None)
+
+
+class PushingEventReader(EventReader):
+    """One that gets the query's conditions. A class of its own, because Spark refuses such readers unless
+    `spark.sql.python.filterPushdown.enabled` is set."""
+
+    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
+        super().__init__(settings, schema)
+        self._schema = schema
+        self._pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self._pushed = Pushed()
+        left = [one for one in filters if not self._pushed.take(one, self._schema)]
+        for column, condition in self._pushed.conditions:
+            self._rows.require(column, condition)
+        self._window = self._pushed.narrowed(self._window)
+        return left
+
+    def _wanted(self, node: str) -> bool:
+        return self._pushed.may_be_of(node)

@@ -69,10 +69,10 @@ class RowReader:
         self._columns = set(self._schema.names)
         if settings.kinds:
             self.require("kind", partial(_is_one_of, settings.kinds))
-        if settings.since is not None:
-            self.require("time", partial(_is_from, settings.since))
-        if settings.until is not None:
-            self.require("time", partial(_is_before, settings.until))
+        if settings.starting_timestamp is not None:
+            self.require("time", partial(_is_from, settings.starting_timestamp))
+        if settings.ending_timestamp is not None:
+            self.require("time", partial(_is_before, settings.ending_timestamp))
 
     def require(self, column: str, condition: Condition) -> None:
         """Rows for which the condition of the column's values is not true are left out."""
@@ -91,7 +91,7 @@ class RowReader:
                 end,
                 columns=names,
                 on_corrupt=self._settings.on_corrupt,
-                on_lost=self._settings.on_loss,
+                on_lost="fail" if self._settings.fail_on_data_loss else "skip",
                 verify=self._settings.verify,
             )
             for first, end in part.runs

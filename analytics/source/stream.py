@@ -156,7 +156,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._opened is None else self._opened.end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        window = Window(self._settings.since, self._settings.until)
+        window = Window(self._settings.starting_timestamp, self._settings.ending_timestamp)
         return [InputPartition(part) for part in self._view().ranges(checked(start), checked(end), window)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

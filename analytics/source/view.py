@@ -22,7 +22,7 @@ class View:
     def __init__(self, settings: "SourceSettings") -> None:
         self._settings = settings
         self.log: EventLog = open_log(settings)
-        self.window = Window(settings.since, settings.until)
+        self.window = Window(settings.starting_timestamp, settings.ending_timestamp)
 
     def refresh(self) -> None:
         """Raises: OptionError, if the log's directory is gone: it differs from a log from which everything was
@@ -40,7 +40,7 @@ class View:
         }
 
     def first(self) -> Offsets:
-        """Where the oldest rows are; with `since`, the oldest that may be wanted."""
+        """Where the oldest rows are; with a `startingTimestamp`, the oldest that may be wanted."""
         return {node: self._first(node, extent) for node, extent in self.extents().items()}
 
     def _first(self, node: str, extent: "Extent") -> int:
@@ -75,17 +75,13 @@ class View:
 
     def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
         """In which pieces the rows between are read. A node that the start does not know begins at 0."""
+        asked = {node: (start.get(node, 0), number) for node, number in end.items() if start.get(node, 0) < number}
+        rows, least = self._settings.max_rows_per_partition, self._settings.min_partitions
+        if least is not None:
+            rows = min(rows, max(1, sum(number - first for first, number in asked.values()) // least))
         found: list[Range] = []
-        for node, number in end.items():
-            first = start.get(node, 0)
-            if first < number:
-                found += split(
-                    node,
-                    self.log.spans(node, first, number),
-                    first,
-                    number,
-                    rows=self._settings.max_rows_per_partition,
-                    size=self._settings.max_bytes_per_partition,
-                    window=window,
-                )
+        for node, (first, number) in asked.items():
+            spans = self.log.spans(node, first, number)
+            size = self._settings.max_bytes_per_partition
+            found += split(node, spans, first, number, rows=rows, size=size, window=window)
         return found

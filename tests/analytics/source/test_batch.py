@@ -10,7 +10,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, StringContai
 from tests.analytics.events_made import INCARNATION, at, made
 from tests.analytics.source.logs import by_number, read, schema_of, settings, ticks, write
 from trunkline.analytics.options import OptionError
-from trunkline.analytics.source.batch import EventReader, PushingEventReader
+from trunkline.analytics.source.batch import EventReader
+from trunkline.analytics.source.pushdown import PushingEventReader
 from trunkline.events.reader import CorruptBatch
 
 EVENTS = made(3_000)
@@ -44,8 +45,8 @@ def test_nodes_kinds_and_times_are_chosen(log: Path) -> None:
             log,
             nodes="n1",
             kinds="client.*,message.publish",
-            since=at(60).isoformat(),
-            until=at(120).isoformat(),
+            startingTimestamp=at(60).isoformat(),
+            endingTimestamp=at(120).isoformat(),
             maxRowsPerPartition=50,
         ),
         schema_of("seq", "kind", "time"),

@@ -34,7 +34,7 @@ def test_a_batch_is_the_rows_that_were_written(spark: "SparkSession", tmp_path: 
         spark.read.format("trunkline")
         .schema("kind string, size int, time timestamp")
         .option("kinds", "message.publish,message.delivered")
-        .option("since", at(100).isoformat())
+        .option("startingTimestamp", at(100).isoformat())
         .load(str(tmp_path))
         .groupBy("kind")
         .agg(F.count("*").alias("count"), F.sum("size").alias("bytes"))
@@ -48,6 +48,21 @@ def test_a_batch_is_the_rows_that_were_written(spark: "SparkSession", tmp_path: 
         )
         for kind in ("message.publish", "message.delivered")
     }
+
+
+def test_a_table_of_the_catalog_stands_for_a_log(spark: "SparkSession", tmp_path: Path) -> None:
+    events = made(3_000)
+    write(tmp_path, events)
+    options = f"OPTIONS (path '{tmp_path}', kinds 'node.tick')"
+    try:
+        spark.sql(f"CREATE TABLE ticks USING trunkline {options} COMMENT 'heartbeats' TBLPROPERTIES ('team' = 'x')")
+        (counted,) = spark.sql("SELECT count(kind), count(DISTINCT kind) FROM ticks").collect()
+        assert tuple(counted) == (sum(one["kind"] == "node.tick" for one in events.to_pylist()), 1)
+        spark.sql(f"CREATE TABLE everything USING trunkline LOCATION '{tmp_path}'")
+        assert by_number(spark.table("everything").toArrow()) == by_number(events)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS ticks")
+        spark.sql("DROP TABLE IF EXISTS everything")
 
 
 def test_conditions_of_a_query_reach_the_reader(spark: "SparkSession", tmp_path: Path) -> None:
@@ -135,7 +150,7 @@ def test_the_watermark_drops_nothing_of_a_node_that_is_behind(spark: "SparkSessi
 def test_what_is_wrong_is_told_when_the_frame_is_made(spark: "SparkSession", tmp_path: Path) -> None:
     for options, complaint in (
         ({"maxRowsPerTriger": "5"}, "unknown option maxrowspertriger; did you mean maxRowsPerTrigger?"),
-        ({"since": "noon"}, "option since='noon': expected a time such as"),
+        ({"startingTimestamp": "noon"}, "option startingTimestamp='noon': expected a time such as"),
     ):
         with pytest.raises(AnalysisException, match=complaint):
             spark.read.format("trunkline").options(**options).load(str(tmp_path))

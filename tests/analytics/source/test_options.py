@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.analytics.options import OptionError, by_option
-from trunkline.analytics.source.options import SourceSettings, understood
+from trunkline.analytics.source.options import SourceSettings, of_table, understood
 
 
 def test_every_option_is_documented_with_its_default() -> None:
@@ -24,8 +24,8 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
             "maxBytesPerTrigger": "64MiB",
             "kinds": "message.delivered, client.*,node.tick",
             "nodes": "n1,n2@17",
-            "since": "2026-03-01T12:00:00.5+01:00",
-            "until": "2026-03-01 12:00",
+            "startingTimestamp": "2026-03-01T12:00:00.5+01:00",
+            "endingTimestamp": "2026-03-01 12:00",
             "startingOffsets": '{"n1@17": 5}',
             "onCorrupt": "SKIP",
             "alignWithin": "250ms",
@@ -38,11 +38,11 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
     assert settings.max_rows_per_trigger == 5000
     assert settings.max_bytes_per_trigger == 64 * 2**20
     assert settings.kinds == ("message.delivered", "client.*", "node.tick")
-    assert settings.since == 1_772_362_800_500_000
-    assert settings.until == 1_772_366_400_000_000
+    assert settings.starting_timestamp == 1_772_362_800_500_000
+    assert settings.ending_timestamp == 1_772_366_400_000_000
     assert settings.starting_offsets == {"n1@17": 5}
     assert settings.on_corrupt == "skip"
-    assert settings.on_loss == "fail"
+    assert settings.fail_on_data_loss
     assert (settings.align_within, settings.max_wait) == (0.25, 3.0)
     assert settings.storage == {"region": "eu-central-1", "secret_key": "hush"}
     assert "hush" not in repr(settings)
@@ -61,9 +61,9 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"maxBytesPerTrigger": "64 apples"}, "expected bytes, or text such as"),
         ({"alignWithin": "soon"}, "option alignWithin='soon': expected seconds"),
         ({"alignEventTime": "maybe"}, "option alignEventTime='maybe': expected true or false"),
-        ({"onLoss": "ignore"}, 'option onLoss=\'ignore\': expected "fail" or "skip"'),
-        ({"since": "yesterday"}, "option since='yesterday': expected a time such as"),
-        ({"since": "2026-03-02", "until": "2026-03-01"}, "since must be before until"),
+        ({"failOnDataLoss": "ignore"}, "option failOnDataLoss='ignore': expected true or false"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp='yesterday': expected a time such as"),
+        ({"startingTimestamp": "2026-03-02", "endingTimestamp": "2026-03-01"}, "the first must be before the second"),
         ({"kinds": "mesage.publish"}, "there is no kind 'mesage.publish'; did you mean message.publish?"),
         ({"kinds": "zzz.*"}, "there is no kind 'zzz.*'"),
         ({"kinds": ","}, "option kinds=',': expected a list of 1 or more entries"),
@@ -95,3 +95,25 @@ def test_a_batch_that_would_be_empty_is_refused(options: dict[str, str], complai
 
 def test_options_of_streams_are_allowed_in_a_batch() -> None:
     assert understood({"path": "events", "maxRowsPerTrigger": "5"}, "batch").max_rows_per_trigger == 5
+
+
+@pytest.mark.parametrize(("text", "size"), [("64m", 64 << 20), ("1G", 1 << 30), ("10kb", 10 << 10), ("1MiB", 1 << 20)])
+def test_sizes_are_also_written_as_spark_writes_them(text: str, size: int) -> None:
+    settings = understood({"path": "x", "maxBytesPerPartition": text, "maxBytesPerTrigger": text})
+    assert (settings.max_bytes_per_partition, settings.max_bytes_per_trigger) == (size, size)
+
+
+def test_times_are_also_milliseconds() -> None:
+    settings = understood({"path": "x", "startingTimestamp": "1772362800500", "endingTimestamp": "20260302"})
+    assert settings.starting_timestamp == 1_772_362_800_500_000
+    assert settings.ending_timestamp == 1_772_409_600_000_000
+
+
+def test_the_options_of_a_table_are_among_its_properties() -> None:
+    """As Spark hands them over; what else a table has is no option."""
+    properties = {"Owner": "ada", "provider": "trunkline", "location": "file:/log", "path": "file:/log", "team": "x"}
+    assert of_table({**properties, "option.Kinds": "node.tick", "kinds": "node.tick"}) == {
+        "path": "file:/log",
+        "kinds": "node.tick",
+    }
+    assert of_table({"path": "/log", "kinds": "node.tick"}) is None

@@ -98,7 +98,7 @@ def test_where_a_query_begins(tmp_path: Path, position: str, expected: Offsets) 
 def test_a_query_begins_near_the_time_that_it_wants(tmp_path: Path) -> None:
     write(tmp_path, ticks("n1", 0, 1_000))
     since = "2025-06-01T12:05:10"
-    reader = reader_of(tmp_path, since=since)
+    reader = reader_of(tmp_path, startingTimestamp=since)
     assert reader.initialOffset() == {N1: 300}
     ((start, end),) = triggers(reader)
     assert [one["seq"] for one in rows_of(reader, start, end)] == list(range(310, 1_000))
@@ -208,10 +208,10 @@ def remove(root: Path, node: str) -> None:
 
 def test_rows_that_are_deleted_unread_are_told(tmp_path: Path) -> None:
     write(tmp_path, pa.concat_tables([ticks("n1", 0, 5), ticks("n2", 0, 8)]))
-    for policy in ("fail", "skip"):
-        reader = reader_of(tmp_path, onLoss=policy)
+    for fails in (True, False):
+        reader = reader_of(tmp_path, failOnDataLoss=fails)
         start = {N1: 5, N2: 3}
-        if policy == "fail":
+        if fails:
             assert reader.latestOffset(start, ReadAllAvailable()) == {N1: 5, N2: 8}
             remove(tmp_path, N2)
             end = reader.latestOffset(start, ReadAllAvailable())

@@ -43,7 +43,7 @@ def test_positions_become_numbers(log: Path) -> None:
 
 
 def test_the_beginning_is_that_of_the_time_that_is_wanted(log: Path) -> None:
-    view = View(settings(log, nodes=f"{N1},n2", since="2025-06-01T12:00:40Z"))
+    view = View(settings(log, nodes=f"{N1},n2", startingTimestamp="2025-06-01T12:00:40Z"))
     assert view.first() == {N1: 0, N2: 20}
 
 
@@ -57,6 +57,15 @@ def test_ranges_are_of_one_node_each_and_leave_out_what_is_outside(log: Path) ->
     assert view.ranges({N1: 50}, {N1: 50}, Window()) == []
     late = Window((INCARNATION + 49_500) * 1000, None)
     assert view.ranges({}, {N1: 50, N2: 20}, late) == []
+
+
+def test_there_are_as_many_partitions_as_are_wanted(tmp_path: Path) -> None:
+    write(tmp_path, ticks("n1", 0, 500))
+    for wanted, made in ((1, 1), (4, 4), (1000, 500)):
+        view = View(settings(tmp_path, minPartitions=wanted))
+        ranges = view.ranges(view.first(), view.end(), Window())
+        assert len(ranges) == made
+        assert sum(each.rows for each in ranges) == 500
 
 
 def test_new_rows_are_seen_when_it_looks_again(tmp_path: Path) -> None:
