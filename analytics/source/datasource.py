@@ -1,6 +1,7 @@
 """Spark's format `trunkline`: it reads events and writes messages."""
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pyspark
@@ -11,7 +12,7 @@ from trunkline.analytics.source.options import Mode, of_table, understood
 from trunkline.events.schema import SCHEMA, SPARK_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 #: Of the first column of a table in Spark's catalog: the table's options. Spark hands those to nobody who reads it, and
 #: the schema to all.
 _OPTIONS: Final = "trunkline.options"
+
+
+@contextmanager
+def _needing(version: str, what: str) -> "Generator[None]":
+    try:
+        yield
+    except ImportError:
+        raise OptionError(f"{what}: PySpark {version} or newer is needed; this is {pyspark.__version__}") from None
 
 
 class TrunklineDataSource(DataSource):
@@ -51,8 +60,8 @@ class TrunklineDataSource(DataSource):
     def reader(self, schema: "StructType") -> "DataSourceReader":
         settings = self._settings("batch", schema)
         if settings.push_filters:
-            from trunkline.analytics.source.pushdown import PushingEventReader
-
+            with _needing("4.1", "pushFilters"):
+                from trunkline.analytics.source.pushdown import PushingEventReader
             return PushingEventReader(settings, schema)
         from trunkline.analytics.source.batch import EventReader
 
@@ -60,10 +69,8 @@ class TrunklineDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
         settings = self._settings("stream", schema)
-        try:
+        with _needing("4.2", "streams"):
             from trunkline.analytics.source.stream import EventStreamReader
-        except ImportError:
-            raise OptionError(f"streams need PySpark 4.2 or newer; this is {pyspark.__version__}") from None
         return EventStreamReader(settings, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":

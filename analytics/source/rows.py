@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from inspect import signature
 from itertools import chain
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,9 @@ def arrow_schema(schema: "StructType") -> pa.Schema:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    # before 4.2 it knows no other time zone
+    takes_zone = "timezone" in signature(to_arrow_schema).parameters
+    wanted = to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
     for field in wanted:
         if field.name not in SCHEMA.names:
             near = difflib.get_close_matches(field.name, SCHEMA.names, 1)
