@@ -73,13 +73,12 @@ class TrioThread(Generic[C]):
     def stop(self) -> None:
         """Cancel the context manager, and end. `finished` waits for that."""
         self._entered.wait()
-        self._cancel(self._scope)
+        self._in_run(self._scope.cancel)
 
     def leave(self) -> None:
         """The same, but the context manager ends as a block does that is left. Calls that wait are cancelled."""
         self._entered.wait()
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._leaving.set)
+        self._in_run(self._leaving.set)
 
     def outcome(self, timeout: float) -> BaseException | None:
         """Wait for its end. Returns the error that ended the run, or one that says what does not end: then the thread
@@ -212,7 +211,7 @@ class TrioThread(Generic[C]):
                 self._nursery.start_soon(run)
 
         self._soon(begin, answer)
-        return answer, lambda: self._cancel(scope)
+        return answer, lambda: self._in_run(scope.cancel)
 
     def _soon(self, call: Callable[[], object], answer: Answer[Any]) -> None:
         if not self.started.done:
@@ -231,9 +230,10 @@ class TrioThread(Generic[C]):
         # it is raised again and again, and its traceback would grow
         return self._stopped() if error is None else error.with_traceback(self._traceback)
 
-    def _cancel(self, scope: trio.CancelScope) -> None:
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(scope.cancel)
+    def _in_run(self, call: Callable[[], object]) -> None:
+        if not self.finished.done:  # a fork leaves behind what trio has locked at that moment, for ever
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(call)
 
     def forked(self) -> None:
         """This process is a copy of the one with the thread."""

@@ -608,6 +608,32 @@ with SessionClient(settings) as client, client.subscribe("a") as messages:
     broker.assert_published("parent")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_while_another_thread_asks(broker: ThreadBroker) -> None:
+    with session_of(broker) as client:
+        is_locked, go_on = threading.Event(), threading.Event()
+
+        def ask() -> None:
+            with client._thread.opened._token._reentry_queue.lock:
+                is_locked.set()
+                go_on.wait(SOON)
+
+        thread = in_thread(ask)
+        is_locked.wait(SOON)
+        child = os.fork()
+        if not child:
+            signal.alarm(int(SOON))
+            try:
+                client.close()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        go_on.set()
+        thread.join()
+        assert status == 0
+
+
 def test_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "typed.py").write_text(
