@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ class SharedFixtures:
         if fixturedef.scope == "function" or fixturedef.argname == "machine":
             return (yield)
         with pytest.MonkeyPatch.context() as patch:
-            _own_state(patch)
+            fixturedef.addfinalizer(partial(shutil.rmtree, _own_state(patch), ignore_errors=True))
             return (yield)
 
 

@@ -4,6 +4,7 @@ Messages of QoS 1 are sent ahead of their acknowledgements, as many as the broke
 a connection is lost is sent again on the next one, in the same order and with the same numbers.
 """
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -32,6 +33,8 @@ from trunkline.client.transport import tls_context
 
 if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
+
+_log: Final = logging.getLogger("trunkline.analytics")
 
 #: Messages, or bytes of their payloads, that are collected before any is sent.
 _COLLECTED: Final = 64
@@ -64,15 +67,16 @@ class Publisher:
         self._client_id = client_id
         self._batch = batch
         self._sleep = sleep
-        self._retry = ExponentialBackoff(0.1, 5.0, jitter=0.0, max_attempts=settings.retries)
+        self._retry = ExponentialBackoff(0.1, 5.0, jitter=0.0)
         self._messages: Iterator[Outgoing] = iter(())
         #: To be sent next, and sent without an answer yet.
         self._waiting: deque[Outgoing] = deque()
         self._sent: deque[tuple[Outgoing, Receipt]] = deque()
         #: All messages have arrived.
         self._complete = False
-        #: Connections lost in a row without a message that arrived.
+        #: Connections lost in a row without a message that arrived, since when, and the seconds between them.
         self._failures = 0
+        self._failing_since = self._waited = 0.0
 
     def publish(self, messages: Iterable[Outgoing]) -> None:
         """Publish all of them, in their order. At QoS 1 they have all been acknowledged when this returns.
@@ -125,23 +129,29 @@ class Publisher:
         """Have one more connection, after a while that grows.
 
         Raises:
-            PublishError: another one is useless, or there were as many as there may be.
+            PublishError: another one is useless, or nothing has arrived for `retryFor`.
         """
         again = [message for message, receipt in self._sent if not receipt.is_done or receipt.error is not None]
         if len(again) < len(self._sent):
             self._arrived()
         self._waiting.extendleft(reversed(again))
         self._sent.clear()
+        if not self._failures:
+            self._failing_since, self._waited = trio.current_time(), 0.0
         self._failures += 1
         delay = self._retry.should_retry(self._failures, error)
+        spent = max(self._waited, trio.current_time() - self._failing_since)
+        limit = self._settings.retry_for
+        where = "{}:{}".format(*self._settings.address)
         if delay is None:
-            host, port = self._settings.address
-            tried = (
-                f"; gave up after {self._failures} connections, with {len(self._waiting)} messages or more to go"
-                if error.transient
-                else ""
-            )
-            raise PublishError(f"{host}:{port}: {error}{tried}") from None
+            raise PublishError(f"{where}: {error}") from None
+        if spent + delay > limit:
+            left = f"{len(self._waiting)} messages or more to go"
+            tried = f"gave up after {self._failures} connections in {spent:.1f} s, with {left}"
+            raise PublishError(f"{where}: {error}; {tried}") from None
+        if self._failures == 1:
+            _log.warning("%s: %s; trying again for %g s", where, error, limit)
+        self._waited += delay
         await self._sleep(delay)
 
     # Messages

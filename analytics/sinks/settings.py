@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from trunkline.analytics.options import OptionModel, Positive, SomeNames, Word, read
+from trunkline.analytics.options import OptionModel, Positive, Seconds, SomeNames, Word, read
 from trunkline.config.units import Secret
 
 #: Spark's own, which it hands over as well.
@@ -49,7 +49,8 @@ class SinkSettings(OptionModel):
     max_inflight: Annotated[int, Field(ge=1, le=65_535)] = 256
     #: Seconds.
     timeout: Positive = 30.0
-    retries: Annotated[int, Field(ge=0, le=1_000_000)] = 5
+    #: Seconds in which nothing arrives, with connections that fail. A broker is back from a restart by then.
+    retry_for: Seconds = 600.0
     #: Stands for the query in the number of each message.
     query: Word = ""
 

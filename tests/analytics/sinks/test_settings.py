@@ -31,7 +31,7 @@ def test_each_option_becomes_its_setting() -> None:
         "invalid": "skip",
         "maxInflight": "10",
         "timeout": "1m",
-        "retries": "0",
+        "retryFor": "1h",
     }
     for left_out in ("passwordFile", "passwordEnv", "payload"):
         del texts[left_out]
@@ -54,7 +54,7 @@ def test_each_option_becomes_its_setting() -> None:
         invalid="skip",
         max_inflight=10,
         timeout=60.0,
-        retries=0,
+        retry_for=3600.0,
         query="x",
     )
 
