@@ -30,6 +30,11 @@ class Input:
     #: Further options of the source, by its names for them.
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def identity(self) -> str:
+        """The place, however it is written."""
+        return self.place if "://" in self.place else str(Path(self.place).resolve())
+
     def check(self, *, stream: bool) -> Form:
         """Find out without Spark which form the events have.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job, Options
 
-#: The file of a checkpoint that names its job and options.
+#: The file of a checkpoint that names its job, input and options.
 _OWNER: Final = "trunkline-job.json"
 
 
@@ -99,7 +99,8 @@ class Run:
 
     @property
     def _owner(self) -> dict[str, Any]:
-        return {"job": self.job.name, "options": self.options.model_dump(mode="json")}
+        options = self.options.model_dump(mode="json")
+        return {"job": self.job.name, "input": self.input.identity, "options": options}
 
     def _check_owner(self, checkpoint: str) -> None:
         folder = Path(checkpoint)
@@ -111,7 +112,7 @@ class Run:
             return
         try:
             owner = json.loads((folder / _OWNER).read_text(encoding="utf-8"))
-            job, options = owner["job"], dict(owner["options"])
+            job, source, options = owner["job"], owner["input"], dict(owner["options"])
         except FileNotFoundError:
             raise RunError(f"--checkpoint {checkpoint}: the folder holds something else") from None
         except (OSError, ValueError, KeyError, TypeError):
@@ -119,6 +120,8 @@ class Run:
         mine = self._owner
         if job != mine["job"]:
             raise RunError(f"--checkpoint {checkpoint}: belongs to the job {job}")
+        if source != mine["input"]:  # its positions mean nothing there: nothing would be read
+            raise RunError(f"--checkpoint {checkpoint}: belongs to --input {source}")
         names = sorted(options.keys() | mine["options"].keys())
         changed = [name for name in names if options.get(name) != mine["options"].get(name)]
         if changed:

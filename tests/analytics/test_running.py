@@ -151,14 +151,17 @@ def owned(folder: Path, text: str) -> None:
 
 def test_a_checkpoint_of_another_kind_is_refused(log: Path, tmp_path: Path) -> None:
     own = run(log, Output("json")).options.model_dump(mode="json")
-    owned(tmp_path / "other", json.dumps({"job": "silent", "options": {}}))
-    owned(tmp_path / "changed", json.dumps({"job": "traffic", "options": own | {"window": 60.0, "k": 5}}))
+    mine = {"job": "traffic", "input": str(log), "options": own}
+    owned(tmp_path / "other", json.dumps(mine | {"job": "silent", "options": {}}))
+    owned(tmp_path / "elsewhere", json.dumps(mine | {"input": "/another/log"}))
+    owned(tmp_path / "changed", json.dumps(mine | {"options": own | {"window": 60.0, "k": 5}}))
     owned(tmp_path / "broken", "{")
     (tmp_path / "file").touch()
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "photo.jpg").touch()
     problems = {
         "other": "other: belongs to the job silent",
+        "elsewhere": "elsewhere: belongs to --input /another/log",
         "changed": "changed: was made with k=5, window=60.0; go on with that, or take another one",
         "broken": "trunkline-job.json in it cannot be read",
         "file": "file: is not a folder",
@@ -168,7 +171,7 @@ def test_a_checkpoint_of_another_kind_is_refused(log: Path, tmp_path: Path) -> N
         with pytest.raises(RunError) as caught:
             run(log, Output("json"), stream=True, checkpoint=str(tmp_path / name)).check()
         assert problem in str(caught.value)
-    owned(tmp_path / "own", json.dumps({"job": "traffic", "options": own}))
+    owned(tmp_path / "own", json.dumps(mine))
     for good in (tmp_path / "own", tmp_path / "new", "hdfs://namenode/checkpoint"):
         assert run(log, Output("json"), stream=True, checkpoint=str(good)).check() == "log"
 
