@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from trunkline.events.delta import DeltaTarget
+from trunkline.events.file_lock import locked
 from trunkline.events.layout import CONSUMERS, LogError, NodeKey
 from trunkline.events.listing import list_segments
 from trunkline.events.parquet_target import ParquetTarget
@@ -231,21 +232,14 @@ def _alone(home: Path | None, consumer: str) -> Generator[None]:
     Raises:
         LogError: another process is compacting.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     if home is None:
         yield
         return
-    path = home / CONSUMERS / f".{consumer}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LogError(f"{home}: {consumer} runs already") from None
+    try:
+        lock = locked(home / CONSUMERS / f".{consumer}.lock")
+    except BlockingIOError:
+        raise LogError(f"{home}: {consumer} runs already") from None
+    with lock:
         yield
 
 

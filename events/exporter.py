@@ -10,7 +10,8 @@ import pyarrow as pa
 import trio
 
 from trunkline import __version__
-from trunkline.events.layout import DEAD_LETTERS, LogError
+from trunkline.events.file_lock import locked
+from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey
 from trunkline.events.privacy import Privacy
 from trunkline.events.recorder import Recorder, Rejects
 from trunkline.events.retention import enforce
@@ -81,18 +82,24 @@ class Exporter:
             context.gauge(name, text, partial(getattr, self._recorder, name))
 
     def _open(self, schema: pa.Schema) -> LogWriter:
-        """Raises PluginError if the log cannot be opened at this path."""
+        """Raises PluginError if the log cannot be opened at this path, or another broker writes it."""
         settings = self._settings
+        node = self._context.node
         try:
+            self._lock = locked(settings.path / f".{NodeKey(node, 0).encoded}.lock")
             return LogWriter(
                 settings.path,
-                self._context.node,
+                node,
                 int(self._context.wall * 1000),
                 schema,
                 roll_bytes=min(settings.roll_size, settings.max_size // SEGMENTS),
                 roll_age=settings.roll_time,
                 compression=settings.compression,
             )
+        except BlockingIOError:
+            cure = "give this one another node.name or another path"
+            text = f"path: another broker records as node {node!r} in {settings.path}: {cure}"
+            raise PluginError([f"{self._context.name}: {text}"]) from None
         except (OSError, LogError) as error:
             raise PluginError([f"{self._context.name}: path: {error}"]) from None
 
@@ -115,6 +122,7 @@ class Exporter:
             self._writer.close()
         except OSError as error:
             self._context.logger.error("the log could not be closed: %s", error)
+        self._lock.close()
 
     def _record(self, kind: str, **given: object) -> None:
         self._recorder.record(self._kind[kind], given=given or None)

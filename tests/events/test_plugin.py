@@ -406,6 +406,18 @@ def test_what_is_wrong_with_the_settings() -> None:
     assert "secret" not in problems(hash_key="secret" * 20)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+async def test_one_broker_of_a_name_records_in_a_folder(tmp_path: Path) -> None:
+    """A second one would look like the first one started anew, and readers would give the first one up."""
+    async with recording(tmp_path), room() as other:
+        with pytest.raises(PluginError, match=r"another broker records as node .*: give this one another node\.name"):
+            await other.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        await other.node.plugins.enable("events", EventsSettings(path=tmp_path / "elsewhere"))
+    async with recording(tmp_path):
+        pass
+    assert len({row["incarnation"] for row in recorded(tmp_path)}) == 2
+
+
 async def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
     async with room() as here:

@@ -1,0 +1,27 @@
+"""A lock on a file that ends with its process, however that ends."""
+
+from io import FileIO
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def locked(path: Path) -> FileIO:
+    """Make the file, with its folder, and lock it until it is closed. Windows locks nothing.
+
+    Raises:
+        BlockingIOError: it is locked already, by another process or by this one.
+        OSError: the file cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = FileIO(path, "a")
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+    return file
