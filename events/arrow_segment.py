@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -80,6 +81,19 @@ class ArrowSegment:
                 else:
                     yield Rows(low, piece.batch.slice(low - piece.first, high - low))
 
+    def unindexed(self) -> list[int]:
+        """The rows of each whole batch that the data file has behind the last record of the index. One such batch is
+        being written, or was when its writer was killed."""
+        index = self.index
+        if index.sealed:
+            return []
+        with self._filesystem.open_input_file(self.path) as file:
+            head = _head(file, index, verify=False)
+            if head is None:
+                return []
+            file.seek(max(index.behind, len(head)))
+            return list(_rows_behind(file, pa.ipc.read_schema(pa.py_buffer(head))))
+
     def _pieces(
         self,
         file: pa.NativeFile,
@@ -103,6 +117,22 @@ class ArrowSegment:
                     yield _damage(batch, decoded)
                 else:
                     yield Rows(batch.first, projection.apply(decoded, fit, key, batch.first))
+
+
+def _rows_behind(file: pa.NativeFile, schema: pa.Schema) -> Iterator[int]:
+    with suppress(pa.ArrowException, EOFError, OSError):
+        while True:
+            yield pa.ipc.read_record_batch(pa.ipc.read_message(file), schema).num_rows
+
+
+def rows_without_index(filesystem: FileSystem, path: str) -> int:
+    """The rows of a data file whose index is gone."""
+    try:
+        with filesystem.open_input_file(path) as file:
+            schema = pa.ipc.read_schema(pa.ipc.read_message(file))
+            return sum(_rows_behind(file, schema))
+    except (pa.ArrowException, EOFError, FileNotFoundError):
+        return 0
 
 
 def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:

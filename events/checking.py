@@ -7,7 +7,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trunkline.events.layout import LogError, NodeKey
+from trunkline.events.arrow_segment import ArrowSegment, rows_without_index
+from trunkline.events.layout import DATA, LogError, NodeKey
+from trunkline.events.listing import list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
 from trunkline.events.reader import EventLog, Segment
@@ -21,6 +23,8 @@ class LogProblem(StrEnum):
     GAP = "gap"
     #: Rows are older or newer than their index record says, so that a search by time may miss them.
     TIMES = "times"
+    #: Rows are in the file, and not in its index, so that nobody reads them.
+    UNINDEXED = "unindexed"
     #: Another file of the same kind has some of the rows too; each row is still read once.
     OVERLAP = "overlap"
     #: The file cannot be read as it is: a column has an impossible type, or a later version wrote it.
@@ -71,6 +75,21 @@ def check(log: EventLog) -> Iterator[Checked]:
             ends[type(segment)] = max(before or 0, found.end)
             yield found
             segment.forget()
+    yield from _without_index(log)
+
+
+def _without_index(log: EventLog) -> Iterator[Checked]:
+    """A segment that is being made has no rows yet, and one that is being deleted is gone in a moment."""
+    for key, listed in list_segments(log.filesystem, log.root).items():
+        for files in listed:
+            if files.is_whole or not files.paths[0].endswith(DATA):
+                continue
+            rows = rows_without_index(log.filesystem, files.paths[0])
+            if rows:
+                node, first, end = str(key), files.first, files.first + rows
+                text = f"its index is gone: {rows} rows are not read"
+                finding = LogFinding(LogProblem.UNINDEXED, files.paths[0], node, first, end, text)
+                yield Checked(files.paths[0], node, first, end, (finding,))
 
 
 def _check(key: NodeKey, segment: Segment) -> Checked:
@@ -102,6 +121,11 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
                     f"its rows are of {min(oldest)} to {max(newest)} µs, and it says {part.min_time} to {part.max_time}"
                 )
                 findings.append(LogFinding(LogProblem.TIMES, segment.path, node, part.first, part.end, text))
+        if isinstance(segment, ArrowSegment) and len(behind := segment.unindexed()) > 1:
+            text = f"its index ends before it does: {sum(behind)} rows of {len(behind)} batches are not read"
+            findings.append(
+                LogFinding(LogProblem.UNINDEXED, segment.path, node, segment.end, segment.end + sum(behind), text)
+            )
         if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
             findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))
     except LogError as error:

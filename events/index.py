@@ -30,7 +30,7 @@ class Index:
         #: Microseconds since the epoch, of all rows.
         self.newest: int | None = None
         #: Where the next batch begins in the data file, at the earliest.
-        self._behind = 0
+        self.behind = 0
 
     @property
     def end(self) -> int:
@@ -64,17 +64,17 @@ class Index:
         self.header = header
         self.schema_crc = header.schema_crc
         self.position = RECORD_SIZE
-        self._behind = header.offset
+        self.behind = header.offset
 
     def _take(self, record: Record) -> bool:
         """False if the record does not continue where the others ended."""
         ends = bool(record.flags & SEALED)
-        if record.first < self.end or not (record.rows or ends) or record.offset < self._behind:
+        if record.first < self.end or not (record.rows or ends) or record.offset < self.behind:
             return False
         if record.first > self.end:
             time = record.min_time if self.newest is None else self.newest
             self.batches.append(Record(0, 0, self.end, record.first - self.end, 0, time, time))
-        self._behind = record.offset + record.size
+        self.behind = record.offset + record.size
         if ends:
             self.sealed = True
             self.schema_crc = record.crc

@@ -48,15 +48,35 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
 
 def test_the_oldest_may_begin_anywhere(tmp_path: Path) -> None:
     write(tmp_path, [10, 20], roll_bytes=10)
-    segment(tmp_path, 0, ".idx").unlink()
+    for suffix in (".idx", ".arrows"):
+        segment(tmp_path, 0, suffix).unlink()
     assert found(tmp_path) == []
 
 
 def test_a_gap(tmp_path: Path) -> None:
     write(tmp_path, [10, 20, 30], roll_bytes=10)
-    segment(tmp_path, 10, ".idx").unlink()
+    for suffix in (".idx", ".arrows"):
+        segment(tmp_path, 10, suffix).unlink()
     assert found(tmp_path) == [(LogProblem.GAP, "30.arrows", 10, 30)]
     write_parquet(tmp_path, 10, 30)
+    assert found(tmp_path) == []
+
+
+def test_an_index_that_is_shorter_than_its_file(tmp_path: Path) -> None:
+    """One batch may be: it is being written, or its writer was killed meanwhile."""
+    write(tmp_path, [10, 20, 30])
+    index = segment(tmp_path, 0, ".idx")
+    whole = index.read_bytes()
+    for records, expected_ in ((3, []), (2, []), (1, [(LogProblem.UNINDEXED, ".arrows", 10, 60)])):
+        index.write_bytes(whole[: RECORD_SIZE * (1 + records)])
+        assert found(tmp_path) == expected_
+
+
+def test_a_file_whose_index_is_gone(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20, 30], roll_bytes=10)
+    segment(tmp_path, 30, ".idx").unlink()
+    assert found(tmp_path) == [(LogProblem.UNINDEXED, "30.arrows", 30, 60)]
+    segment(tmp_path, 30, ".arrows").write_bytes(b"")  # one that is only being made
     assert found(tmp_path) == []
 
 
