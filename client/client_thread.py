@@ -180,6 +180,7 @@ class _Messages(Generic[R]):
         """The next message, already acknowledged unless `manual_ack` is set.
 
         Raises:
+            TimeoutError: none has come.
             trio.EndOfChannel: there are no more.
         """
         message = self.next(timeout)
@@ -204,8 +205,11 @@ class _Messages(Generic[R]):
             if self._receiver.is_over:
                 raise trio.EndOfChannel
             left = None if until is None else max(0.0, until - monotonic())
-            with suppress(trio.EndOfChannel, ClientClosed):
-                self._thread.run(left, self._receiver.polled)
+            try:
+                with suppress(trio.EndOfChannel, ClientClosed):
+                    self._thread.run(left, self._receiver.polled)
+            except TimeoutError:
+                raise TimeoutError(f"no message within {timeout:g} s") from None
 
     def forget_loop(self) -> None:
         """The loop of this thread is over."""

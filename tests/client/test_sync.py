@@ -258,6 +258,8 @@ def test_more_messages_than_have_room(broker: ThreadBroker) -> None:
 
 def test_a_timeout_takes_no_message(broker: ThreadBroker) -> None:
     with client_of(broker) as client, client.subscribe("a") as messages:
+        with pytest.raises(TimeoutError, match="no message within 0.01 s"):
+            messages.receive(timeout=0.01)
         for number in range(20):
             with pytest.raises(TimeoutError):
                 messages.receive(timeout=0)
