@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "parquet", "delta", "mqtt"]
 _JSON: Final = (".json", ".jsonl", ".ndjson")
+#: Files that somebody might expect by their names.
+_OTHERS: Final = (".csv", ".tsv", ".txt", ".html", ".xlsx", ".avro", ".orc")
 _SCHEMES: Final = ("mqtt", "mqtts")
 #: Options of the sink that a URL has outside of its query.
 _IN_URL: Final = ("host", "port", "tls", "username", "password", "topic")
@@ -169,6 +171,11 @@ def parse_output(place: str | None, form: str | None, job: str) -> Output:
         raise OutputError("--format table goes to the terminal, without --output")
     if form == "mqtt":
         raise OutputError("--format mqtt needs an --output such as mqtt://127.0.0.1:1883/$analytics")
+    suffix = Path(place).suffix.lower()
+    if form is None and suffix in _OTHERS:
+        raise OutputError(
+            f"{place}: {suffix} is not written; results go to {_JSON[0]} files, or to a folder of Parquet"
+        )
     if form is None:
         form = "json" if place.endswith(_JSON) else "delta" if (Path(place) / "_delta_log").is_dir() else "parquet"
     if "://" in place and form == "json":

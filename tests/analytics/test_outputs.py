@@ -62,6 +62,7 @@ def test_an_address_of_a_broker_is_understood(address: str, options: dict[str, s
     ("place", "form", "problem"),
     [
         (None, "parquet", "--format parquet needs --output"),
+        ("a.csv", None, "a.csv: .csv is not written; results go to .json files, or to a folder of Parquet"),
         ("a", "table", "--format table goes to the terminal"),
         ("a", "mqtt", "--format mqtt needs an --output such as mqtt://"),
         ("mqtt://broker/a", "json", "--output mqtt://… does not go with --format json"),
