@@ -32,6 +32,9 @@ Ts = TypeVarTuple("Ts")
 #: Frames that are shown of a thread that does not end.
 _MAX_FRAMES: Final = 8
 
+#: Seconds for a thread to begin, if it does.
+_MAX_BEGIN: Final = 1.0
+
 _threads: WeakSet[TrioThread[Any]] = WeakSet()
 
 
@@ -68,7 +71,13 @@ class TrioThread(Generic[C]):
 
     def start(self) -> None:
         _threads.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # an interrupt: who would end a thread that has begun all the same?
+            with suppress(TimeoutError):
+                self._entered.wait(_MAX_BEGIN)
+                self._in_run(self._scope.cancel)
+            raise
 
     def stop(self) -> None:
         """Cancel the context manager, and end. `finished` waits for that."""

@@ -352,6 +352,24 @@ def test_an_interrupt_ends_opening() -> None:
         client.publish("a")
 
 
+def test_an_interrupt_while_the_thread_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "trunkline client":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(SOON)
+        client = sync.Client(ConnectionSettings(host="127.0.0.1", port=silent.getsockname()[1]))
+        with pytest.raises(KeyboardInterrupt):
+            client.open()
+        with pytest.raises(ClientClosed):
+            client.publish("a")
+
+
 # Connections
 
 
