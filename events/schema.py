@@ -59,9 +59,13 @@ COLUMNS: Final = columns(
       connection began.
     action string Of an access decision: publish, subscribe or receive.
     queue_length bigint Of `session.stats`: messages that wait for this client.
+    queue_limit bigint Of `session.stats`: how many may wait; null without a limit.
     inflight int Of `session.stats`: messages on their way that it has not acknowledged.
-    name string Of `node.stats`: which metric; of alarms: which one.
-    value double Of `node.stats`: the metric's value; of `exporter.*`: how many events.
+    inflight_limit int Of `session.stats`: how many may be on their way at once.
+    name string Of `node.stats`: which metric; of `node.limit`: which setting; of alarms: which one.
+    value double Of `node.stats`: the metric's value; of `node.limit`: the setting's; of `node.clock`: seconds that the
+      clock was put forward; of `exporter.*`: how many events.
+    value_limit double Of `node.stats`: how large the metric may become; null without a limit.
     payload binary The message's payload, where the configuration asks for it.
     user_properties array<struct<key:string,value:string>> The message's user properties in order, where the
       configuration asks for them.
@@ -87,7 +91,11 @@ class Kind(NamedTuple):
 OWN_KINDS: Final = (
     Kind("node.tick", "Every `heartbeat` seconds: the node is there, and its clock goes on."),
     Kind("node.stats", "Every `stats` seconds and for each of the broker's metrics: `name` and `value`."),
+    Kind("node.limit", "When recording begins and at each change, for each limit of the broker: `name` and `value`."),
+    Kind("node.clock", "The clock was corrected: it was put forward by `value` seconds, or back if that is negative."),
     Kind("session.stats", "Every `stats` seconds for the sessions with the longest queues."),
+    Kind("session.subscription", "When recording begins: a subscription that was there already."),
+    Kind("alarm.active", "When recording begins: an alarm that was on already."),
     Kind("exporter.started", "The first row of an incarnation."),
     Kind("exporter.stopped", "The last row of an incarnation that ended in order; without it, the node was killed."),
     Kind("exporter.dropped", "Events were lost: `value` of them, `reason` says why (`disk`, `rejected`)."),
