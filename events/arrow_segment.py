@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from trunkline.events.index import Index
-from trunkline.events.layout import LogError, NodeKey, Record
+from trunkline.events.layout import BEATS, LogError, NodeKey, Record
 from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Fit, Projection
+from trunkline.events.schema import STORED
 from trunkline.events.segment import Damage, Part, Rows
 
 #: Bytes that are read at once, unless a single batch is longer.
@@ -112,11 +113,18 @@ class ArrowSegment:
             if isinstance(run, Damage):
                 yield run
                 continue
+            whole: list[pa.RecordBatch] = []
+            first = run[0].first
             for batch, decoded in _decode(file, head, run, fit, verify):
-                if isinstance(decoded, str):
-                    yield _damage(batch, decoded)
-                else:
-                    yield Rows(batch.first, projection.apply(decoded, fit, key, batch.first))
+                if not isinstance(decoded, str):
+                    whole.append(decoded)
+                    continue
+                if whole:
+                    yield Rows(first, projection.apply(pa.concat_batches(whole), fit, key, first))
+                yield _damage(batch, decoded)
+                whole, first = [], batch.end
+            if whole:
+                yield Rows(first, projection.apply(pa.concat_batches(whole), fit, key, first))
 
 
 def _rows_behind(file: pa.NativeFile, schema: pa.Schema) -> Iterator[int]:
@@ -162,10 +170,11 @@ def _runs(batches: Sequence[Record]) -> Iterator[list[Record] | Damage]:
     run: list[Record] = []
     size = 0
     for batch in batches:
-        if run and (not batch.size or size + batch.size > _CHUNK):
+        is_lost = not (batch.size or batch.flags & BEATS)
+        if run and (is_lost or size + batch.size > _CHUNK):
             yield run
             run, size = [], 0
-        if not batch.size:
+        if is_lost:
             yield _damage(batch, "its index record is damaged")
         else:
             run.append(batch)
@@ -186,6 +195,9 @@ def _decode(
     read = file.readinto(data[len(head) :])
     stream: pa.RecordBatchStreamReader | None = None
     for batch in run:
+        if batch.flags & BEATS:
+            yield batch, _beats(batch, fit)
+            continue
         start = batch.offset - begin
         end = start + batch.size
         body = data[len(head) + start : len(head) + end]
@@ -207,6 +219,18 @@ def _decode(
                 wrong = f"it cannot be decoded: {error}"
         stream = None
         yield batch, wrong
+
+
+def _beats(record: Record, fit: Fit) -> pa.RecordBatch:
+    """The rows that the record stands for."""
+    rows, length = record.rows, record.max_time - record.min_time
+    values = {
+        "time": [record.min_time + length * row // max(1, rows - 1) for row in range(rows)],
+        "kind": ["node.tick"] * rows,
+        "weight": [1] * rows,
+    }
+    columns = [pa.array(values.get(name, [None] * rows), STORED.field(name).type) for name in fit.names]
+    return pa.RecordBatch.from_arrays(columns, names=fit.names)
 
 
 def _open(head: bytes, data: memoryview, start: int, fit: Fit) -> pa.RecordBatchStreamReader:

@@ -20,7 +20,7 @@ from trunkline.events.delta import DeltaTarget
 from trunkline.events.file_lock import locked
 from trunkline.events.layout import CONSUMERS, LogError, NodeKey
 from trunkline.events.listing import list_segments
-from trunkline.events.parquet_target import ParquetTarget
+from trunkline.events.parquet_target import ParquetTarget, is_compacted
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog, Extent
 from trunkline.events.target import Missing, Piece
@@ -245,9 +245,11 @@ def _alone(home: Path | None, consumer: str) -> Generator[None]:
 
 def _remove(log: EventLog, key: NodeKey, end: int, target: ParquetTarget) -> None:
     """Delete a node's segments before `end` whose rows are all in files."""
-    raw = [files for files in list_segments(log.filesystem, log.root, key).get(key, ()) if files.end is None]
+    listed = list_segments(log.filesystem, log.root, key).get(key, ())
+    segments = [files for files in listed if not is_compacted(files)]
     compacted = target.files(key)
-    for files, behind in zip(raw, [*(other.first for other in raw[1:]), end], strict=False):
+    for files, next_first in zip(segments, [*(other.first for other in segments[1:]), end], strict=False):
+        behind = files.end or next_first
         if files.first < behind <= end and covers(compacted, files.first, behind):
             for path in files.paths:
                 Path(path).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from typing import Final
 
-from trunkline.events.layout import INDEX_VERSION, LAST, RECORD_SIZE, SEALED, Header, LogError, Record
+from trunkline.events.layout import BEATS, INDEX_VERSION, LAST, RECORD_SIZE, SEALED, Header, LogError, Record
 
 
 class Index:
@@ -47,7 +47,8 @@ class Index:
             record = Record.unpack(data[offset : offset + RECORD_SIZE])
             offset += RECORD_SIZE
             if record is not None and self._take(record):
-                self.position = begin + offset
+                # heartbeats may become more, so their record is read again
+                self.position = begin + offset - (RECORD_SIZE if record.flags & BEATS else 0)
 
     def within(self, first: int, end: int) -> list[Record]:
         """Those that have rows in [first, end)."""
@@ -69,6 +70,11 @@ class Index:
     def _take(self, record: Record) -> bool:
         """False if the record does not continue where the others ended."""
         ends = bool(record.flags & SEALED)
+        if self.batches and (beats := self.batches[-1]).flags & BEATS:
+            if record.flags & BEATS and record.first == beats.first and record.rows >= beats.rows:
+                self.batches.pop()
+            elif record.first > beats.end:  # they became more after they were read
+                self.batches[-1] = beats._replace(rows=record.first - beats.first, max_time=record.min_time)
         if record.first < self.end or not (record.rows or ends) or record.offset < self.behind:
             return False
         if record.first > self.end:

@@ -2,7 +2,8 @@
 
 `ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows. The `.idx` of the same name says which of them are
 whole: a batch is there once its record is. Data without a record does not count, so a tail never has to be repaired.
-Compacted rows are in `<first seq>-<end seq>.parquet`, perhaps in folders `date=YYYY-MM-DD` below the node's.
+The heartbeats of a node to which nothing happens are in its index alone. Merged and compacted rows are in
+`<first seq>-<end seq>.parquet`, compacted ones in folders `date=YYYY-MM-DD` below the node's.
 """
 
 import re
@@ -22,6 +23,9 @@ VERSION_KEY: Final = b"trunkline.events.version"
 SEALED: Final = 1
 #: With `SEALED`: no segment of this incarnation follows.
 LAST: Final = 2
+#: The record is not a batch: it stands for rows `node.tick`, at equal distances from its oldest to its newest time. As
+#: long as it is the last one, it may be overwritten by one with more of them.
+BEATS: Final = 4
 
 DATA: Final = ".arrows"
 INDEX: Final = ".idx"
@@ -142,7 +146,7 @@ class Header(NamedTuple):
 class Record(NamedTuple):
     """The index record of a batch."""
 
-    #: Its position in the data file, and its size in bytes.
+    #: Its position in the data file, and its size in bytes; of heartbeats, where the next batch begins, and 0.
     offset: int
     size: int
     first: int

@@ -16,13 +16,18 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from trunkline.events.layout import PARQUET, VERSION_KEY, NodeKey, SegmentName
-from trunkline.events.listing import list_segments
+from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.schema import SCHEMA, VERSION
 from trunkline.events.target import Missing, Piece, Written
 
 #: A row group is what a reader reads at once: so many rows, or so many bytes in memory.
 _GROUP_ROWS: Final = 65_536
 _GROUP_BYTES: Final = 32 << 20
+
+#: A folder of compacted files; merged ones are beside the segments.
+_DATE: Final = "date="
+#: How the names of files end that are not complete.
+HALF: Final = f"{PARQUET}.half"
 
 _FILE_SCHEMA: Final = SCHEMA.with_metadata({VERSION_KEY: str(VERSION)})
 #: The day of rows without a time, which no exporter writes.
@@ -45,13 +50,14 @@ class ParquetTarget:
     def files(self, key: NodeKey) -> list[tuple[int, int]]:
         """First row and the one behind the last, of each file of a node."""
         listed = list_segments(self.filesystem, self.root, key).get(key, ())
-        return [(files.first, files.end) for files in listed if files.end is not None]
+        return [(files.first, files.end) for files in listed if files.end is not None and is_compacted(files)]
 
     def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
         """One file, of rows of one day and without a hole. Holes before it are skipped: no file has their rows, so
         every reader sees that they are missing."""
         at = first
-        file: _File | None = None
+        file: PendingFile | None = None
+        day: date | None = None
         try:
             for piece in pieces:
                 if isinstance(piece, Missing):
@@ -59,10 +65,12 @@ class ParquetTarget:
                         break
                     at = piece.first + piece.rows
                     continue
-                day, count = _first_day(piece, None if file is None else file.day)
+                before = day
+                day, count = _first_day(piece, before)
                 if file is None:
-                    file = _File(self.filesystem, f"{self.root}/{key.directory}", at, day)
-                elif day != file.day:
+                    folder = f"{self.root}/{key.directory}/{_DATE}{day.isoformat()}"
+                    file = PendingFile(self.filesystem, folder, at)
+                elif day != before:
                     break
                 file.add(piece.slice(0, count))
                 if count < piece.num_rows or file.size >= self._bytes_per_file:
@@ -77,6 +85,11 @@ class ParquetTarget:
             raise
 
 
+def is_compacted(files: SegmentFiles) -> bool:
+    """Whether it is a file of this module, and not a segment of the exporter, merged or not."""
+    return files.paths[0].rsplit("/", 2)[-2].startswith(_DATE)
+
+
 def _first_day(batch: pa.RecordBatch, before: date | None) -> tuple[date, int]:
     """The day of the first row, and how many rows in a row have it. A row without time has that of those before."""
     days = batch.column("time").cast(pa.date32())
@@ -86,18 +99,16 @@ def _first_day(batch: pa.RecordBatch, before: date | None) -> tuple[date, int]:
     return day, batch.num_rows if other < 0 else other
 
 
-class _File:
+class PendingFile:
     """A file under a temporary name, until it is complete."""
 
-    def __init__(self, filesystem: FileSystem, directory: str, first: int, day: date) -> None:
+    def __init__(self, filesystem: FileSystem, directory: str, first: int) -> None:
         self.first: Final = first
         self.end = first
-        self.day: Final = day
         self._filesystem = filesystem
-        self._node = directory
-        self._directory = f"{directory}/date={day.isoformat()}"
+        self._directory = directory
         # the same in the next try, which so takes the place of what this one may leave
-        self._half = f"{self._directory}/.{first:020d}{PARQUET}.half"
+        self._half = f"{self._directory}/.{first:020d}{HALF}"
         self._local = filesystem.type_name == "local"
         if self._local:
             filesystem.create_dir(self._directory, recursive=True)
@@ -143,8 +154,10 @@ class _File:
             _sync(self._half)
         self._filesystem.move(self._half, path)
         if self._local:
-            for folder in (self._directory, self._node, os.path.dirname(self._node)):  # each of them may be new
+            folder = self._directory
+            for _ in range(3):  # the folders of day and node may be new
                 _sync(folder)
+                folder = os.path.dirname(folder)
         return size
 
     def discard(self) -> None:

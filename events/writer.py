@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, Self
 import pyarrow as pa
 
 from trunkline.events.layout import (
+    BEATS,
     DATA,
     INDEX,
     LAST,
@@ -34,6 +35,10 @@ from trunkline.events.schema import STORED, VERSION
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 #: Finished segments that wait for `sync`; further ones are left to the operating system.
 _UNSYNCED: Final = 4
+#: Heartbeats of one index record: those are lost at most if the machine fails while it is overwritten.
+_MAX_BEATS: Final = 3600
+#: A segment is small with less than this part of `roll_bytes`.
+_SMALL: Final = 64
 
 _flush = getattr(os, "fdatasync", os.fsync)
 
@@ -49,6 +54,7 @@ class LogWriter:
         schema: the columns of the batches, some of `STORED`.
         roll_bytes: no segment gets longer, unless a single batch is.
         roll_age: seconds between the first and the last event of a segment, by the events' own times.
+        roll_age_small: the same for one with less than a 64th of `roll_bytes`.
 
     Raises OSError if the directory cannot be made, and LogError for a name or a schema that cannot be.
     """
@@ -62,6 +68,7 @@ class LogWriter:
         *,
         roll_bytes: int = 64 << 20,
         roll_age: float = 3600,
+        roll_age_small: float = 6 * 3600,
         compression: Literal["none", "lz4", "zstd"] = "none",
     ) -> None:
         for field in schema:
@@ -70,6 +77,7 @@ class LogWriter:
         self.schema: Final = schema.with_metadata({VERSION_KEY: str(VERSION)})
         self._roll_bytes = roll_bytes
         self._roll_age = int(roll_age * 1_000_000)
+        self._roll_age_small = max(self._roll_age, int(roll_age_small * 1_000_000))
         self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self._head = self.schema.serialize().to_pybytes()
         self._segment: _Segment | None = None
@@ -81,6 +89,8 @@ class LogWriter:
         #: Held for moments: `sync` flushes copies of the descriptors, so that appends go on meanwhile.
         self._lock = threading.Lock()
         self._unsynced: list[_Segment] = []
+        #: Rows were appended that are not synced; heartbeats do not count.
+        self._is_dirty = False
         self.key: Final = _new_key(Path(root), NodeKey(node, incarnation))
         self.directory: Final = Path(root) / self.key.directory
 
@@ -97,8 +107,7 @@ class LogWriter:
         Raises OSError if there is no room or the disk fails: none of the batch is in the log then, and the same batch
         may be tried again. ValueError if the writer is closed or the batch has other columns than the writer.
         """
-        if self._closed:
-            raise ValueError(f"the log of {self.key} is closed")
+        self._check_open()
         if not batch.schema.equals(self.schema):
             raise ValueError(f"the batch has other columns than the log of {self.key}: {batch.schema.names}")
         if not batch.num_rows:
@@ -109,13 +118,30 @@ class LogWriter:
         whole = sink.getvalue()
         # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
         data = whole.slice(len(self._head), whole.size - len(self._head) - len(_END_OF_STREAM))
+        self._room_for(data.size, min_time, max_time).append(data, batch.num_rows, min_time, max_time)
+        self._is_dirty = True
+
+    def beat(self, time: int, interval: int) -> None:
+        """Numbers a row `node.tick` of this time, for which there is no batch: heartbeats that follow each other after
+        `interval` share an index record, and their times become equally distant. Both are in microseconds.
+
+        Raises OSError and ValueError as `append` does.
+        """
+        self._check_open()
+        self._room_for(0, time, time).beat(time, interval)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"the log of {self.key} is closed")
+
+    def _room_for(self, size: int, min_time: int, max_time: int) -> "_Segment":
+        """The segment that takes so many bytes more."""
         segment = self._segment
         if segment is not None and segment.is_deleted:  # rows written to it would be lost
             self._retire(segment)
-        elif segment is not None and segment.rows and self._is_full(segment, data.size, max_time):
+        elif segment is not None and segment.rows and self._is_full(segment, size, max_time):
             self.roll()
-        segment = self._segment or self._begin(min_time)
-        segment.append(data, batch.num_rows, min_time, max_time)
+        return self._segment or self._begin(min_time)
 
     def roll(self) -> None:
         """Ends the segment, so that others may ship it; the next append begins another.
@@ -133,7 +159,8 @@ class LogWriter:
         """
         with self._lock:
             over, self._unsynced = self._unsynced, []
-            live = self._segment and self._segment.duplicate()
+            live = self._segment and self._is_dirty and self._segment.duplicate() or None
+            self._is_dirty = False
         failures: list[OSError] = []
         for segment in (*over, live):
             if segment is not None:
@@ -162,7 +189,9 @@ class LogWriter:
             self.sync()
 
     def _is_full(self, segment: "_Segment", more: int, max_time: int) -> bool:
-        return segment.size + more > self._roll_bytes or max_time - segment.born >= self._roll_age
+        age = max_time - segment.born
+        small = segment.size < self._roll_bytes // _SMALL
+        return segment.size + more > self._roll_bytes or age >= (self._roll_age_small if small else self._roll_age)
 
     def _begin(self, min_time: int) -> "_Segment":
         self.directory.mkdir(parents=True, exist_ok=True)  # it may have been deleted
@@ -193,6 +222,8 @@ class _Whole(NamedTuple):
     #: Microseconds since the epoch, of all rows.
     min_time: int
     max_time: int
+    #: The last record, if it is one of heartbeats.
+    beats: Record | None = None
 
 
 class _Segment:
@@ -254,6 +285,26 @@ class _Segment:
         record = Record(whole.data_size, data.size, whole.end, rows, zlib.crc32(data), min_time, max_time)
         self._extend(data, record, min(whole.min_time, min_time), max(whole.max_time, max_time))
 
+    def beat(self, time: int, interval: int) -> None:
+        whole, beats = self._whole, self._whole.beats
+        low, high = min(whole.min_time, time), max(whole.max_time, time)
+        if beats is None or beats.rows >= _MAX_BEATS or abs(time - beats.max_time - interval) > interval // 10:
+            self._extend(b"", Record(whole.data_size, 0, whole.end, 1, 0, time, time, BEATS), low, high)
+            return
+        record = beats._replace(rows=beats.rows + 1, max_time=time)
+        if self._torn:
+            self._cut_back()
+        self._torn = True
+        try:
+            self._index.seek(whole.index_size - RECORD_SIZE)
+            _write(self._index, record.pack())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._cut_back()
+            raise
+        self._whole = whole._replace(end=record.end, min_time=low, max_time=high, beats=record)
+        self._torn = False
+
     def seal(self, flags: int) -> None:
         whole = self._whole
         size = len(_END_OF_STREAM)
@@ -275,7 +326,12 @@ class _Segment:
                 self._cut_back()
             raise
         self._whole = _Whole(
-            record.offset + record.size, self._whole.index_size + RECORD_SIZE, record.end, min_time, max_time
+            record.offset + record.size,
+            self._whole.index_size + RECORD_SIZE,
+            record.end,
+            min_time,
+            max_time,
+            record if record.flags & BEATS else None,
         )
         self._torn = False
 
@@ -284,6 +340,9 @@ class _Segment:
         for file, size in ((self._index, self._whole.index_size), (self._data, self._whole.data_size)):
             file.truncate(size)
             file.seek(size)
+        if self._whole.beats is not None:  # it may be half overwritten
+            self._index.seek(self._whole.index_size - RECORD_SIZE)
+            _write(self._index, self._whole.beats.pack())
         self._torn = False
 
     def duplicate(self) -> "_Segment":

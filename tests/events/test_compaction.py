@@ -17,7 +17,7 @@ from pyarrow.fs import S3FileSystem
 
 from tests.events import test_delta
 from tests.events.logs import KEY, NODE, expected, flip, only, opened, read, write
-from trunkline.events import compaction, parquet_target
+from trunkline.events import arrow_segment, compaction, parquet_target
 from trunkline.events.compaction import Compacted, Progress, compact, covers
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.positions import Positions
@@ -180,6 +180,7 @@ def test_few_rows_wait_for_more_until_they_are_old(tmp_path: Path) -> None:
 
 def test_a_file_has_no_more_bytes_than_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_target, "_GROUP_ROWS", 100)
+    monkeypatch.setattr(arrow_segment, "_CHUNK", 1)
     write(tmp_path / "log", [100] * 5).close()
     compact(tmp_path / "log", tmp_path / "files", bytes_per_file=1)
     assert [file[1:] for file in files(tmp_path / "files")] == [(at, at + 100) for at in range(0, 500, 100)]
@@ -187,6 +188,7 @@ def test_a_file_has_no_more_bytes_than_it_should(tmp_path: Path, monkeypatch: py
 
 def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_REPORTED", 100)
+    monkeypatch.setattr(arrow_segment, "_CHUNK", 1)
     write(tmp_path / "log", [50] * 6).close()
     write(tmp_path / "log", [10], OTHER).close()
     told: list[Progress] = []
@@ -421,12 +423,14 @@ def test_whichever_step_was_its_last_the_next_run_completes_it(tmp_path: Path, m
 
     for owner, name in (
         (parquet_target, "_sync"),
-        (parquet_target._File, "_flush"),
+        (parquet_target.PendingFile, "_flush"),
         (Positions, "write"),
         (Path, "unlink"),
     ):
         monkeypatch.setattr(owner, name, step(getattr(owner, name)))
-    monkeypatch.setattr(parquet_target._File, "discard", lambda file: (file._writer.close(), file._stream.close()))
+    monkeypatch.setattr(
+        parquet_target.PendingFile, "discard", lambda file: (file._writer.close(), file._stream.close())
+    )
     monkeypatch.setattr("os.fsync", lambda _: None)  # it takes most of the time
     log = tmp_path / "log"
     minutes(log, 120, each=10, minutes=15, roll_age=10**9, roll_bytes=6000).close()

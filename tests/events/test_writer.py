@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.events.logs import KEY, NODE, append, batch, expected, read, time, write
+from tests.events.logs import KEY, NODE, START, append, batch, expected, read, time, write
 from trunkline.events import writer as writing
 from trunkline.events.index import Index
 from trunkline.events.layout import VERSION_KEY, LogError, NodeKey
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import STORED
+from trunkline.events.times import to_microseconds
 from trunkline.events.writer import LogWriter
 
 
@@ -72,13 +73,92 @@ def test_a_batch_that_is_longer_than_a_segment_has_one_of_its_own(tmp_path: Path
 
 
 def test_a_segment_ends_when_it_is_old(tmp_path: Path) -> None:
-    writer = write(tmp_path, [], roll_age=10)
+    writer = write(tmp_path, [], roll_age=10, roll_age_small=10)
     second = 1_000_000
     for at in (0, 9, 10, 11, 20):
         writer.append(batch(writer.next_seq, writer.next_seq + 1), at * second, at * second)
     writer.append(batch(5, 6), -5 * second, -5 * second)  # a clock that was set back ends nothing
     writer.close()
     assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx", "4.arrows", "4.idx"])
+
+
+def test_a_small_segment_may_grow_older(tmp_path: Path) -> None:
+    writer = write(tmp_path, [], roll_age=10, roll_age_small=60, roll_bytes=64 * 20_000)
+    second = 1_000_000
+    for at in (0, 30, 60, 61):
+        writer.append(batch(writer.next_seq, writer.next_seq + 1), at * second, at * second)
+    append_at = writer.next_seq
+    writer.append(batch(append_at, append_at + 1000), 62 * second, 63 * second)  # no longer small
+    writer.append(batch(writer.next_seq, writer.next_seq + 1), 69 * second, 69 * second)
+    writer.append(batch(writer.next_seq, writer.next_seq + 1), 70 * second, 70 * second)
+    writer.close()
+    assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx", "1005.arrows", "1005.idx"])
+
+
+# Heartbeats
+
+SECOND = 1_000_000
+
+
+def beats(root: Path) -> list[tuple[int, float, str]]:
+    """Number, time and kind of each row; time in seconds from `START`."""
+    log = EventLog(root)
+    log.refresh()
+    rows = read(log, 0, log.nodes()[NODE].end, columns=["seq", "time", "kind"]).to_pylist()
+    return [(row["seq"], (to_microseconds(row["time"]) - START) / SECOND, row["kind"]) for row in rows]
+
+
+def test_heartbeats_are_rows_of_the_index(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    for at in range(5000):
+        writer.beat(START + at * SECOND, SECOND)
+    assert beats(tmp_path) == [(at, float(at), "node.tick") for at in range(5000)]
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 6000
+    log = EventLog(tmp_path)
+    assert [(span.first, span.end, span.size) for span in log.spans(NODE, 0)] == [(0, 3600, 0), (3600, 5000, 0)]
+
+
+def test_heartbeats_and_batches_alternate(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    for at in (0, 1, 2):
+        writer.beat(START + at * SECOND, SECOND)
+    writer.append(batch(3, 5), START + 2 * SECOND, START + 2 * SECOND)
+    for at in (3, 4.05, 5, 9, 10):  # one is a little late, and one missing
+        writer.beat(START + int(at * SECOND), SECOND)
+    writer.close()
+    kinds = [(seq, kind == "node.tick") for seq, _, kind in beats(tmp_path)]
+    assert kinds == [(seq, seq not in (3, 4)) for seq in range(10)]
+    assert [at for _, at, kind in beats(tmp_path) if kind == "node.tick"] == [0, 1, 2, 3, 4, 5, 9, 10]
+    assert read(tmp_path, 3, 5) == expected(3, 5)
+
+
+def test_a_reader_follows_heartbeats(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    log = EventLog(tmp_path)
+    for at in range(20):
+        for _ in range(at % 3):
+            writer.beat(START + writer.next_seq * SECOND, SECOND)
+        if at % 5 == 4:
+            writer.append(
+                batch(writer.next_seq, writer.next_seq + 1),
+                START + writer.next_seq * SECOND,
+                START + writer.next_seq * SECOND,
+            )
+        log.refresh()
+        if writer.next_seq:
+            assert log.nodes()[NODE].end == writer.next_seq
+    assert [(span.first, span.end) for span in log.spans(NODE, 0)] == [
+        (span.first, span.end) for span in EventLog(tmp_path).spans(NODE, 0)
+    ]
+
+
+def test_a_segment_of_heartbeats_ends_too(tmp_path: Path) -> None:
+    writer = write(tmp_path, [], roll_age_small=3600)
+    for at in range(7200):
+        writer.beat(START + at * SECOND, SECOND)
+    writer.close()
+    assert names(tmp_path) == sorted([".arrows", ".idx", "3600.arrows", "3600.idx"])
+    assert len(beats(tmp_path)) == 7200
 
 
 def test_roll_ends_a_segment_and_the_next_row_begins_another(tmp_path: Path) -> None:
@@ -201,6 +281,19 @@ def test_a_full_disk_costs_a_batch_and_never_a_number(tmp_path: Path, disk: Disk
         writer.close()
         with pa.ipc.open_stream(next(writer.directory.glob("*.arrows")).read_bytes()) as stream:
             assert sum(one.num_rows for one in stream) == kept + 6
+
+
+def test_a_heartbeat_on_a_full_disk(tmp_path: Path, disk: Disk) -> None:
+    writer = write(tmp_path, [1])
+    writer.beat(START, SECOND)
+    writer.beat(START + SECOND, SECOND)
+    disk.room = 20  # the record is half overwritten
+    with pytest.raises(OSError, match="No space left"):
+        writer.beat(START + 2 * SECOND, SECOND)
+    disk.room = None
+    assert [seq for seq, _, _ in beats(tmp_path)] in ([0], [0, 1, 2])
+    writer.beat(START + 2 * SECOND, SECOND)
+    assert [(seq, at) for seq, at, _ in beats(tmp_path)][1:] == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_an_error_names_the_file(tmp_path: Path, disk: Disk) -> None:
@@ -339,7 +432,10 @@ def test_sync_flushes_what_has_been_rolled_since(tmp_path: Path, monkeypatch: py
     assert flushed == ["000.arrows", "000000.idx", "005.arrows", "000005.idx", "010.arrows", "000010.idx"]
     flushed.clear()
     writer.sync()
-    assert flushed == ["010.arrows", "000010.idx"]
+    assert flushed == []
+    append(writer, 5)
+    writer.sync()
+    assert flushed == ["010.arrows", "000010.idx", "015.arrows", "000015.idx"]
 
 
 def open_files() -> int:

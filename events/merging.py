@@ -1,0 +1,115 @@
+"""Merges the batches of finished segments where they are small: a quiet broker writes one for every few rows, each of
+which takes kilobytes.
+
+The rows of a segment become one Parquet file, by the same numbers, and the segment is deleted when the file is there.
+Who is killed in between leaves both, or half a file; the next run clears that up.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow.fs import LocalFileSystem
+
+from trunkline.events.arrow_segment import ArrowSegment
+from trunkline.events.layout import LogError, NodeKey
+from trunkline.events.listing import SegmentFiles, list_segments
+from trunkline.events.parquet_target import HALF, PendingFile
+from trunkline.events.projection import Projection
+from trunkline.events.segment import Damage
+
+#: Segments with fewer rows in a batch, on average, are merged.
+SMALL: Final = 256
+
+
+class Merger:
+    """Works on the segments of one node, which no other process may write meanwhile."""
+
+    def __init__(self, root: str | Path, node: str) -> None:
+        self._root = str(root)
+        self._node = node
+        #: Segments that are better left as they are: their batches are large, or some of their rows are damaged.
+        self._left: set[str] = set()
+        self._is_swept = False
+
+    def run(self, check: Callable[[], object] = lambda: None) -> int:
+        """Merge what can be merged; returns the number of segments. `check` is called every few milliseconds, and ends
+        the run if it raises.
+
+        Raises OSError: files cannot be read or written. Nothing is lost then.
+        """
+        listed = {key: files for key, files in list_segments(LocalFileSystem(), self._root).items() if self._owns(key)}
+        if not self._is_swept:
+            for key in listed:
+                for half in Path(self._root, key.directory).glob(f".*{HALF}"):
+                    half.unlink(missing_ok=True)
+            self._is_swept = True
+        merged = 0
+        for key, all_files in listed.items():
+            ends = {files.first: files.end for files in all_files if files.end is not None}
+            for files in all_files:
+                if not files.is_whole and files.first in ends:
+                    _delete(files)  # what is left of a segment that was being deleted
+                elif files.end is None and files.is_whole and files.paths[-1] not in self._left:
+                    merged += self._merge(key, files, ends.get(files.first), key != max(listed), check)
+        return merged
+
+    def _owns(self, key: NodeKey) -> bool:
+        return key.name == self._node
+
+    def _merge(
+        self,
+        key: NodeKey,
+        files: SegmentFiles,
+        merged: int | None,
+        over: bool,
+        check: Callable[[], object],
+    ) -> bool:
+        """`merged` is the end of the file that has its rows already; `over`: nobody writes to the segment, whether it
+        is sealed or not."""
+        segment = ArrowSegment(LocalFileSystem(), files)
+        try:
+            index = segment.index
+        except LogError:  # of a later version
+            self._left.add(segment.path)
+            return False
+        if not (index.sealed or over):
+            return False
+        rows = segment.end - segment.first
+        if (
+            not rows
+            or rows >= SMALL * len(index.batches)
+            or not (segment.end == merged or self._write(key, segment, check))
+        ):
+            self._left.add(segment.path)
+            return False
+        _delete(files)
+        return True
+
+    def _write(self, key: NodeKey, segment: ArrowSegment, check: Callable[[], object]) -> bool:
+        """False if not all rows can be read."""
+        file = PendingFile(LocalFileSystem(), os.path.dirname(segment.path), segment.first)
+        try:
+            for piece in segment.read(key, segment.first, segment.end, Projection(None), verify=True):
+                check()
+                if isinstance(piece, Damage):
+                    file.discard()
+                    return False
+                file.add(piece.batch)
+            file.commit()
+        except (LogError, pa.ArrowException):
+            file.discard()
+            return False
+        except BaseException:
+            file.discard()
+            raise
+        return True
+
+
+def _delete(files: SegmentFiles) -> None:
+    for path in files.paths:
+        with contextlib.suppress(PermissionError):  # on Windows, while it is being read
+            Path(path).unlink(missing_ok=True)
