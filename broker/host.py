@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
     from trunkline.mqtt.packets import SubscriptionRequest
@@ -58,6 +60,14 @@ class NodeHost:
         self._figures = figures
         #: Sessions that have not been notified yet that access decisions have changed.
         self._to_notify: list[SessionActor] = []
+        #: Corrections of the system's clock change this alone.
+        self._clock_began = time.time() - time.monotonic()
+
+    def alarms(self) -> list[Alarm]:
+        return self._services.alarms.active
+
+    def limits(self) -> dict[str, int]:
+        return self._services.config.all_limits()
 
     async def metrics(self) -> dict[str, int]:
         return await self._figures()
@@ -76,6 +86,10 @@ class NodeHost:
     @property
     def wall(self) -> float:
         return trio.current_time() + self._services.epoch
+
+    @property
+    def clock_correction(self) -> float:
+        return time.time() - time.monotonic() - self._clock_began
 
     @property
     def node_name(self) -> str:

@@ -117,6 +117,8 @@ def client_row(actor: SessionActor) -> Client:
         client.superuser,
         identity.tls_version,
         identity.cipher,
+        actor.config.session.max_queue_length or None,
+        session.inflight.capacity or None,
         identity.named("cn"),
         identity.server_name,
     )

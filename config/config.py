@@ -49,6 +49,8 @@ WHOLE: Final = (*LISTS, "zones")
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, TRUNKLINE_LISTENERS and TRUNKLINE_STREAMS.
 PREFIX: Final = "TRUNKLINE_"
 
+#: Sections with limits.
+_LIMITING: Final = ("mqtt", "session", "retained", "limits", "store")
 _KEEP_ALIVES: Final = frozenset({"max_keep_alive", "server_keep_alive"})
 
 
@@ -139,6 +141,14 @@ class Config(Section):
         """The limit in bytes for messages that wait for a client; 0 means no limit."""
         asked = self.session.max_queue_bytes
         return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
+
+    def all_limits(self) -> dict[str, int]:
+        """The numbers that bound what clients may have or send, by key; those that a zone sets begin with its name."""
+        sections: dict[str, Section] = {name: getattr(self, name) for name in _LIMITING}
+        keys = [(name, section, key) for name, section in sections.items() for key in type(section).model_fields]
+        keys += [(f"zones.{name}", zone, key) for name, zone in self.zones.items() for key in zone.model_fields_set]
+        values = {f"{name}.{key}": getattr(section, key) for name, section, key in keys if key.startswith("max_")}
+        return {name: value for name, value in values.items() if isinstance(value, int)}
 
     @property
     def largest_queue(self) -> tuple[int, int]:

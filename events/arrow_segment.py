@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
@@ -14,6 +14,8 @@ from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Fit, Projection
 from trunkline.events.schema import STORED
 from trunkline.events.segment import Damage, Part, Rows
+
+_new_array: Final[Any] = pa.array  # whose stubs know each type but not all of them
 
 #: Bytes that are read at once, unless a single batch is longer.
 _CHUNK: Final = 4 << 20
@@ -120,11 +122,11 @@ class ArrowSegment:
                     whole.append(decoded)
                     continue
                 if whole:
-                    yield Rows(first, projection.apply(pa.concat_batches(whole), fit, key, first))
+                    yield Rows(first, projection.apply(_together(whole), fit, key, first))
                 yield _damage(batch, decoded)
                 whole, first = [], batch.end
             if whole:
-                yield Rows(first, projection.apply(pa.concat_batches(whole), fit, key, first))
+                yield Rows(first, projection.apply(_together(whole), fit, key, first))
 
 
 def _rows_behind(file: pa.NativeFile, schema: pa.Schema) -> Iterator[int]:
@@ -229,8 +231,12 @@ def _beats(record: Record, fit: Fit) -> pa.RecordBatch:
         "kind": ["node.tick"] * rows,
         "weight": [1] * rows,
     }
-    columns = [pa.array(values.get(name, [None] * rows), STORED.field(name).type) for name in fit.names]
+    columns = [_new_array(values.get(name, [None] * rows), STORED.field(name).type) for name in fit.names]
     return pa.RecordBatch.from_arrays(columns, names=fit.names)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def _open(head: bytes, data: memoryview, start: int, fit: Fit) -> pa.RecordBatchStreamReader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from heapq import nlargest
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,11 +12,13 @@ import trio
 from trunkline import __version__
 from trunkline.events.file_lock import locked
 from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey
+from trunkline.events.merging import Merger
 from trunkline.events.privacy import Privacy
+from trunkline.events.readings import Readings
 from trunkline.events.recorder import Recorder, Rejects
 from trunkline.events.retention import enforce
 from trunkline.events.rows import Converter
-from trunkline.events.schema import STORED
+from trunkline.events.schema import OWN_KINDS, STORED
 from trunkline.events.watching import Wanted, Watching
 from trunkline.events.writer import LogWriter
 from trunkline.hooks.points import find_all
@@ -30,12 +32,17 @@ if TYPE_CHECKING:
 TIDY: Final = 30.0
 #: `max_size` must hold at least this many segments: the one being written is never deleted.
 SEGMENTS: Final = 8
-#: Clients that are read in one turn when queues are measured.
-_AT_ONCE: Final = 1000
 _ALARM: Final = "disk"
+#: Seconds without a failure after which events count as written again: a disk that is nearly full takes some batches
+#: and others not.
+_CALM: Final = 60.0
+#: Seconds by which the clock must have been corrected for events to follow.
+_JUMP: Final = 0.1
+#: Seconds after a failure until segments are merged again.
+_PAUSE: Final = 600.0
 
 #: Kinds of the exporter's own, behind those of the hook points.
-_OWN: Final = ("node.tick", "node.stats", "session.stats", "exporter.started", "exporter.stopped", "exporter.dropped")
+_OWN: Final = tuple(kind.name for kind in OWN_KINDS)
 
 
 class Exporter:
@@ -53,8 +60,7 @@ class Exporter:
         }
         schema = pa.schema([field for field in STORED if wanted.get(field.name, True)])
         privacy = Privacy(settings.hash, settings.leave_out, settings.hash_key.get_secret_value().encode())
-        self._texts: Final = not privacy.hides_texts
-        self._wanted: Final = Wanted(settings.topics, settings.clients, settings.one_in)
+        self._wanted: Final = Wanted(settings.topics, settings.clients, settings.one_in, texts=not privacy.hides_texts)
         converter = Converter(kinds, schema, privacy, settings.max_payload, settings.one_in)
         clock, offset = trio.lowlevel.current_clock().current_time, context.wall - context.now
         self._writer = self._open(schema)
@@ -64,13 +70,17 @@ class Exporter:
             self._writer,
             converter,
             lambda: clock() + offset,
-            self._kind["exporter.dropped"],
+            dropped=self._kind["exporter.dropped"],
+            tick=self._kind["node.tick"],
+            correction=context.clock_correction,
             batch_rows=settings.batch_rows,
             rejects=Rejects(
                 settings.path / DEAD_LETTERS / f"{self._writer.key.encoded}.jsonl", settings.max_rejects, kinds, privacy
             ),
             logger=context.logger,
         )
+        self._readings: Final = Readings(context, self._record, self._wanted, settings.stats_sessions)
+        self._merger: Final = Merger(settings.path, context.node)
         self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
         self._lost_unread = context.counter("deleted_unread", "Rows in them that a reader had not read yet.")
         for name, text in (
@@ -94,6 +104,7 @@ class Exporter:
                 schema,
                 roll_bytes=min(settings.roll_size, settings.max_size // SEGMENTS),
                 roll_age=settings.roll_time,
+                roll_age_small=settings.roll_time_small,
                 compression=settings.compression,
             )
         except BlockingIOError:
@@ -104,7 +115,7 @@ class Exporter:
             raise PluginError([f"{self._context.name}: path: {error}"]) from None
 
     def start(self) -> None:
-        Watching(self._recorder, self._wanted, texts=self._texts).watch(self._context.hooks, self._points)
+        Watching(self._recorder, self._wanted).watch(self._context.hooks, self._points)
         self._record("exporter.started", reason=__version__)
 
     async def run(self) -> None:
@@ -128,45 +139,43 @@ class Exporter:
         self._recorder.record(self._kind[kind], given=given or None)
 
     async def _flush(self) -> None:
+        """Rows that come alone are written soon; where others follow, they wait for them."""
+        shortest, longest = self._settings.batch_time / 10, self._settings.batch_time
+        wait = shortest
         segments = 0
         while True:
-            await trio.sleep(self._settings.batch_time)
+            await self._recorder.waits_for_others()
+            await trio.sleep(wait)
+            wait = min(2 * wait, longest) if self._recorder.waiting > 1 else shortest
             self._recorder.flush()
             if self._writer.segments > segments:
                 segments = self._writer.segments
                 self._has_grown.set()
-            if self._recorder.trouble is not None:
-                self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
-            else:
-                self._context.clear_alarm(_ALARM)
 
     async def _tick(self) -> None:
+        failed_at = -inf
         while True:
-            self._record("node.tick")
+            self._follow_clock()
+            self._recorder.tick(self._settings.heartbeat)
+            now = self._context.now
+            if self._recorder.trouble is not None:
+                failed_at = now
+                self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
+            elif now - failed_at >= _CALM:
+                self._context.clear_alarm(_ALARM)
             await trio.sleep(self._settings.heartbeat)
 
+    def _follow_clock(self) -> None:
+        recorder, correction = self._recorder, self._context.clock_correction
+        if abs(jump := correction - recorder.correction) >= _JUMP:
+            recorder.correct(correction)
+            self._record("node.clock", value=jump)
+
     async def _measure(self) -> None:
+        await self._readings.begin()
         while True:
             await trio.sleep(self._settings.stats)
-            for name, value in (await self._context.metrics()).items():
-                self._record("node.stats", name=name, value=float(value))
-            for queued, inflight, client_id, username in await self._longest_queues():
-                self._record(
-                    "session.stats", client_id=client_id, username=username, queue_length=queued, inflight=inflight
-                )
-
-    async def _longest_queues(self) -> list[tuple[int, int, str, str | None]]:
-        longest: list[tuple[int, int, str, str | None]] = []
-        for number, client in enumerate(self._context.all_clients(), 1):
-            if (client.queued or client.inflight) and self._wanted.client(client.client_id):
-                longest.append((client.queued, client.inflight, client.client_id, client.username))
-            if number % _AT_ONCE == 0:
-                longest = self._first(longest)
-                await trio.lowlevel.checkpoint()
-        return self._first(longest)
-
-    def _first(self, queues: list[tuple[int, int, str, str | None]]) -> list[tuple[int, int, str, str | None]]:
-        return nlargest(self._settings.stats_sessions, queues, key=lambda each: each[:3])
+            await self._readings.take()
 
     async def _sync(self) -> None:
         failed = False
@@ -183,13 +192,14 @@ class Exporter:
 
     async def _tidy(self) -> None:
         settings = self._settings
+        merge_at = -inf
         while True:
             try:
                 deleted = await trio.to_thread.run_sync(
                     lambda: enforce(
                         settings.path,
                         self._context.node,
-                        int(self._recorder.clock() * 1e6),
+                        int((self._recorder.clock() + self._recorder.correction) * 1e6),
                         max_bytes=settings.max_size,
                         max_age=settings.max_age,
                         delete_read=settings.delete_read,
@@ -203,6 +213,12 @@ class Exporter:
                 self._lost_unread.add(deleted.unread)
                 for problem in deleted.problems:
                     self._context.logger.error("old segments could not be deleted: %s", problem)
+            if self._context.now >= merge_at:
+                try:
+                    await trio.to_thread.run_sync(lambda: self._merger.run(trio.from_thread.check_cancelled))
+                except OSError as error:
+                    self._context.logger.error("small batches could not be merged: %s", error)
+                    merge_at = self._context.now + _PAUSE
             with trio.move_on_after(TIDY):
                 await self._has_grown.wait()
             self._has_grown = trio.Event()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.layout import LogError, NodeKey
+from trunkline.events.layout import BEATS, LogError, NodeKey
 from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.parquet_target import HALF, PendingFile
 from trunkline.events.projection import Projection
@@ -78,12 +78,9 @@ class Merger:
             return False
         if not (index.sealed or over):
             return False
-        rows = segment.end - segment.first
-        if (
-            not rows
-            or rows >= SMALL * len(index.batches)
-            or not (segment.end == merged or self._write(key, segment, check))
-        ):
+        sizes = [batch.rows for batch in index.batches if not batch.flags & BEATS]
+        is_small = sum(sizes) < SMALL * len(sizes)
+        if not is_small or not (segment.end == merged or self._write(key, segment, check)):
             self._left.add(segment.path)
             return False
         _delete(files)

@@ -58,7 +58,9 @@ class EventsSettings(NeedsExtra):
     hash_key: Secret = setting(SecretStr(""), "Key of the hashes, up to 64 bytes.")
     leave_out: tuple[PersonalColumn, ...] = setting((), "Columns that stay empty.")
     batch_rows: Whole = setting(512, "Rows that are written together.", "rows", ge=1, le=65_536)
-    batch_time: Duration = setting(0.1, "How long a row waits for others to be written with it.", "seconds", gt=0)
+    batch_time: Duration = setting(
+        1.0, "How long a row waits for others to be written with it; a tenth of that if none follow.", "seconds", gt=0
+    )
     compression: Literal["none", "lz4", "zstd"] = setting("lz4", "How batches are compressed.")
     sync: Duration = setting(1.0, "Time between two syncs of written data to disk.", "seconds", gt=0)
     roll_size: Size = setting(
@@ -70,10 +72,19 @@ class EventsSettings(NeedsExtra):
     roll_time: Duration = setting(
         600.0, ("Time between the first and the last event of a segment after which it ends."), "seconds", gt=0
     )
+    roll_time_small: Duration = setting(
+        6 * 3600.0, "The same for a segment with less than a 64th of `roll_size`.", "seconds", gt=0
+    )
     heartbeat: Duration = setting(
         1.0, "Time between two `node.tick` events, which show readers that time goes on.", "seconds", gt=0
     )
-    stats: Duration = setting(10.0, "Time between two records of the metrics of node and sessions.", "seconds", gt=0)
+    stats: Duration = setting(
+        10.0,
+        "Time between two looks at the figures of node and sessions. Those that have changed are recorded, and all of "
+        "them every ten minutes.",
+        "seconds",
+        gt=0,
+    )
     stats_sessions: Whole = setting(
         100, "Sessions with the longest queues that are recorded each time.", "sessions", ge=0
     )

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Sequence
@@ -37,18 +39,27 @@ class Recorder:
         writer: LogWriter,
         converter: Converter,
         clock: Callable[[], float],
-        dropped: int,
         *,
+        dropped: int,
+        tick: int,
+        correction: float,
         batch_rows: int,
         rejects: Rejects,
         logger: logging.Logger,
     ) -> None:
-        """`clock` gives seconds since the epoch; `dropped` is the number of the kind `exporter.dropped`."""
+        """`clock` gives seconds since the epoch, as the node's clock had them when it started, and `correction` is by
+        how many seconds that clock was put forward since; `dropped` and `tick` are the numbers of the kinds
+        `exporter.dropped` and `node.tick`."""
         self.clock = clock
+        self.correction = correction
+        self._tick_kind = tick
         self._writer = writer
         self._converter = converter
         self._dropped_kind = dropped
         self._batch_rows = batch_rows
+        #: Rows at which something is to be done: the first one is waited for, and so many fill a batch.
+        self._mark = 1
+        self._first = trio.Event()
         self._rejects = rejects
         self._logger = logger
         self._observed: list[Observation] = []
@@ -90,8 +101,44 @@ class Recorder:
             self._more += publication.count - 1
             if self._weighs:
                 self._weight += self._converter.weigh(publication)
-        if len(observed) + self._more >= self._batch_rows or self._weight >= BATCH_BYTES:
+        if len(observed) + self._more >= self._mark or self._weight >= BATCH_BYTES:
+            self._reached()
+
+    def _reached(self) -> None:
+        if self.waiting >= self._batch_rows or self._weight >= BATCH_BYTES:
             self.flush()
+        else:
+            self._mark = self._batch_rows
+            self._first.set()
+
+    async def waits_for_others(self) -> None:
+        """Returns when there is a row."""
+        await self._first.wait()
+
+    def tick(self, interval: float) -> None:
+        """Record that the node is there, as every `interval` seconds: in the index alone, where no row waits."""
+        now = self.clock()
+        if self._observed or self._unsaid or now < self._resume_at:
+            self.record(self._tick_kind)
+            if self._unsaid:  # although nothing follows
+                self.flush()
+            return
+        try:
+            self._writer.beat(self._wall(now), int(interval * 1e6))
+        except OSError as error:
+            self._fail(error, now)
+            self._lose("disk", 1)
+        else:
+            self.written += 1
+
+    def correct(self, correction: float) -> None:
+        """The clock was corrected: later rows follow it, in a segment of their own, whose times do not go back."""
+        self.flush()
+        self.correction = correction
+        try:
+            self._writer.roll()
+        except OSError as error:
+            self._fail(error, self.clock())
 
     def flush(self) -> None:
         """Write the waiting rows."""
@@ -99,6 +146,9 @@ class Recorder:
         if not observed and not self._unsaid:
             return
         self._observed, self._more, self._weight = [], 0, 0
+        self._mark = 1
+        if self._first.is_set():
+            self._first = trio.Event()
         now = self.clock()
         if now < self._resume_at:
             self._lose("disk", rows)
@@ -120,25 +170,28 @@ class Recorder:
 
     def _write(self, observed: list[Observation], now: float) -> bool:
         try:
-            batch = self._converter.convert(observed)
+            batch = self._converter.convert(observed, self.correction)
         except Exception as error:  # noqa: BLE001  callbacks of other code may put anything into a message
             observed = self._convertible(observed, error)
             if not observed:
                 return True
-            batch = self._converter.convert(observed)
+            batch = self._converter.convert(observed, self.correction)
         times = [each[1] for each in observed]
         try:
-            self._writer.append(batch, int(min(times) * 1e6), int(max(times) * 1e6))
+            self._writer.append(batch, self._wall(min(times)), self._wall(max(times)))
         except OSError as error:
-            if self.trouble is None:
-                self._logger.error("events are lost: the log cannot be written: %s", error)
-            self.trouble = error
-            self._resume_at = now + PAUSE
+            self._fail(error, now)
             return False
-        if self.trouble is not None:
-            self._logger.warning("events are written again; %d were lost so far", self.dropped)
-            self.trouble = None
+        self.trouble = None
         return True
+
+    def _wall(self, time: float) -> int:
+        """Microseconds since the epoch, by the corrected clock."""
+        return int((time + self.correction) * 1e6)
+
+    def _fail(self, error: OSError, now: float) -> None:
+        self.trouble = error
+        self._resume_at = now + PAUSE
 
     def _convertible(self, observed: list[Observation], error: Exception) -> list[Observation]:
         """The observations that can be written; the others go to a file for inspection."""
@@ -149,7 +202,7 @@ class Recorder:
                 parts = [(*each[:3], message, each[4]) for message in each[3].messages]
             for part in parts:
                 try:
-                    self._converter.convert([part])
+                    self._converter.convert([part], self.correction)
                 except Exception as why:  # noqa: BLE001
                     self._rejects.add(part, why)
                     self.rejected += 1

@@ -76,9 +76,10 @@ class Converter:
             weight += thing.count * sum([len(key) + len(value) for key, value in _properties(thing)])
         return weight
 
-    def convert(self, observed: Sequence[Observation]) -> pa.RecordBatch:
-        """All observations in order: a row for each message, or one for an event without messages. A value common to
-        all messages of a publication is computed once per publication and then repeated for each row.
+    def convert(self, observed: Sequence[Observation], correction: float = 0.0) -> pa.RecordBatch:
+        """All observations in order, with `correction` seconds added to their times: a row for each message, or one for
+        an event without messages. A value common to all messages of a publication is computed once per publication and
+        then repeated for each row.
 
         Raises:
             Exception: a value does not fit its column.
@@ -88,7 +89,7 @@ class Converter:
         if times.null_count or _compute.all(_compute.less(_compute.abs(times), _FOREVER)).as_py() is False:
             raise ValueError("an event without a time that a calendar has")
         columns = {
-            "time": _microseconds(times).cast(_TIME),
+            "time": _microseconds(_compute.add(times, correction) if correction else times).cast(_TIME),
             "kind": self._kinds.take(pa.array([each[0] for each in observed], pa.int32())),
         }
         columns |= self._clients([each[2] for each in observed])

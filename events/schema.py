@@ -90,10 +90,18 @@ class Kind(NamedTuple):
 #: Events that no hook point has: the exporter's own, about the node and itself. A reader may add the last two.
 OWN_KINDS: Final = (
     Kind("node.tick", "Every `heartbeat` seconds: the node is there, and its clock goes on."),
-    Kind("node.stats", "Every `stats` seconds and for each of the broker's metrics: `name` and `value`."),
-    Kind("node.limit", "When recording begins and at each change, for each limit of the broker: `name` and `value`."),
+    Kind(
+        "node.stats",
+        "Every `stats` seconds, of each of the broker's metrics that has changed, and of all every ten minutes: `name` "
+        "and `value`.",
+    ),
+    Kind("node.limit", "When recording begins, for each limit that the configuration sets: `name` and `value`."),
     Kind("node.clock", "The clock was corrected: it was put forward by `value` seconds, or back if that is negative."),
-    Kind("session.stats", "Every `stats` seconds for the sessions with the longest queues."),
+    Kind(
+        "session.stats",
+        "Every `stats` seconds, of the sessions with the longest queues where they have changed, and of all these "
+        "every ten minutes.",
+    ),
     Kind("session.subscription", "When recording begins: a subscription that was there already."),
     Kind("alarm.active", "When recording begins: an alarm that was on already."),
     Kind("exporter.started", "The first row of an incarnation."),

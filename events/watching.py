@@ -37,8 +37,10 @@ _SPREAD: Final = 0x9E3779B97F4A7C15
 class Wanted:
     """Selects what is recorded: topics and clients by patterns, and one in N messages with all of its events."""
 
-    def __init__(self, topics: Sequence[str], clients: Sequence[str], one_in: int) -> None:
-        """`topics` are topic filters; `clients` patterns of client ids with `*` and `?`."""
+    def __init__(self, topics: Sequence[str], clients: Sequence[str], one_in: int, *, texts: bool = True) -> None:
+        """`topics` are topic filters; `clients` patterns of client ids with `*` and `?`. Without `texts`, free text is
+        left out: reasons are words from a list."""
+        self.texts: Final = texts
         self._filters = tuple(topics)
         self._clients = None if "*" in clients else compile_pattern("|".join(map(translate, clients)) or "(?!)")
         self._one_in = one_in
@@ -98,11 +100,9 @@ def _remember(known: dict[str, bool], name: str, wanted: bool) -> None:
 class Watching:
     """The callbacks of a recorder."""
 
-    def __init__(self, recorder: Recorder, wanted: Wanted, *, texts: bool = True) -> None:
-        """Without `texts`, free text is left out: reasons are words from a list."""
+    def __init__(self, recorder: Recorder, wanted: Wanted) -> None:
         self._recorder = recorder
         self._wanted = wanted
-        self._texts = texts
 
     def watch(self, hooks: PluginHooks, points: Sequence[Point]) -> None:
         """Register a callback at each of these points; a point's place is the number of its kind."""
@@ -145,7 +145,7 @@ class Watching:
 
     def _others(self, kind: int, point: Point) -> Callable[..., None]:
         """Points that not every message passes."""
-        record, wanted, names, texts = self._recorder.record, self._wanted, point.arguments, self._texts
+        record, wanted, names = self._recorder.record, self._wanted, point.arguments
 
         def look(*values: Any) -> None:
             arguments = dict(zip(names, values, strict=True))
@@ -162,7 +162,7 @@ class Watching:
             given: dict[str, Any] = {}
             flags = 0
             for name, value in arguments.items():
-                flags |= _give(name, value, given, texts)
+                flags |= _give(name, value, given, wanted.texts)
             if point.name.startswith("client.") and client is not None:
                 given["keep_alive"] = client.keep_alive
                 flags |= Flag.CLEAN_START * client.clean_start | Flag.SUPERUSER * client.superuser

@@ -259,6 +259,11 @@ class Inflight(Generic[T]):
         self.end([packet_id for packet_id, _ in oldest])
         return [(entry.message(packet_id), entry.target, entry.state) for packet_id, entry in oldest]
 
+    @property
+    def capacity(self) -> int:
+        """How many messages may be open."""
+        return self._limit
+
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all open messages are sent again."""
         self._limit = limit

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
@@ -66,6 +67,9 @@ class Client:
     #: As "TLSv1.3" and "TLS_AES_256_GCM_SHA384"; empty without TLS, and while the client is away.
     tls_version: str = ""
     cipher: str = ""
+    #: How many messages may wait for it, of each priority, and how many may be on their way; None is no limit.
+    queue_limit: int | None = None
+    inflight_limit: int | None = None
     #: The common name of the client's verified certificate, and the name of the server that it asked for (SNI). A load
     #: balancer may tell them without TLS.
     common_name: str = ""
@@ -98,6 +102,8 @@ class Host(Protocol):
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None: ...
     def raise_alarm(self, name: str, text: str) -> None: ...
     def clear_alarm(self, name: str) -> None: ...
+    def alarms(self) -> list[Alarm]: ...
+    def limits(self) -> dict[str, int]: ...
     async def metrics(self) -> dict[str, int]: ...
     def store_of(self, plugin: str) -> PluginStore: ...
     @property
@@ -106,6 +112,8 @@ class Host(Protocol):
     def now(self) -> float: ...
     @property
     def wall(self) -> float: ...
+    @property
+    def clock_correction(self) -> float: ...
     @property
     def node_name(self) -> str: ...
 
@@ -248,8 +256,13 @@ class Context(Generic[S_co]):
 
     @property
     def wall(self) -> float:
-        """The same moment in seconds since the epoch."""
+        """The same moment in seconds since the epoch, by the system's clock as it was when the node started."""
         return self._host.wall
+
+    @property
+    def clock_correction(self) -> float:
+        """Seconds by which the system's clock was put forward since then; negative if it was put back."""
+        return self._host.clock_correction
 
     @property
     def node(self) -> str:
@@ -382,6 +395,15 @@ class Context(Generic[S_co]):
         caller."""
         self._check_plain(handler, "a command", "")
         self._running.commands[name] = handler
+
+    def alarms(self) -> list[Alarm]:
+        """All active alarms, the oldest first."""
+        return self._host.alarms()
+
+    def limits(self) -> dict[str, int]:
+        """The node's limits by the keys of its configuration, such as `session.max_queue_length`; those of a zone begin
+        with `zones.NAME`."""
+        return self._host.limits()
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Raise an alarm, which lasts until `clear_alarm`. The plugin's name is put in front of its name."""

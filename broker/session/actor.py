@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Decoded
@@ -110,6 +111,11 @@ class SessionActor(Actor["mail.ToSession"]):
         self._subscribing = subscribing = Subscribing(context, outbound, waiting)
         self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing)
         self._life = SessionLife(context, waiting, inbound, outbound, check, self._on_end)
+
+    @property
+    def config(self) -> Config:
+        """The settings for its client: those of the zone that it came by last."""
+        return self._context.config
 
     @property
     def subscriber(self) -> Subscriber:

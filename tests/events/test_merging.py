@@ -4,9 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.events.logs import KEY, NODE, START, expected, flip, opened, read, write
+from tests.events.logs import KEY, NODE, START, batch, expected, flip, opened, read, write
 from trunkline.events import parquet_target
 from trunkline.events.compaction import compact
 from trunkline.events.layout import NodeKey
@@ -34,11 +35,12 @@ def names(root: Path, key: NodeKey = KEY) -> list[str]:
 def test_finished_segments_are_merged(tmp_path: Path) -> None:
     writer = write(tmp_path, [3] * 10)
     writer.roll()
-    write_on = [writer.beat(START + at * SECOND, SECOND) for at in range(10)]
-    assert len(write_on) == 10
+    for at in range(9):
+        writer.beat(START + at * SECOND, SECOND)
+    writer.append(batch(39, 40), START, START)
     whole = read(tmp_path, 0, 40)
     assert merger(tmp_path).run() == 1
-    assert names(tmp_path) == [f"0-{'30.parquet'.rjust(28, '0').lstrip('0')}", "30.arrows", "30.idx"]
+    assert names(tmp_path) == ["0-30.parquet", "30.arrows", "30.idx"]
     assert read(tmp_path, 0, 40).equals(whole)
     writer.close()
     assert merger(tmp_path).run() == 1
@@ -137,9 +139,9 @@ def test_compaction_takes_merged_segments_and_deletes_them(tmp_path: Path) -> No
     writer = write(tmp_path, [3] * 10)
     writer.roll()
     for _ in range(2):
-        writer.append(expected_batch(writer, 600), START, START)
+        writer.append(next_rows(writer, 600), START, START)
     writer.roll()
-    writer.append(expected_batch(writer, 2), START, START)
+    writer.append(next_rows(writer, 2), START, START)
     writer.close()
     whole = read(tmp_path, 0, 1232)
     assert merger(tmp_path).run() == 2
@@ -149,9 +151,7 @@ def test_compaction_takes_merged_segments_and_deletes_them(tmp_path: Path) -> No
     assert read(tmp_path, 0, 1232).equals(whole)
 
 
-def expected_batch(writer: LogWriter, rows: int):  # type: ignore[no-untyped-def]
-    from tests.events.logs import batch
-
+def next_rows(writer: LogWriter, rows: int) -> pa.RecordBatch:
     return batch(writer.next_seq, writer.next_seq + rows)
 
 

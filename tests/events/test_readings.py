@@ -1,0 +1,190 @@
+"""What the log holds for its judges: limits, what was there before, and figures that hold until the next."""
+
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.broker.room import Room
+from tests.events.test_plugin import Row, all_bytes, recorded, recording
+from trunkline.events.plugin import EventsSettings
+from trunkline.events.schema import Flag
+
+
+def of(rows: list[Row], **values: object) -> list[Row]:
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
+
+
+async def test_the_limits_of_the_broker(tmp_path: Path, autojump_clock: MockClock) -> None:
+    settings = {
+        "session": {"max_queue_length": 7},
+        "limits": {"max_connections": 50},
+        "retained": {"max_messages": 0},
+        "zones": {"plant": {"max_inflight": 3}},
+    }
+    async with recording(tmp_path, **settings):
+        await trio.sleep(11)
+    limits = {row["name"]: row["value"] for row in recorded(tmp_path, "node.limit")}
+    assert limits["session.max_queue_length"] == 7
+    assert limits["zones.plant.max_inflight"] == 3
+    assert limits["mqtt.max_packet_size"] == 10_485_760
+    assert "zones.plant.max_queue_length" not in limits
+    stats = {row["name"]: row.get("value_limit") for row in recorded(tmp_path, "node.stats")}
+    assert (stats["connections.count"], stats["retained.count"], stats["messages.received"]) == (50, None, None)
+    assert (stats["process.files"] or 0) > 10
+
+
+async def test_what_was_there_when_recording_began(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path, {"clients": ["a*"]}) as here:
+        await here.node.plugins.disable("events")
+        for name in ("ann", "bob"):
+            client = await here.stay(name)
+            await client.subscribe((f"{name}/#", 1), ("$share/g/x", 0))
+        here.node.alarms.activate("hot", "too hot")
+        await here.node.plugins.enable("events", EventsSettings(path=tmp_path, clients=("a*",)))
+        await trio.sleep(1)
+        here.node.alarms.deactivate("hot")
+    subscriptions = recorded(tmp_path, "session.subscription")
+    assert [(row["client_id"], row["filter"], row["qos"]) for row in subscriptions] == [
+        ("ann", "ann/#", 1),
+        ("ann", "$share/g/x", 0),
+    ]
+    assert not recorded(tmp_path, "session.subscribed")
+    alarms = recorded(tmp_path, "alarm.active", "alarm.activated", "alarm.deactivated")
+    assert [(row["kind"], row["name"], row["reason"]) for row in alarms] == [
+        ("alarm.active", "hot", "too hot"),
+        ("alarm.deactivated", "hot", "too hot"),
+    ]
+
+
+def files(folder: Path, *suffixes: str) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file() and (not suffixes or path.suffix in suffixes))
+    return sorted(found, key=lambda path: path.suffix)
+
+
+async def absent(here: Room, name: str, count: int) -> None:
+    """A client that is away with so many messages waiting."""
+    client = await here.stay(name)
+    await client.subscribe((f"{name}/#", 1))
+    await client.abort()
+    await wait_all_tasks_blocked()
+    for _ in range(count):
+        here.broker.publish(f"{name}/x", b"x", qos=1)
+
+
+async def test_a_queue_is_recorded_when_it_changes_and_when_it_is_empty(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with recording(tmp_path, {"stats_sessions": 1}, session={"max_queue_length": 20}) as here:
+        await absent(here, "one", 2)
+        await trio.sleep(100)
+        here.broker.publish("one/x", b"x", qos=1)
+        await trio.sleep(10)
+        await absent(here, "two", 5)  # there is room for one in the record
+        await trio.sleep(10)
+        client = await here.stay("two")
+        for _ in range(5):
+            await client.acknowledge(await client.expect_publish("two/x", b"x", qos=1))
+        await client.ping()
+        await trio.sleep(10)
+    rows = recorded(tmp_path, "session.stats")
+    assert [(row["client_id"], row["queue_length"]) for row in rows] == [
+        ("one", 2),
+        ("one", 3),
+        ("two", 5),
+        ("one", 3),  # is among the longest again
+        ("two", 0),
+    ]
+    assert {(row["queue_limit"], row["inflight_limit"]) for row in rows} == {(20, 100)}
+
+
+async def test_metrics_are_recorded_when_they_change(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path) as here:
+        client = await here.client("a")
+        await trio.sleep(300)
+        for _ in range(3):
+            await client.publish("t", b"x", qos=1)
+            await trio.sleep(10)
+        await client.ping()  # is not worth a row
+        await trio.sleep(300)
+    readings: dict[str, list[float]] = defaultdict(list)
+    times = {row["time"] for row in recorded(tmp_path, "node.stats")}
+    for row in recorded(tmp_path, "node.stats"):
+        readings[row["name"]].append(row["value"])
+    assert readings["messages.qos1.received"] == [0, 1, 2, 3, 3]
+    assert readings["client.connected"] == [1, 1], "first of all, and once more after ten minutes"
+    assert len(times) == 5
+
+
+async def test_a_quiet_broker_writes_little(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path) as here:
+        client = await here.client("a", keep_alive=60)
+        for _ in range(14 * 30):
+            await trio.sleep(60)
+            await client.ping()
+        await wait_all_tasks_blocked(0.01)  # for the thread
+        assert [path.suffix for path in files(tmp_path, ".arrows", ".idx", ".parquet")] == [
+            ".arrows",
+            ".idx",
+            ".parquet",
+        ]
+        assert len(all_bytes(tmp_path)) < 250_000
+    ticks = [row["time"].timestamp() for row in recorded(tmp_path, "node.tick")]
+    assert len(ticks) == 7 * 3600 + 1
+    assert {round(later - earlier, 3) for earlier, later in pairwise(ticks)} == {1.0}
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+async def test_times_follow_the_clock(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    import time
+
+    real = time.time
+    async with recording(tmp_path, {"heartbeat": 1}) as here:
+        client, watcher = await here.client("a"), await here.client("w")
+        await watcher.subscribe(("t", 1))
+        await trio.sleep(10.5)
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time", lambda: real() + jump)
+            await trio.sleep(1)
+            await client.publish("t", b"x", qos=1)
+            packet = await watcher.expect_publish("t", b"x", qos=1)
+            await trio.sleep(2)
+            await watcher.acknowledge(packet)
+            await watcher.disconnect()
+            await watcher.expect_close()
+            await trio.sleep(5)
+    rows = recorded(tmp_path)
+    [corrected] = of(rows, kind="node.clock")
+    assert corrected["value"] == pytest.approx(jump, abs=0.05)
+    began = rows[0]["time"].timestamp()
+    assert corrected["time"].timestamp() - began == pytest.approx(jump + 11, abs=0.05)
+    ticks = [round(row["time"].timestamp() - began) for row in of(rows, kind="node.tick")]
+    assert ticks[:11] == list(range(11))
+    assert ticks[11:] == [round(jump) + second for second in range(11, 11 + len(ticks) - 11)]
+    [acked] = of(rows, kind="message.acked")
+    assert acked["latency_us"] == pytest.approx(2_000_000, abs=100)
+    [gone] = of(rows, kind="client.disconnected", client_id="w")
+    assert gone["latency_us"] == pytest.approx(13_500_000, abs=100_000)
+    [published] = of(rows, kind="message.publish")
+    assert published["time"].timestamp() - began == pytest.approx(jump + 11.5, abs=0.05)
+    assert len(files(tmp_path, ".arrows", ".parquet")) == 2
+
+
+async def test_hidden_texts_are_not_in_what_was_there(tmp_path: Path, autojump_clock: MockClock) -> None:
+    hidden = EventsSettings(path=tmp_path, hash=("client_id", "filter"), hash_key="k", leave_out=("username",))  # type: ignore[arg-type]
+    async with recording(tmp_path / "other") as here:
+        client = await here.stay("private-ann", username="private-ann")
+        await client.subscribe(("private/#", 1))
+        here.node.alarms.activate("hot", "private-ann is hot")
+        await here.node.plugins.disable("events")
+        await here.node.plugins.enable("events", hidden)
+        await trio.sleep(1)
+    [row] = recorded(tmp_path, "session.subscription")
+    assert (len(row["client_id"]), len(row["filter"]), row.get("username")) == (32, 32, None)
+    assert "reason" not in recorded(tmp_path, "alarm.active")[0]
+    assert row["flags"] == Flag(0)
