@@ -7,19 +7,21 @@ columns without being taken apart.
 from __future__ import annotations
 
 from itertools import count
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
 
 from trunkline.events.schema import STORED, Flag
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Publish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trunkline.events.privacy import Privacy
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
 
     #: An observation: number of the kind, seconds since the epoch, the client, the message or topic, and the columns
@@ -38,7 +40,7 @@ _LOW: Final = bytes(range(256)) * 256
 
 _NULLS: Final[dict[pa.DataType, Values]] = {}
 
-#: Seconds since the epoch, in the year 5138; NaN is not less than it, either.
+#: Seconds since the epoch, in the year 5138.
 _FOREVER: Final = 1e11
 
 _DUP: Final = int(Flag.DUP)
@@ -58,7 +60,7 @@ class Converter:
         """`kinds` are the names behind the numbers of `Observation`; `schema` some columns of `STORED`. Payloads
         longer than `max_payload` bytes are left out; `weight` is what each row of a message counts for."""
         self.schema: Final = schema
-        self._kinds = pa.array(kinds, pa.string())
+        self._kinds = kinds
         self._privacy = privacy
         self._max_payload = max_payload
         self._weight = weight
@@ -85,12 +87,12 @@ class Converter:
             Exception: a value does not fit its column.
         """
         things = [each[3] for each in observed]
-        times = pa.array([each[1] for each in observed], pa.float64())
-        if times.null_count or _compute.all(_compute.less(_compute.abs(times), _FOREVER)).as_py() is False:
+        times = [each[1] for each in observed]
+        if not isfinite(sum(times)) or max(map(abs, times), default=0.0) >= _FOREVER:
             raise ValueError("an event without a time that a calendar has")
-        columns = {
-            "time": _microseconds(_compute.add(times, correction) if correction else times).cast(_TIME),
-            "kind": self._kinds.take(pa.array([each[0] for each in observed], pa.int32())),
+        columns: dict[str, Values] = {
+            "time": pa.array([int((time + correction) * 1e6) for time in times], pa.int64()).cast(_TIME),
+            "kind": pa.array([self._kinds[each[0]] for each in observed], pa.string()),
         }
         columns |= self._clients([each[2] for each in observed])
         some = [thing for thing in things if thing is not None]
@@ -99,11 +101,14 @@ class Converter:
             if len(some) < len(observed):
                 of_messages = _apart(of_messages, [thing is not None for thing in things])
             columns |= of_messages
-            latency = _microseconds(_compute.subtract(times, columns.pop("stamp")))
-            columns["latency_us"] = _compute.max_element_wise(latency, 0, skip_nulls=False)
-            columns["weight"] = _compute.fill_null(columns["weight"], 1)
-        else:
-            columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(observed))
+            columns["latency_us"] = pa.array(
+                [
+                    None if thing is None else max(0, int((time - thing.timestamp) * 1e6))
+                    for time, thing in zip(times, things, strict=True)
+                ],
+                pa.int64(),
+            )
+        columns["weight"] = pa.array([1 if thing is None else self._weight for thing in things], pa.int32())
         self._add_given(columns, observed)
         lengths = [1 if thing is None else thing.count for thing in things]
         rows = sum(lengths)
@@ -147,27 +152,20 @@ class Converter:
     def _clients(self, clients: Sequence[ClientInfo | None]) -> dict[str, Values]:
         """Each client is read once, however many rows it has."""
         known: dict[ClientInfo, int] = {}
-        codes = pa.array(
-            [None if client is None else known.setdefault(client, len(known)) for client in clients], pa.int32()
-        )
-        table = [_client_values(client) for client in known]
+        codes = [None if client is None else known.setdefault(client, len(known)) for client in clients]
+        table = list(zip(*map(_client_values, known), strict=True)) or [()] * len(_OF_CLIENTS)
         columns: dict[str, Values] = {}
-        for number, name in enumerate(_OF_CLIENTS):
+        for name, values in zip(_OF_CLIENTS, table, strict=True):
             hide = self._privacy.of(name)
-            values = [values[number] for values in table]
-            column = pa.array(values if hide is None else list(map(hide, values)), STORED.field(name).type)
-            columns[name] = column.take(codes)
-        return columns
+            columns[name] = pa.array(values if hide is None else list(map(hide, values)), STORED.field(name).type)
+        return columns if len(known) == len(clients) else _taken(columns, codes)
 
     def _messages(self, things: Sequence[Publication]) -> dict[str, Values]:
-        """The values that all messages of a publication have in common, and `stamp`, the time when the broker accepted
-        them."""
+        """The values that all messages of a publication have in common."""
         return {
             "publisher": self._texts("publisher", [thing.publisher for thing in things]),
             "qos": pa.array([thing.qos for thing in things], pa.int32()),
             "flags": _flags(things),
-            "stamp": pa.array([thing.timestamp for thing in things], pa.float64()),
-            "weight": pa.repeat(pa.scalar(self._weight, pa.int32()), len(things)),
         }
 
     def _of_each(self, things: Sequence[Publication]) -> dict[str, Values]:
@@ -177,9 +175,15 @@ class Converter:
         packet_ids: list[int] = []
         guids: list[bytes] = []
         for thing in things:
+            if isinstance(thing, Message):
+                topics.append(thing.topic)
+                sizes.append(len(thing.payload))
+                packet_ids.append(thing.packet_id if isinstance(thing, Publish) else 0)
+                guids.append(thing.guid.to_bytes(16, "big"))
+                continue
             topics += thing.topics if len(thing.topics) == thing.count else [thing.topic] * thing.count
             sizes += thing.sizes
-            packet_ids += getattr(thing, "packet_ids", ()) or [0] * thing.count
+            packet_ids += thing.packet_ids or [0] * thing.count
             guids.append(_guids_in_a_row(thing.guids))
         columns = {
             "topic": self._texts("topic", topics),
@@ -242,11 +246,6 @@ def _nulls(type: pa.DataType, rows: int) -> Values:
     if column is None or len(column) < rows:
         column = _NULLS[type] = _new_nulls(max(rows, 4096), type)
     return column.slice(0, rows)
-
-
-def _microseconds(seconds: Values) -> Values:
-    whole: Values = _compute.cast(_compute.multiply(seconds, 1e6), pa.int64(), safe=False)
-    return whole
 
 
 def _guids(data: bytes, rows: int) -> Values:

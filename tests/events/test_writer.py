@@ -88,11 +88,11 @@ def test_a_small_segment_may_grow_older(tmp_path: Path) -> None:
     for at in (0, 30, 60, 61):
         writer.append(batch(writer.next_seq, writer.next_seq + 1), at * second, at * second)
     append_at = writer.next_seq
-    writer.append(batch(append_at, append_at + 1000), 62 * second, 63 * second)  # no longer small
+    writer.append(batch(append_at, append_at + 2000), 62 * second, 63 * second)  # no longer small
     writer.append(batch(writer.next_seq, writer.next_seq + 1), 69 * second, 69 * second)
     writer.append(batch(writer.next_seq, writer.next_seq + 1), 70 * second, 70 * second)
     writer.close()
-    assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx", "1005.arrows", "1005.idx"])
+    assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx", "2005.arrows", "2005.idx"])
 
 
 # Heartbeats
