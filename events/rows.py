@@ -47,12 +47,15 @@ _DUP: Final = int(Flag.DUP)
 _TIME: Final = STORED.field("time").type
 _PAIRS: Final = STORED.field("user_properties").type
 
-#: In the order of `_client_values`.
+#: In the order of `Converter._values_of`.
 _OF_CLIENTS: Final = ("client_id", "username", "peer", "peer_port", "listener", "protocol")
+_NOBODY: Final = (None,) * len(_OF_CLIENTS)
+#: Clients whose columns are remembered.
+_REMEMBERED: Final = 4096
 
 
 class Converter:
-    """Makes record batches. Between two batches it keeps only its hashes."""
+    """Makes record batches. Between two batches it keeps only what it remembers of clients and texts."""
 
     def __init__(
         self, kinds: Sequence[str], schema: pa.Schema, privacy: Privacy, max_payload: int, weight: int
@@ -64,6 +67,8 @@ class Converter:
         self._privacy = privacy
         self._max_payload = max_payload
         self._weight = weight
+        #: The user name and the columns of each.
+        self._known_clients: dict[ClientInfo, tuple[str | None, tuple[object, ...]]] = {}
         self._payloads = "payload" in schema.names
         self._pairs = "user_properties" in schema.names
         #: Whether rows hold fields whose size publishers choose.
@@ -103,7 +108,7 @@ class Converter:
             columns |= of_messages
             columns["latency_us"] = pa.array(
                 [
-                    None if thing is None else max(0, int((time - thing.timestamp) * 1e6))
+                    None if thing is None else late if (late := int((time - thing.timestamp) * 1e6)) > 0 else 0
                     for time, thing in zip(times, things, strict=True)
                 ],
                 pa.int64(),
@@ -150,15 +155,28 @@ class Converter:
             columns[name] = _compute.coalesce(column, columns[name]) if name in columns else column
 
     def _clients(self, clients: Sequence[ClientInfo | None]) -> dict[str, Values]:
-        """Each client is read once, however many rows it has."""
-        known: dict[ClientInfo, int] = {}
-        codes = [None if client is None else known.setdefault(client, len(known)) for client in clients]
-        table = list(zip(*map(_client_values, known), strict=True)) or [()] * len(_OF_CLIENTS)
-        columns: dict[str, Values] = {}
-        for name, values in zip(_OF_CLIENTS, table, strict=True):
-            hide = self._privacy.of(name)
-            columns[name] = pa.array(values if hide is None else list(map(hide, values)), STORED.field(name).type)
-        return columns if len(known) == len(clients) else _taken(columns, codes)
+        rows: list[tuple[object, ...]] = []
+        for client in clients:
+            if client is None:
+                rows.append(_NOBODY)
+                continue
+            known = self._known_clients.get(client)
+            if known is None or known[0] is not client.username:  # an authenticator may have changed that
+                known = client.username, self._values_of(client)
+                if len(self._known_clients) >= _REMEMBERED:
+                    self._known_clients.clear()
+                self._known_clients[client] = known
+            rows.append(known[1])
+        columns = zip(*rows, strict=True) if rows else [()] * len(_OF_CLIENTS)
+        return {
+            name: pa.array(values, STORED.field(name).type) for name, values in zip(_OF_CLIENTS, columns, strict=True)
+        }
+
+    def _values_of(self, client: ClientInfo) -> tuple[object, ...]:
+        host, port = client.peer or (None, None)
+        values = client.client_id, client.username, host, port, client.listener or None, int(client.version)
+        hiding = map(self._privacy.of, _OF_CLIENTS)
+        return tuple([value if hide is None else hide(value) for value, hide in zip(values, hiding, strict=True)])
 
     def _messages(self, things: Sequence[Publication]) -> dict[str, Values]:
         """The values that all messages of a publication have in common."""
@@ -225,11 +243,6 @@ def _apart(columns: Mapping[str, Values], present: Sequence[bool]) -> dict[str, 
     """Columns with nulls put in where nothing is present."""
     numbers = count()
     return _taken(columns, [next(numbers) if is_there else None for is_there in present])
-
-
-def _client_values(client: ClientInfo) -> tuple[object, ...]:
-    host, port = client.peer or (None, None)
-    return client.client_id, client.username, host, port, client.listener or None, int(client.version)
 
 
 def _flags(things: Sequence[Publication]) -> Values:
