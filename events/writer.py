@@ -118,7 +118,7 @@ class LogWriter:
             return
         sink = pa.BufferOutputStream()
         compression = None if batch.num_rows < _SHORT else self._compression
-        options = pa.ipc.IpcWriteOptions(compression=compression)
+        options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         with pa.ipc.new_stream(sink, self.schema, options=options) as stream:
             stream.write_batch(batch)
         whole = sink.getvalue()
