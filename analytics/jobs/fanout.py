@@ -18,8 +18,7 @@ from trunkline.events.columns import columns
 
 _ROUTED: Final = "message.routed"
 _DELIVERED: Final = "message.delivered"
-#: In the order in which they break ties.
-_COUNTS: Final = ("bytes_out", "deliveries", "bytes_in", "messages")
+_COUNTS: Final = ("messages", "bytes_in", "deliveries", "bytes_out")
 
 
 class FanoutOptions(MessageOptions):
@@ -43,7 +42,7 @@ class FanoutOptions(MessageOptions):
     columns=BOUNDS
     + columns(
         """
-        rank int From 1, the heaviest; equally heavy names are in the order of the alphabet.
+        rank int From 1, the heaviest; equally heavy names are in the order of their characters.
         name string The topic, the prefix or the filter.
         messages bigint Messages routed; of a filter, different messages that came by it.
         bytes_in bigint Bytes of their payloads.
@@ -71,7 +70,8 @@ def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
 
     The broker does not record by which subscription a client got a message, so filters are found again from the
     recorded subscriptions: a delivery counts for each filter of its client that matches the topic. The totals count
-    such a delivery once for each filter. What a client subscribed to before the events begin is not known.
+    such a delivery once for each filter. What a client subscribed to before the events begin is not known, unless they
+    begin where recording did.
 
     Raises:
         OptionError: filters are asked for, of a stream.
@@ -79,9 +79,8 @@ def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
     if options.by == "filter" and events.isStreaming:
         raise OptionError("job fanout: by=filter needs recorded events, and these are a stream")
     counted = _of_filters(events, options) if options.by == "filter" else _of_topics(events, options)
-    order = sorted(_COUNTS, key=lambda each: each != options.order)
     amplification = F.when(F.col("messages") > 0, F.col("deliveries") / F.col("messages"))
-    return busiest(counted, order, options.k, _COUNTS).withColumn("amplification", amplification)
+    return busiest(counted, options.order, options.k, _COUNTS).withColumn("amplification", amplification)
 
 
 def _in_time(options: FanoutOptions) -> Expression:
@@ -144,7 +143,7 @@ class ByFilter(Machine[DeliveryEvent]):
             about: dict[str, Any] = {"message": event.message, "weight": event.weight, "size": event.size}
             for name in self._filters.matching(event.topic or ""):
                 yield about | {"born": event.born_us, "name": name}
-        elif event.kind == MADE:
+        elif event.kind in MADE:
             self._filters.put(event.filter or "", event.filter or "")
         else:
             self._filters.remove(event.kind, event.filter)

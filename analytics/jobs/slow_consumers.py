@@ -165,7 +165,7 @@ class Answers(Machine[ConsumerEvent]):
                     counts.full += event.inflight >= self._options.max_inflight
                 if event.queue_length is not None:
                     counts.queue_max = max(event.queue_length, counts.queue_max or 0)
-            case subscriptions.MADE:
+            case kind if kind in subscriptions.MADE:
                 self._granted.put(event.filter or "", event.qos or 0)
             case kind:
                 self._granted.remove(kind, event.filter)

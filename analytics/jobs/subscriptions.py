@@ -4,12 +4,13 @@ from typing import Final, TypeVar
 
 from trunkline.mqtt.topics import matches, parse_shared
 
-MADE: Final = "session.subscribed"
+#: A subscription is there: it was made, or was there already when recording began.
+MADE: Final = ("session.subscribed", "session.subscription")
 ENDED: Final = "session.unsubscribed"
 #: All subscriptions of the client are gone: its session ended, or began anew because the broker did.
 GONE: Final = ("session.created", "session.discarded", "session.terminated")
 #: Kinds of events that change subscriptions.
-CHANGES: Final = (MADE, ENDED, *GONE)
+CHANGES: Final = (*MADE, ENDED, *GONE)
 #: Topics of which it is remembered which subscriptions match.
 MAX_TOPICS: Final = 1000
 

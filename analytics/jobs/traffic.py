@@ -49,7 +49,7 @@ class TrafficOptions(MessageOptions):
     columns=BOUNDS
     + columns(
         """
-        rank int From 1; equally busy names are in the order of the alphabet.
+        rank int From 1; equally busy names are in the order of their characters.
         name string The topic, the prefix or the client.
         messages bigint Messages, or deliveries.
         bytes bigint Bytes of their payloads; null with sketches.
@@ -88,8 +88,7 @@ def _counted(seen: DataFrame, options: TrafficOptions) -> DataFrame:
     of_names = of_clients.groupBy("window", "name").agg(
         F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"), F.count(someone).alias("clients")
     )
-    order = sorted(("messages", "bytes"), key=lambda each: each != options.order)
-    return busiest(of_names, order, options.k, order)
+    return busiest(of_names, options.order, options.k, ("messages", "bytes"))
 
 
 def _sketched(seen: DataFrame, options: TrafficOptions) -> DataFrame:

@@ -85,7 +85,7 @@ class Lives(Machine[SubscriptionEvent]):
                     life.dead = False
                     yield from self._change(life, "heard", event.at)
                     self._wait()
-        elif event.kind == MADE:
+        elif event.kind in MADE:
             if event.filter is not None and event.filter not in self._all:
                 self._all.put(event.filter, Life(event.filter, event.at))
                 self._wait()
@@ -149,7 +149,7 @@ COLUMNS: Final = columns(
     filter string The subscription's topic filter, with `$share/GROUP/`; null for topics.
     topic string The topic; null for subscriptions.
     time timestamp Since when it is in that state; of a topic, the window's end.
-    since timestamp When the subscription was made; of a topic, the window's begin.
+    since timestamp When the subscription was made, or recording began; of a topic, the window's begin.
     last timestamp The last delivery that matched, null if none did; of a topic, the last message.
     count bigint Deliveries that the subscription ever got; of a topic, messages that nobody got.
     """
@@ -158,7 +158,7 @@ COLUMNS: Final = columns(
 
 def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
     # `$share/GROUP/` is not a topic
-    internal = (F.col("kind") == MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
+    internal = F.col("kind").isin(*MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
     seen = heard(events, _KINDS["subscriptions"], options.lateness)
     if not options.internal:
         seen = seen.where(~F.coalesce(internal, F.lit(False)))
@@ -206,8 +206,8 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
 def unheard(events: DataFrame, options: UnheardOptions) -> DataFrame:
     """Subscriptions that have got nothing for `after` seconds, and topics to which messages went that nobody got.
 
-    A subscription is watched from the `session.subscribed` that made it to the `session.unsubscribed` or the end of the
-    session. Every delivery to its client counts for it whose topic its filter matches; a shared one is compared without
+    A subscription is watched from the `session.subscribed` that made it, or the `session.subscription` that says that
+    it was there when recording began, to the `session.unsubscribed` or the end of the session. Every delivery to its client counts for it whose topic its filter matches; a shared one is compared without
     its group. A delivery exactly `after` seconds later is still in time. Of recorded events there is a row for each
     subscription that is dead at their end, of a stream a row for each change.
 

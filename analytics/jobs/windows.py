@@ -79,21 +79,21 @@ def of_messages(
     )
 
 
-def busiest(counted: DataFrame, order: Sequence[str], k: int, totals: Sequence[str]) -> DataFrame:
-    """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of the first
-    of `order`, the sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.
+def busiest(counted: DataFrame, order: str, k: int, totals: Sequence[str]) -> DataFrame:
+    """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of that, the
+    sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.
 
     It is an aggregation, since a stream knows no ranks.
     """
     columns = [column for column in counted.columns if column != "window"]
-    first = F.struct(*[(-F.col(column)).alias(f"o{number}") for number, column in enumerate(order)], F.col("name"))
+    first = F.struct((-F.coalesce(order, F.lit(0))).alias("falling"), F.col("name"))
     ranked = counted.groupBy("window").agg(
         F.min_by(F.struct(*columns), first, k).alias("best"),
         *[F.sum(total).alias(f"total_{total}") for total in totals],
         F.count("*").alias("names"),
     )
     rows = ranked.select("*", F.posexplode("best").alias("place", "row")).drop("best")
-    total = F.col(f"total_{order[0]}")
+    total = F.col(f"total_{order}")
     return rows.select("*", "row.*", (F.col("place") + 1).alias("rank")).withColumn(
-        "share", F.when(total > 0, F.col(order[0]) / total)
+        "share", F.when(total > 0, F.col(order) / total)
     )

@@ -98,7 +98,7 @@ def latency(happened: Iterable[Event], *, window: float, within: float, levels: 
 
 
 def traffic(happened: Iterable[Event], *, window: float, k: int) -> Rows:
-    """By window and rank: the busiest topics by messages, then by bytes, then by name."""
+    """By window and rank: the busiest topics by messages, then by name."""
     messages: dict[int, Counter[str]] = defaultdict(Counter)
     sizes: dict[int, Counter[str]] = defaultdict(Counter)
     publishers: dict[tuple[int, str], set[str | None]] = defaultdict(set)
@@ -110,7 +110,7 @@ def traffic(happened: Iterable[Event], *, window: float, k: int) -> Rows:
             publishers[begin, event.topic].add(event.publisher)
     found: Rows = {}
     for begin, counts in messages.items():
-        order = sorted(counts, key=lambda topic: (-counts[topic], -sizes[begin][topic], topic))
+        order = sorted(counts, key=lambda topic: (-counts[topic], topic))
         for rank, topic in enumerate(order[:k], 1):
             found[begin, rank] = {
                 "name": topic,

@@ -43,10 +43,9 @@ def fanout() -> "Job[Any]":
 def ranked(groups: dict[Any, dict[str, Any]], window: int, order: str, k: int) -> list[Row]:
     """The rows of the result, from counts by (start of the window, name)."""
     rows = []
-    others = [name for name in reversed(COUNTS) if name != order]
     for start in {start for start, _ in groups}:
         here = {name: counts for (at, name), counts in groups.items() if at == start}
-        best = sorted(here, key=lambda name: (*[-here[name][each] for each in (order, *others)], name))
+        best = sorted(here, key=lambda name: (-here[name][order], name))
         totals = {f"total_{each}": sum(counts[each] for counts in here.values()) for each in COUNTS}
         for rank, name in enumerate(best[:k], 1):
             counts = here[name]
@@ -121,7 +120,7 @@ def few() -> Iterator[Row]:
 
     yield row("session.subscribed", 0, client_id="one", filter="a/+")
     yield row("session.subscribed", 0, client_id="one", filter="$share/g/a/#")
-    yield row("session.subscribed", 0, client_id="two", filter="a/+")
+    yield row("session.subscription", 0, client_id="two", filter="a/+")
     yield of("message.routed", 59.999999, 60, receivers=2, weight=5)
     yield of("message.delivered", 59.999999, 60, client_id="one", weight=5)
     yield of("message.delivered", 59.999999, 89.999999, client_id="two", weight=5)
@@ -157,6 +156,16 @@ def test_borders_weights_and_deliveries_too_late(spark: "SparkSession", fanout: 
         ],
         KEY,
     )
+
+
+def test_equally_heavy_names_are_in_the_order_of_their_characters(spark: "SparkSession", fanout: "Job[Any]") -> None:
+    """Whatever else they have, and also where a size was not recorded."""
+    about = {"guid": guid(START), "latency_us": 0, "client_id": "c"}
+    sizes = {"ä": 1, "b": 9000, "a": 1, "B": 1, "a/b": None}
+    rows = [row("message.delivered", 0, topic=topic, size=size, **about) for topic, size in sizes.items()]
+    for options, names in (({}, "B a a/b b ä"), ({"order": "bytes_out"}, "b B a ä a/b")):
+        found = fanout(frame(spark, rows), fanout.read_options(options)).orderBy("rank").collect()
+        assert [one.name for one in found] == names.split()
 
 
 def test_filters_need_recorded_events(spark: "SparkSession", fanout: "Job[Any]", tmp_path: Path) -> None:

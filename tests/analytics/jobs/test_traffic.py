@@ -43,11 +43,10 @@ def expected(
         counts[start]["bytes", what] += event["size"] * event["weight"]
         clients[start, what].add(event[client])
     rows = []
-    other = "bytes" if order == "messages" else "messages"
     for start, count in counts.items():
         names = {what for _, what in count}
         totals = {each: sum(count[each, what] for what in names) for each in ("messages", "bytes")}
-        ranked = sorted(names, key=lambda what: (-count[order, what], -count[other, what], what))
+        ranked = sorted(names, key=lambda what: (-count[order, what], what))
         rows += [
             {
                 "window_start": start,
@@ -100,7 +99,7 @@ def messages() -> list[Row]:
         one(59.999999, "last/of/the/window"),
         *[one(60, topic, publisher=publisher) for topic in ("b", "c", "a") for publisher in ("p", "q")],
         one(61, "many", weight=7),
-        one(62, "large", size=100),
+        one(62, "wide", size=100),
         one(63, "own", publisher=""),
         one(64, "$SYS/load", weight=100),
         one(119.999999, "a", weight=0, size=5),
@@ -108,11 +107,11 @@ def messages() -> list[Row]:
 
 
 def test_ties_borders_and_weights(spark: "SparkSession", traffic: "Job[Any]") -> None:
-    """Equal counts go by bytes, then by the alphabet; the broker itself is no client."""
+    """Equal counts go by the name, whatever the bytes; the broker itself is no client."""
     found = traffic(frame(spark, messages()), traffic.read_options({"k": 6}))
-    names = ["many", "a", "b", "c", "large", "own"]
+    names = ["many", "a", "b", "c", "own", "wide"]
     counts = [7, 2, 2, 2, 1, 1]
-    clients = [1, 2, 2, 2, 1, 0]
+    clients = [1, 2, 2, 2, 0, 1]
     rows = [
         {"window_start": at(60), "rank": rank, "name": name, "messages": count, "clients": different}
         | {"total_messages": 15, "total_bytes": 114, "names": 6}

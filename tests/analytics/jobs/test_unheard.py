@@ -47,6 +47,14 @@ def subscribed(filter: str, time: float) -> Row:
     return row("session.subscribed", time, client_id="c", filter=filter)
 
 
+@pytest.mark.parametrize("first", ["session.subscribed", "session.subscription"])
+@pytest.mark.parametrize("again", ["session.subscribed", "session.subscription"])
+def test_what_was_there_when_recording_began_is_watched_from_then_on(first: str, again: str) -> None:
+    """Recording that begins again makes nothing younger."""
+    rows = [row(kind, time, client_id="c", filter="a") for kind, time in ((first, 0), (again, 30))]
+    assert told(rows, 45) == [("dead", "a", AFTER, 0)]
+
+
 def delivered(topic: str, time: float, **columns: object) -> Row:
     return row("message.delivered", time, client_id="c", topic=topic, **columns)
 
@@ -80,10 +88,6 @@ def test_filters_match_by_the_rules_of_mqtt(filter: str, topic: str, heard: bool
     assert told(rows, 70) == [("dead", filter, 70.0, 5) if heard else ("dead", filter, AFTER, 0)]
 
 
-def test_a_subscription_that_is_renewed_is_the_same_one() -> None:
-    assert told([subscribed("a", 0), subscribed("a", 30)], 45) == [("dead", "a", AFTER, 0)]
-
-
 @pytest.mark.parametrize("end", [*ENDS, "session.unsubscribed"])
 def test_an_end_closes_subscriptions(end: str) -> None:
     rows = [subscribed("a", 0), subscribed("b", 0), row(end, 30, client_id="c", filter="a")]
@@ -96,6 +100,18 @@ def test_an_end_closes_subscriptions(end: str) -> None:
 def test_no_more_subscriptions_are_watched_than_allowed() -> None:
     rows = [subscribed("a", 0), subscribed("b", 1), row("session.unsubscribed", 2, client_id="c", filter="a")]
     assert told([*rows, subscribed("c", 3)], 60, limit=1) == [("dead", "c", 43.0, 0)]
+
+
+def test_subscriptions_to_internal_topics_do_not_count(spark: "SparkSession") -> None:
+    rows = [
+        row(kind, 0, client_id="c", filter=f"{group}{filter}")
+        for kind in ("session.subscribed", "session.subscription")
+        for filter, group in (("$SYS/#", ""), ("$SYS/x", "$share/g/"), (kind, ""))
+    ]
+    rows.append(row("node.tick", 50))
+    options = unheard.read_options({"subject": "subscriptions", "after": 40})
+    found = unheard(frame(spark, rows), options).collect()
+    assert sorted(one["filter"] for one in found) == ["session.subscribed", "session.subscription"]
 
 
 def test_topics_that_nobody_hears(spark: "SparkSession") -> None:
