@@ -22,7 +22,7 @@ COLUMNS: Final = columns(
     threshold double At the beginning: `count` is above it.
     usual double At the beginning, of a baseline: events that a window usually has.
     began timestamp When the alert began.
-    duration double At the end: seconds since the beginning.
+    duration double At the end: seconds from the first event that made the alert to the last that was too many.
     """
 )
 #: They identify a row.
@@ -48,7 +48,7 @@ class Occurrence(NamedTuple):
 class Alerting(Machine[Occurrence]):
     """Begins and ends alerts about one subject. Times are microseconds."""
 
-    state: ClassVar[tuple[str, ...]] = ("latest", "began", "total", "over_until")
+    state: ClassVar[tuple[str, ...]] = ("latest", "began", "first", "last", "total", "over_until")
 
     def __init__(self, alert: str, subject: Subject) -> None:
         self.about: Final[Result] = {"alert": alert, "scope": subject.scope, "subject": subject.name}
@@ -56,6 +56,8 @@ class Alerting(Machine[Occurrence]):
         self.latest: list[str | None] = [None] * 4
         #: When the alert began; None while there is none.
         self.began: int | None = None
+        #: Of the events that made it: the first, and the last that was too many.
+        self.first = self.last = 0
         #: Events since the first that belongs to it.
         self.total = 0
         #: There are too many until then, at least.
@@ -64,12 +66,18 @@ class Alerting(Machine[Occurrence]):
     def see(self, event: Occurrence) -> None:
         self.latest = [event.node, event.client_id, event.username, event.peer]
 
-    def begin(self, at: int, count: int, over_until: int, threshold: float, usual: float | None = None) -> Result:
-        self.began, self.total, self.over_until = at, count, over_until
+    def begin(
+        self, first: int, at: int, count: int, over_until: int, threshold: float, usual: float | None = None
+    ) -> Result:
+        self.first, self.began, self.total = first, at, count
+        self.prolong(at, over_until)
         return self._row("begin", at) | {"threshold": threshold, "usual": usual}
 
+    def prolong(self, at: int, over_until: int) -> None:
+        self.last, self.over_until = at, over_until
+
     def over(self, at: int) -> Result:
-        row = self._row("end", at) | {"duration": (at - (self.began or 0)) / 1_000_000}
+        row = self._row("end", at) | {"duration": (self.last - self.first) / 1_000_000}
         self.began = None
         return row
 
@@ -110,9 +118,10 @@ class Burst(Alerting):
         over_until = self._over_until(amount)
         if self.began is not None:
             self.total += new
-            self.over_until = over_until or self.over_until
+            if over_until is not None:
+                self.prolong(event.at, over_until)
         elif over_until is not None:
-            yield self.begin(event.at, amount, over_until, float(self.limit.most))
+            yield self.begin(int(self.recent[0][0]), event.at, amount, over_until, float(self.limit.most))
         self._wait()
 
     def _add(self, event: Occurrence) -> int:
@@ -188,7 +197,7 @@ class Surge(Alerting):
     flood does not become usual, but a lasting change does in the end.
     """
 
-    state: ClassVar[tuple[str, ...]] = (*Alerting.state, "start", "count", "usual")
+    state: ClassVar[tuple[str, ...]] = (*Alerting.state, "start", "count", "opened", "usual")
 
     def __init__(self, alert: str, subject: Subject, baseline: Baseline) -> None:
         super().__init__(alert, subject)
@@ -196,6 +205,8 @@ class Surge(Alerting):
         #: Start of the window that is counted, and the count. None before the first event.
         self.start: int | None = None
         self.count = 0
+        #: Time of the first event in it.
+        self.opened = 0
         #: None as long as the first window is believed whatever it is.
         self.usual: float | None = None if baseline.trusting else 0.0
 
@@ -212,12 +223,18 @@ class Surge(Alerting):
             if self.usual is not None:
                 self.usual *= (1 - self.baseline.learning) ** ((start - self.start) // self.baseline.window)
             self.start = start
+        if not self.count:
+            self.opened = event.at
         self.count += event.weight
         threshold = self._threshold()
+        end = start + self.baseline.window
+        is_over = threshold is not None and self.count > threshold
         if self.began is not None:
             self.total += event.weight
-        elif threshold is not None and self.count > threshold:
-            yield self.begin(event.at, self.count, start + self.baseline.window, threshold, self.usual)
+            if is_over:
+                self.prolong(event.at, end)
+        elif threshold is not None and is_over:
+            yield self.begin(self.opened, event.at, self.count, end, threshold, self.usual)
         self._wait()
 
     def _close(self) -> Iterator[Result]:
@@ -225,9 +242,7 @@ class Surge(Alerting):
         assert self.start is not None
         end = self.start + self.baseline.window
         threshold = self._threshold()
-        if threshold is not None and self.count > threshold:
-            self.over_until = end
-        elif self.began is not None and end - self.over_until >= self.baseline.calm:
+        if self.began is not None and end > self.over_until and end - self.over_until >= self.baseline.calm:
             yield self.over(end)
         if self.usual is None or threshold is None:
             self.usual = float(self.count)

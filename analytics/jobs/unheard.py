@@ -207,9 +207,10 @@ def unheard(events: DataFrame, options: UnheardOptions) -> DataFrame:
     """Subscriptions that have got nothing for `after` seconds, and topics to which messages went that nobody got.
 
     A subscription is watched from the `session.subscribed` that made it, or the `session.subscription` that says that
-    it was there when recording began, to the `session.unsubscribed` or the end of the session. Every delivery to its client counts for it whose topic its filter matches; a shared one is compared without
-    its group. A delivery exactly `after` seconds later is still in time. Of recorded events there is a row for each
-    subscription that is dead at their end, of a stream a row for each change.
+    it was there when recording began, to the `session.unsubscribed` or the end of the session. Every delivery to its
+    client counts for it whose topic its filter matches; a shared one is compared without its group. A delivery exactly
+    `after` seconds later is still in time. Of recorded events there is a row for each subscription that is dead at
+    their end, of a stream a row for each change.
 
     Messages count as unheard that were routed to no session, or dropped with `no_subscribers`, per window and topic.
     """

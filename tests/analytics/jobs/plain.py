@@ -34,6 +34,11 @@ def _weights(inside: Sequence[Happened]) -> int:
     return sum(weight for _, weight, _ in inside)
 
 
+def _first(inside: Sequence[Happened], names: bool) -> int:
+    """A name is as young as its latest time."""
+    return min({name: at for at, _, name in inside}.values()) if names else inside[0][0]
+
+
 def _names(inside: Sequence[Happened]) -> int:
     return len({name for _, _, name in inside})
 
@@ -49,15 +54,16 @@ def bursts(
         if amount(inside) > limit:
             leaving = (at + window for at, *_ in inside)
             end = next(e for e in leaving if amount([event for event in inside if event[0] + window > e]) <= limit)
-            over.append((number, now, end, amount(inside)))
+            over.append((number, now, end, amount(inside), _first(inside, names)))
     found: list[list[Any]] = []
-    for number, now, end, count in over:
+    for number, now, end, count, first in over:
         if found and now <= found[-1][2] + calm:
             found[-1][2] = max(found[-1][2], end)
+            found[-1][5] = now
         else:
-            found.append([number, now, end, count])
+            found.append([number, now, end, count, first, now])
     rows: list[Row] = []
-    for number, begin, over_until, count in found:
+    for number, begin, over_until, count, first, last in found:
         end = over_until + calm
         rows.append({"state": "begin", "time": begin, "began": begin, "count": count, "threshold": float(limit)})
         if end > until:
@@ -66,7 +72,8 @@ def bursts(
             if at <= end:
                 known = {name for at_before, _, name in events[:other] if at_before > at - window}
                 count += int(name not in known) if names else weight
-        rows.append({"state": "end", "time": end, "began": begin, "count": count, "duration": (end - begin) / SECOND})
+        about = {"began": begin, "count": count, "duration": (last - first) / SECOND}
+        rows.append({"state": "end", "time": end, **about})
     return rows
 
 
@@ -90,7 +97,7 @@ def surges(
     rows: list[Row] = []
     usual = None if trusting else 0.0
     begin = over_until = None
-    total = 0
+    total = first = last = 0
     for number in range(min(per_window), until // window + 1):
         end = (number + 1) * window
         threshold = None if usual is None else max(minimum, factor * usual)
@@ -100,17 +107,19 @@ def surges(
             total += weight
             if begin is None and threshold is not None and count > threshold:
                 begin, over_until, total = at, end, count
+                first = per_window[number][0][0]
                 rows.append(
                     {"state": "begin", "time": at, "began": at, "count": count, "threshold": threshold, "usual": usual}
                 )
+            if threshold is not None and count > threshold:
+                last = at
         if end > until:
             break
         if threshold is not None and count > threshold:
             over_until = end
         elif begin is not None and over_until is not None and end - over_until >= calm:
-            rows.append(
-                {"state": "end", "time": end, "began": begin, "count": total, "duration": (end - begin) / SECOND}
-            )
+            about = {"began": begin, "count": total, "duration": (last - first) / SECOND}
+            rows.append({"state": "end", "time": end, **about})
             begin = None
         if usual is None or threshold is None:
             usual = float(count)

@@ -42,7 +42,19 @@ def test_a_row_has_the_columns_and_knows_the_latest_event() -> None:
         begin.items()
         >= (about | {"threshold": 1.0, "node": "n1", "client_id": "c", "username": "u", "peer": "p"}).items()
     )
-    assert end.items() >= (about | {"time": 15, "duration": 12 / 1_000_000}).items()
+    assert end.items() >= (about | {"time": 15, "duration": 3 / 1_000_000}).items()
+
+
+def test_an_alert_lasts_from_the_first_event_that_made_it_to_the_last_that_was_too_many() -> None:
+    """Neither the window nor the calm time counts, nor what is usual again."""
+    attack = [occurrence(second * 1_000_000, second) for second in range(40)]
+    later = occurrence(400_000_000, 40)
+    limit = Limit(20, 300_000_000, 120_000_000)
+    begin, end = play(burst(limit), [*attack, later], 10**9)
+    assert (begin["time"], end["time"], end["duration"], end["count"]) == (20_000_000, 439_000_000, 39.0, 41)
+    baseline = replace(BASELINE, window=60_000_000, minimum=20.0, calm=120_000_000, forget=10**9)
+    begin, end = play(Surge("denied", CLIENT, baseline), [*attack, occurrence(70_000_000, 40)], 10**9)
+    assert (begin["time"], end["time"], end["duration"], end["count"]) == (20_000_000, 180_000_000, 39.0, 41)
 
 
 class TestBurst:
