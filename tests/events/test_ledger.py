@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = ("ann", "bob", "cid", "dee", "eve")
 TOPICS = ("plant/1/t", "plant/2/t", "office/1", "nobody", "secret/1")
-FILTERS = ("plant/#", "plant/+/t", "office/1", "$share/g/plant/#")
+SHARED = "$share/g/plant/#"
+FILTERS = ("plant/#", "plant/+/t", "office/1", SHARED)
 #: Kinds that are counted, by client.
 KINDS = (
     *("client.authenticated", "client.connack", "client.connected", "client.disconnected"),
@@ -83,6 +84,7 @@ class Ledger:
         del self.stays[name], self.filters[name], self.waiting[name]
 
     async def leave(self, name: str) -> None:
+        await self.unsubscribe(name, SHARED)  # the broker alone knows which absent member gets a message
         wire = self.wires.pop(name)
         if self.chance.random() < 0.5:
             await wire.disconnect()
@@ -100,8 +102,8 @@ class Ledger:
         self.filters[name].add(filter)
         self.add(name, "session.subscribed")
 
-    async def unsubscribe(self, name: str) -> None:
-        filter = self.chance.choice(FILTERS)
+    async def unsubscribe(self, name: str, filter: str = "") -> None:
+        filter = filter or self.chance.choice(FILTERS)
         await self.wires[name].send(raw.unsubscribe(9, filter))
         await self.wires[name].expect_type(raw.UNSUBACK)
         if filter in self.filters[name]:
