@@ -136,9 +136,8 @@ class Ledger:
             assert reason in (None, Reason.NO_MATCHING_SUBSCRIBERS)
             self.add(name, "message.dropped")
         for one in takers:
-            for filter in self.filters[one]:
-                if one not in self.wires and matches(filter, topic):
-                    self.waits(one)
+            if one not in self.wires:
+                self.waits(one)
 
     def waits(self, name: str) -> None:
         """A message for a client that is away: its queue drops the oldest."""
