@@ -11,6 +11,7 @@ from trunkline.events.arrow_segment import ArrowSegment, rows_without_index
 from trunkline.events.layout import DATA, LogError, NodeKey
 from trunkline.events.listing import list_segments
 from trunkline.events.parquet_segment import ParquetSegment
+from trunkline.events.parquet_target import is_compacted
 from trunkline.events.projection import Projection
 from trunkline.events.reader import EventLog, Segment
 from trunkline.events.segment import Damage, Part, Rows
@@ -60,22 +61,30 @@ def check(log: EventLog) -> Iterator[Checked]:
     """
     log.refresh()
     for key, segments in log.segments():
-        ends: dict[type[Segment], int] = {}
+        #: By kind: rows may be in a segment, in a merged file and in a compacted one.
+        ends: dict[str, int] = {}
         for segment in segments:
             try:
                 found = _check(key, segment)
             except FileNotFoundError:
                 continue
-            before = ends.get(type(segment))
+            kind = _kind(segment)
+            before = ends.get(kind)
             if found.first == found.end and not found.findings:
                 continue
             found = found._replace(
                 findings=(*_continuity(found, before, max(ends.values(), default=None)), *found.findings)
             )
-            ends[type(segment)] = max(before or 0, found.end)
+            ends[kind] = max(before or 0, found.end)
             yield found
             segment.forget()
     yield from _without_index(log)
+
+
+def _kind(segment: Segment) -> str:
+    if isinstance(segment, ArrowSegment):
+        return "segment"
+    return "compacted" if is_compacted(segment.files) else "merged"
 
 
 def _without_index(log: EventLog) -> Iterator[Checked]:

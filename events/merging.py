@@ -54,37 +54,31 @@ class Merger:
                 if not files.is_whole and files.first in ends:
                     _delete(files)  # what is left of a segment that was being deleted
                 elif files.end is None and files.is_whole and files.paths[-1] not in self._left:
-                    merged += self._merge(key, files, ends.get(files.first), key != max(listed), check)
+                    segment = ArrowSegment(LocalFileSystem(), files)
+                    with contextlib.suppress(FileNotFoundError):  # compaction deletes, too
+                        merged += self._merge(key, segment, ends.get(files.first), key != max(listed), check)
         return merged
 
     def _owns(self, key: NodeKey) -> bool:
         return key.name == self._node
 
     def _merge(
-        self,
-        key: NodeKey,
-        files: SegmentFiles,
-        merged: int | None,
-        over: bool,
-        check: Callable[[], object],
+        self, key: NodeKey, segment: ArrowSegment, merged: int | None, over: bool, check: Callable[[], object]
     ) -> bool:
         """`merged` is the end of the file that has its rows already; `over`: nobody writes to the segment, whether it
         is sealed or not."""
-        segment = ArrowSegment(LocalFileSystem(), files)
         try:
             index = segment.index
-        except LogError:  # of a later version
-            self._left.add(segment.path)
-            return False
-        if not (index.sealed or over):
-            return False
-        sizes = [batch.rows for batch in index.batches if not batch.flags & BEATS]
-        is_small = sum(sizes) < SMALL * len(sizes)
-        if not is_small or not (segment.end == merged or self._write(key, segment, check)):
-            self._left.add(segment.path)
-            return False
-        _delete(files)
-        return True
+            if not (index.sealed or over):
+                return False
+            sizes = [batch.rows for batch in index.batches if not batch.flags & BEATS]
+            if sum(sizes) < SMALL * len(sizes) and (segment.end == merged or self._write(key, segment, check)):
+                _delete(segment.files)
+                return True
+        except (LogError, pa.ArrowException):  # of a later version, or damaged in a way of its own
+            pass
+        self._left.add(segment.path)
+        return False
 
     def _write(self, key: NodeKey, segment: ArrowSegment, check: Callable[[], object]) -> bool:
         """False if not all rows can be read."""
@@ -97,9 +91,6 @@ class Merger:
                     return False
                 file.add(piece.batch)
             file.commit()
-        except (LogError, pa.ArrowException):
-            file.discard()
-            return False
         except BaseException:
             file.discard()
             raise

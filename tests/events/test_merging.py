@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.events.logs import KEY, NODE, START, batch, expected, flip, opened, read, write
+from tests.events.logs import KEY, NODE, START, append, batch, expected, flip, opened, read, write
 from trunkline.events import parquet_target
+from trunkline.events.checking import check
 from trunkline.events.compaction import compact
 from trunkline.events.layout import NodeKey
 from trunkline.events.merging import Merger
@@ -153,6 +154,30 @@ def test_compaction_takes_merged_segments_and_deletes_them(tmp_path: Path) -> No
 
 def next_rows(writer: LogWriter, rows: int) -> pa.RecordBatch:
     return batch(writer.next_seq, writer.next_seq + rows)
+
+
+def test_a_log_that_is_merged_and_compacted_has_no_problems(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    writer.roll()
+    append(writer, 600)
+    writer.close()
+    merger(tmp_path).run()
+    compact(tmp_path, now=START / 1e6 + 86_400)
+    assert len(names(tmp_path)) == 4
+    assert [found.findings for found in check(EventLog(tmp_path))] == [()] * 3
+
+
+def test_a_segment_that_vanishes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [3] * 10).close()
+    write(tmp_path, [3] * 10, LATER).close()
+
+    def vanish(self: object, *_: object) -> bool:
+        raise FileNotFoundError("gone")
+
+    real = Merger._write
+    monkeypatch.setattr(Merger, "_write", lambda self, key, *rest: (vanish if key == KEY else real)(self, key, *rest))
+    assert merger(tmp_path).run() == 1
+    assert [name[-8:] for name in names(tmp_path, LATER)] == [".parquet"]
 
 
 def test_retention_deletes_merged_segments(tmp_path: Path) -> None:
