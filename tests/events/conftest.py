@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -9,3 +9,14 @@ from tests.events import logs
 def files_are_closed() -> Iterator[None]:
     yield
     logs.close_logs()
+
+
+@pytest.fixture
+def threadless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that jumps would not wait for a thread."""
+
+    async def at_once(work: Callable[[], object], **_: object) -> object:
+        return work()
+
+    monkeypatch.setattr("trio.to_thread.run_sync", at_once)
+    monkeypatch.setattr("trio.from_thread.check_cancelled", lambda: None)

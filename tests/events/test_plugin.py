@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -56,17 +56,6 @@ def all_bytes(folder: Path) -> bytes:
 
 def figure(here: Room, name: str) -> int:
     return dict(here.node.plugins.figures())[f"plugins.events.{name}"]
-
-
-@pytest.fixture
-def threadless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that jumps would not wait for a thread."""
-
-    async def at_once(work: Callable[[], object], **_: object) -> object:
-        return work()
-
-    monkeypatch.setattr("trio.to_thread.run_sync", at_once)
-    monkeypatch.setattr("trio.from_thread.check_cancelled", lambda: None)
 
 
 async def test_a_clients_life_and_a_messages(tmp_path: Path, autojump_clock: MockClock) -> None:
