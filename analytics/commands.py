@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
-from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
+from trunkline.analytics.jobs.catalogue import UnknownJob, find, summaries
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, fail, read_duration, read_pairs
 
 if TYPE_CHECKING:
@@ -44,11 +46,8 @@ _set_option = click.option(
 @click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
 def list_jobs(as_json: bool) -> None:
     """List the jobs."""
-    for name, entry in CATALOGUE.items():
-        if as_json:
-            click.echo(json.dumps({"name": name, "title": entry.title, "summary": entry.summary}))
-        else:
-            click.echo(f"{name:<16}{entry.summary}")
+    for name, summary in summaries().items():
+        click.echo(json.dumps({"name": name, "summary": summary}) if as_json else f"{name:<16}{summary}")
 
 
 @analytics.command()
@@ -57,7 +56,7 @@ def list_jobs(as_json: bool) -> None:
 @_set_option
 @spark_options
 def explain(name: str, plan: bool, settings: dict[str, str], master: str | None, java: str | None) -> None:
-    """Describe what job NAME reads, its options and its results."""
+    """Describe what job NAME reads, its options and its results. NAME is as for `run`."""
     job = _job(name)
     options = _options(job, settings)
     from trunkline.analytics.explaining import explained
@@ -124,7 +123,10 @@ def run(
     reading: dict[str, str], stream: bool, once: bool, every: float, checkpoint: str | None, master: str | None,
     java: str | None, conf: dict[str, str],
 ) -> None:  # fmt: skip
-    """Run job NAME over events, and print or store its results."""
+    """Run job NAME over events, and print or store its results.
+
+    NAME is one of the list, or MODULE:FUNCTION, a job of your own in a module that is in this folder or installed.
+    """
     job = _job(name)
     options = _options(job, settings)
     # imported here: they take a second
@@ -141,7 +143,7 @@ def run(
             job,
             options,
             Input(source, since, until, tuple(nodes), reading),
-            replace(parse_output(output, form, name), overwrite=overwrite, rows=rows, columns=_words(columns)),
+            replace(parse_output(output, form, job.name), overwrite=overwrite, rows=rows, columns=_words(columns)),
             stream=stream,
             checkpoint=checkpoint,
             every=every,
@@ -150,22 +152,24 @@ def run(
         found = wanted.check()
     except (InputError, OutputError, RunError) as error:
         fail([error], BAD_USAGE)
-    spark = start_spark(name, master, java, conf)
+    spark = start_spark(job.name, master, java, conf)
     try:
         wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
     except OptionError as error:
         fail(error.problems, BAD_USAGE)
     except (PySparkException, Py4JError, OSError, ValueError) as error:
-        fail([f"{name}: {summary(error)}"], FAILED)
+        fail([f"{job.name}: {summary(error)}"], FAILED)
     finally:
         spark.stop()
 
 
 def _job(name: str) -> Job[Any]:
-    if name not in CATALOGUE:
-        fail([UnknownJob(name)], BAD_USAGE)
     need_spark()
-    return find(name)
+    sys.path.append(os.getcwd())  # there, MODULE is looked for
+    try:
+        return find(name)
+    except (UnknownJob, ImportError) as error:
+        fail([error], BAD_USAGE)
 
 
 def _options(job: Job[Any], settings: Mapping[str, str]) -> Options:

@@ -22,9 +22,10 @@ _WIDTH: Final = 100
 
 def explained(job: Job[Any], options: Options) -> Iterator[str]:
     """The lines of its description."""
-    yield f"{job.name}: {job.title}"
+    summary, *paragraphs = job.description
+    yield f"{job.name}: {summary}"
     yield ""
-    for paragraph in job.description.split("\n\n"):
+    for paragraph in paragraphs:
         yield from textwrap.wrap(paragraph, _WIDTH)
         yield ""
     kinds = job.kinds(options)

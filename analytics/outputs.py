@@ -79,7 +79,7 @@ class Output:
         """Write all results of recorded events."""
         match self.form:
             case "table":
-                self._print(self._chosen(results, job), job.title)
+                self._print(self._chosen(results, job), job.description[0])
             case "json":
                 with self._lines("w") as lines:
                     _write_json(_rows(self._chosen(results, job)), lines)
@@ -121,7 +121,7 @@ class Output:
         print_table(console, frame.columns, rows[: self.rows], title, more=len(rows) > self.rows)
 
     def _print_batch(self, job: "Job[Any]", frame: "DataFrame", batch: int) -> None:
-        self._print(self._chosen(frame, job), f"{job.title}, batch {batch}", empty=False)
+        self._print(self._chosen(frame, job), f"{job.name}, batch {batch}", empty=False)
         sys.stdout.flush()
 
     def _append_batch(self, job: "Job[Any]", frame: "DataFrame", batch: int) -> None:

@@ -1,4 +1,1 @@
-"""Jobs: each one is a function from the table of events to a table of results.
-
-Modules that know each other: catalogue, job.
-"""
+"""Jobs: each one is a function from the table of events to a table of results."""

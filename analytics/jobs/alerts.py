@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from trunkline.analytics.jobs.machines import Machine, Result, Subject
-from trunkline.events.columns import columns
 
-COLUMNS: Final = columns(
-    """
+COLUMNS: Final = """
     time timestamp When the alert began, or ended.
     alert string Which alert.
     state string `begin` or `end`.
@@ -23,11 +21,9 @@ COLUMNS: Final = columns(
     usual double At the beginning, of a baseline: events that a window usually has.
     began timestamp When the alert began.
     duration double At the end: seconds from the first event that made the alert to the last that was too many.
-    """
-)
+"""
 #: They identify a row.
 KEY: Final = ("alert", "scope", "subject", "state", "time")
-TIMES: Final = ("time", "began")
 #: User names that are remembered of a window at most, if the limit is lower.
 MAX_NAMES: Final = 1000
 

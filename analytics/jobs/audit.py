@@ -16,7 +16,7 @@ from trunkline.analytics.jobs.machines import microseconds
 from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 from trunkline.analytics.options import OptionError, Positive
 from trunkline.config.units import Accepts
-from trunkline.events.columns import Column, arrow_schema, columns, spark_schema
+from trunkline.events.columns import Column, arrow_schema, spark_schema
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
@@ -118,11 +118,9 @@ def of_consumers(root: str) -> Iterator[AuditFinding]:
 
 
 @job(
-    "audit",
     options=AuditOptions,
     kinds=("*",),
-    columns=columns(
-        """
+    columns="""
         check string What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`,
           `silent`, `dead_letters` or `lag`.
         ok boolean Nothing to worry about.
@@ -135,14 +133,11 @@ def of_consumers(root: str) -> Iterator[AuditFinding]:
         until timestamp When it ended; null while it goes on.
         seconds double How long it was.
         reason string Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`.
-        """
-    ),
+    """,
     key=("check", "node", "incarnation", "consumer", "seq", "since"),
-    times=("since", "until"),
 )
 def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
-    """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, which nodes
-    were silent.
+    """Whether the record is whole: gaps, lost and corrupt events, silent nodes, lag.
 
     It needs all events: with some left out by kind or time, there are gaps. The rows of each incarnation of a node are
     numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer;

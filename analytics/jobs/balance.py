@@ -8,9 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import CLOCK, Options, job
-from trunkline.analytics.jobs.windows import BOUNDS, heard, window
+from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import Names, Positive
-from trunkline.events.columns import columns
 
 #: What is counted, by the kind of event that counts for it.
 COUNTED: Final = {
@@ -60,12 +59,9 @@ def _kinds(options: BalanceOptions) -> tuple[str, ...]:
 
 
 @job(
-    "balance",
     options=BalanceOptions,
     kinds=_kinds,
-    columns=BOUNDS
-    + columns(
-        """
+    columns="""
         load string What is measured.
         node string The node.
         value double How much of it the node has: events, bytes, or the last reading.
@@ -74,12 +70,11 @@ def _kinds(options: BalanceOptions) -> tuple[str, ...]:
         mean double Mean of the nodes.
         skew double The largest value over the mean: 1 is even; null when nobody has any.
         variation double Standard deviation over the mean: 0 is even; null when nobody has any.
-        """
-    ),
+    """,
     key=("window_start", "load", "node"),
 )
 def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
-    """What each node of a cluster has to do in each window, and how far the nodes are from doing the same.
+    """How evenly the nodes carry the load.
 
     A node is there when it wrote any event that counts, or `node.tick`; what it did not do then counts as 0. Readings
     count where there is one: a node without is left out of that load. Sampled events count by their weight.

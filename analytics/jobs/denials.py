@@ -83,9 +83,11 @@ def _machine(options: DenialOptions, subject: Subject) -> Machine[Occurrence]:
     return Burst(subject.scope, Subject("peer", subject.name), limit)
 
 
-@job("denials", options=DenialOptions, kinds=_kinds, columns=alerts.COLUMNS, key=alerts.KEY, times=alerts.TIMES)
+@job(options=DenialOptions, kinds=_kinds, columns=alerts.COLUMNS, key=alerts.KEY)
 def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
-    """Reports when a client or an address begins and ceases to be `denied` much more than usual: messages that it may
+    """Clients and addresses that are denied more than usual; guessed logins.
+
+    Reports when a client or an address begins and ceases to be `denied` much more than usual: messages that it may
     not publish or get, and subscriptions that it may not make. What is usual is a moving average of its windows before,
     in which a flood counts no more than its threshold, so that a flood does not become usual soon.
 
@@ -107,4 +109,4 @@ def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
         F.when(failed, subject("logins", "peer")),
         F.when(failed, subject("names", "peer")),
     )
-    return run(rows, events, Machines(Occurrence, partial(_machine, options)), alerts.COLUMNS)
+    return run(rows, events, Machines(Occurrence, partial(_machine, options)), denials.columns)

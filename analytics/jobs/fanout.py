@@ -12,7 +12,7 @@ from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
-from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, heard, of_messages, window
+from trunkline.analytics.jobs.windows import MessageOptions, busiest, heard, of_messages, window
 from trunkline.analytics.options import Count, Limited, OptionError, UpToADay
 from trunkline.events.columns import columns
 
@@ -36,12 +36,9 @@ class FanoutOptions(MessageOptions):
 
 
 @job(
-    "fanout",
     options=FanoutOptions,
     kinds=lambda options: (_DELIVERED, *CHANGES) if options.by == "filter" else (_ROUTED, _DELIVERED),
-    columns=BOUNDS
-    + columns(
-        """
+    columns="""
         rank int From 1, the heaviest; equally heavy names are in the order of their characters.
         name string The topic, the prefix or the filter.
         messages bigint Messages routed; of a filter, different messages that came by it.
@@ -57,13 +54,13 @@ class FanoutOptions(MessageOptions):
         total_deliveries bigint Deliveries.
         total_bytes_out bigint Bytes.
         names bigint Distinct names of the whole window.
-        """
-    ),
+    """,
     key=("window_start", "rank"),
 )
 def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
-    """What each publish costs on the way out: deliveries and bytes for one message, by topic, topic prefix or filter,
-    the heaviest first.
+    """How many deliveries and bytes one publish becomes, per topic, prefix or filter.
+
+    The heaviest names of each window come first.
 
     A message and all of its deliveries count in the window in which it was published, however long they took up to
     `within`; later ones are left out. Counts are exact.

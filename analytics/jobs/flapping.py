@@ -52,9 +52,11 @@ def _machine(options: FlappingOptions, subject: Subject) -> Machine[Occurrence]:
     return Surge("storm", subject, baseline)
 
 
-@job("flapping", options=FlappingOptions, kinds=KINDS, columns=alerts.COLUMNS, key=alerts.KEY, times=alerts.TIMES)
+@job(options=FlappingOptions, kinds=KINDS, columns=alerts.COLUMNS, key=alerts.KEY)
 def flapping(events: DataFrame, options: FlappingOptions) -> DataFrame:
-    """Reports when a client begins and ceases to flap: it has connected more than `limit` times within the last
+    """Clients that connect again and again, and reconnect storms.
+
+    Reports when a client begins and ceases to flap: it has connected more than `limit` times within the last
     `window` seconds, on whatever nodes, and the alert ends when that has not been so for `calm` seconds.
 
     Reports also storms: a node has many more connections in a window than usual. What is usual is a moving average of
@@ -65,4 +67,4 @@ def flapping(events: DataFrame, options: FlappingOptions) -> DataFrame:
     rows = in_buckets(
         heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"), subject("node", "node")
     )
-    return run(rows, events, Machines(Occurrence, partial(_machine, options)), alerts.COLUMNS)
+    return run(rows, events, Machines(Occurrence, partial(_machine, options)), flapping.columns)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Generic, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from trunkline.analytics.jobs.catalogue import entry
 from trunkline.analytics.options import DAY, OptionModel, Seconds, read
 from trunkline.events.columns import Column
+from trunkline.events.columns import columns as parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +28,14 @@ class Options(OptionModel):
     emits a result; of recorded events, all count."""
 
 
+#: Columns of each result of a window.
+_BOUNDS: Final = parsed(
+    """
+    window_start timestamp Begin of the window.
+    window_end timestamp End of the window, exclusive.
+    """
+)
+
 O = TypeVar("O", bound=Options)
 
 
@@ -35,34 +43,32 @@ O = TypeVar("O", bound=Options)
 class Job(Generic[O]):
     """See `job`."""
 
-    name: str
     function: "Callable[[DataFrame, O], DataFrame]"
     options: type[O]
     reads: "tuple[str, ...] | Callable[[O], tuple[str, ...]]"
     columns: tuple[Column, ...]
     #: Columns that together identify a row of the result.
     key: tuple[str, ...]
-    #: Columns that say when.
-    times: tuple[str, ...]
 
     def __post_init__(self) -> None:
         names = {column.name for column in self.columns}
-        if unknown := [column for column in (*self.key, *self.times) if column not in names]:
+        if unknown := [column for column in self.key if column not in names]:
             raise ValueError(f"job {self.name}: no such columns: {', '.join(unknown)}")
 
     @property
-    def title(self) -> str:
-        return entry(self.name).title
+    def name(self) -> str:
+        return self.function.__name__.replace("_", "-")
 
     @property
-    def summary(self) -> str:
-        return entry(self.name).summary
-
-    @property
-    def description(self) -> str:
-        """How it works and what is exact: paragraphs of one line each."""
+    def description(self) -> list[str]:
+        """What it answers, how it works and what is exact: paragraphs of one line each, the first for lists."""
         paragraphs = cleandoc(self.function.__doc__ or "").partition("\n\nRaises:")[0].split("\n\n")
-        return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+        return [paragraph.replace("\n", " ") for paragraph in paragraphs]
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns that say when."""
+        return tuple(column.name for column in self.columns if column.type == "timestamp")
 
     def __call__(self, events: "DataFrame", options: O | None = None) -> "DataFrame":
         """Raises TypeError: the options are another job's."""
@@ -109,19 +115,19 @@ def _in_columns(results: "DataFrame", columns: tuple[Column, ...]) -> "DataFrame
 
 
 def job(
-    name: str,
     *,
     options: type[O],
     kinds: "tuple[str, ...] | Callable[[O], tuple[str, ...]]",
-    columns: tuple[Column, ...],
+    columns: str,
     key: tuple[str, ...],
-    times: tuple[str, ...] = ("window_start", "window_end"),
 ) -> "Callable[[Callable[[DataFrame, O], DataFrame]], Job[O]]":
-    """Declare a function `(events, options) -> results` to be the job of this name in the catalogue. Its docstring is
-    what `explain` prints. `kinds` may depend on the options. Columns may come in any order, and those that are missing
-    are null."""
+    """Declare a function `(events, options) -> results` to be the job of its name. Its docstring is what `explain`
+    prints, and its first line what lists show. `kinds` may depend on the options. `columns` has a line for each: name,
+    type, meaning; those of a window are added where `window_start` is in the key. The function may give them in any
+    order, and those that it does not give are null."""
+    all_columns = (*(_BOUNDS if "window_start" in key else ()), *parsed(columns))
 
     def declare(function: "Callable[[DataFrame, O], DataFrame]") -> Job[O]:
-        return Job(name=name, function=function, options=options, reads=kinds, columns=columns, key=key, times=times)
+        return Job(function=function, options=options, reads=kinds, columns=all_columns, key=key)
 
     return declare

@@ -7,9 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import job
-from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, of_messages, window
+from trunkline.analytics.jobs.windows import MessageOptions, of_messages, window
 from trunkline.analytics.options import UpToADay
-from trunkline.events.columns import columns
 
 _SHARES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 _GROUP = ("node", "prefix", "qos")
@@ -37,12 +36,9 @@ def _kinds(options: LatencyOptions) -> tuple[str, ...]:
 
 
 @job(
-    "latency",
     options=LatencyOptions,
     kinds=_kinds,
-    columns=BOUNDS
-    + columns(
-        """
+    columns="""
         node string The node that delivered.
         prefix string The first levels of the topics.
         qos int As the publisher sent them.
@@ -62,13 +58,13 @@ def _kinds(options: LatencyOptions) -> tuple[str, ...]:
         ack_p95_us double Its 95th percentile.
         ack_p99_us double Its 99th percentile.
         ack_max_us bigint The longest.
-        """
-    ),
+    """,
     key=("window_start", *_GROUP),
 )
 def latency(events: DataFrame, options: LatencyOptions) -> DataFrame:
-    """How long messages take from the publisher's PUBLISH to each subscriber, and which never arrive, per window, node,
-    topic prefix and QoS.
+    """How long deliveries take, and which never came, per window.
+
+    Times are from the publisher's PUBLISH to each subscriber, per window, node, topic prefix and QoS.
 
     A message belongs to the window in which it was published. Its id says when that was, so all that happens to it
     meets in one group and nothing is joined. A delivery counts once for each message and client, at its first attempt;

@@ -11,7 +11,6 @@ from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
 from trunkline.analytics.options import DAY, Positive
-from trunkline.events.columns import columns
 
 CONNECTED: Final = "client.connected"
 KINDS: Final = (CONNECTED, "client.disconnected", "session.taken_over")
@@ -68,32 +67,26 @@ class Whereabouts(Machine[MoveEvent]):
         return iter(())
 
 
-COLUMNS: Final = columns(
-    """
-    time timestamp When it came to the other node.
-    client_id string The client.
-    from_node string Where it was.
-    to_node string Where it is now.
-    after double Seconds since it came to the first node, or left it.
-    how string `taken_over`: it was still connected there; `came_back`: it had left.
-    """
-)
-
-
 @job(
-    "moves",
     options=MovesOptions,
     kinds=KINDS,
-    columns=COLUMNS,
+    columns="""
+        time timestamp When it came to the other node.
+        client_id string The client.
+        from_node string Where it was.
+        to_node string Where it is now.
+        after double Seconds since it came to the first node, or left it.
+        how string `taken_over`: it was still connected there; `came_back`: it had left.
+    """,
     key=("time", "client_id", "from_node", "to_node"),
-    times=("time",),
 )
 def moves(events: DataFrame, options: MovesOptions) -> DataFrame:
-    """Each time that a client connects to another node than the last time, and whether it was still connected there.
+    """Clients that go from one node to another, and takeovers.
 
-    A client has one session in a cluster, so such a takeover costs its nodes more than one within a node, and a client
-    that moves again and again hints at a load balancer, or at two devices with one client id. It goes by the nodes'
-    clocks: what two nodes wrote within the difference of these may be taken in the wrong order.
+    There is a row each time that a client connects to another node than the last time. A client has one session in a
+    cluster, so such a takeover costs its nodes more than one within a node, and a client that moves again and again
+    hints at a load balancer, or at two devices with one client id. It goes by the nodes' clocks: what two nodes wrote
+    within the difference of these may be taken in the wrong order.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
-    return run(rows, events, Machines(MoveEvent, partial(Whereabouts, microseconds(options.forget))), COLUMNS)
+    return run(rows, events, Machines(MoveEvent, partial(Whereabouts, microseconds(options.forget))), moves.columns)

@@ -10,10 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import Options, job
-from trunkline.analytics.jobs.windows import BOUNDS, heard, window
+from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import Names, OptionalPositive, Positive
 from trunkline.config.units import Accepts
-from trunkline.events.columns import columns
 
 KINDS: Final = ("session.stats", "node.stats")
 #: A session's own figures, which are columns of `session.stats`; all others are a node's.
@@ -95,12 +94,9 @@ def _choice(values: Mapping[str, float]) -> Expression:
 
 
 @job(
-    "queues",
     options=QueuesOptions,
     kinds=KINDS,
-    columns=BOUNDS
-    + columns(
-        """
+    columns="""
         node string The node.
         client_id string Whose session it is; null for a metric of the node.
         metric string `queue_length` or `inflight` of a session, or the name of a metric.
@@ -111,12 +107,11 @@ def _choice(values: Mapping[str, float]) -> Expression:
         limit double What it may grow to; null when nothing limits it.
         full_in double Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is
           full, null when it does not grow or has no limit.
-        """
-    ),
+    """,
     key=("window_start", "node", "client_id", "metric"),
 )
 def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
-    """How queues, in-flight windows and retained messages grow, and when they will be full if that goes on.
+    """Queues that grow, and when they will be full.
 
     In each window and for each session that the broker recorded figures of (those with the longest queues), and each
     chosen metric of each node, a straight line is laid through the readings. Its slope and the last reading say when

@@ -1,20 +1,21 @@
-"""Writes the tables of options and results into the pages about jobs: `python -m
+"""Writes the tables of jobs, and of their options and results, into the pages about them: `python -m
 trunkline.analytics.jobs.reference`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.analytics.explaining import meaning, shown
-from trunkline.analytics.jobs.catalogue import find
+from trunkline.analytics.jobs.catalogue import find, summaries
 
 if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job
 
 #: `docs/analytics.md` explains these once.
 SHARED: Final = ("lateness", "buckets")
-PAGES: Final = ("traffic", "clients", "security", "queues")
+PAGES: Final = tuple(f"jobs-{name}.md" for name in ("traffic", "clients", "security", "queues"))
+OVERVIEW: Final = "analytics.md"
 _PLACE: Final = re.compile(r"(<!-- tables: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
@@ -37,16 +38,21 @@ def _cell(text: str) -> str:
     return " ".join(text.split())
 
 
-def with_tables(page: str) -> str:
-    """The page with the tables of today."""
-    return _PLACE.sub(lambda found: "\n".join([found[1].strip(), *tables(find(found[2])), found[3]]), page)
-
-
-def main() -> None:
+def pages(folder: Path) -> dict[str, str]:
+    """The pages with the tables of today, by name."""
+    found = {name: (folder / name).read_text(encoding="utf-8") for name in (*PAGES, OVERVIEW)}
+    overview = ["| job | |", "|---|---|"]
     for name in PAGES:
-        path = Path(f"docs/jobs-{name}.md")
-        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+        jobs = [each[2] for each in _PLACE.finditer(found[name])]
+        overview += [f"| [`{job}`]({name}#{job}) | {summaries()[job]} |" for job in jobs]
+    return {name: _PLACE.sub(lambda place: _filled(place, overview), page) for name, page in found.items()}
+
+
+def _filled(place: re.Match[str], overview: Iterable[str]) -> str:
+    lines = overview if place[2] == "jobs" else tables(find(place[2]))
+    return "\n".join([place[1].strip(), *lines, place[3]])
 
 
 if __name__ == "__main__":
-    main()
+    for name, page in pages(Path("docs")).items():
+        Path("docs", name).write_text(page, encoding="utf-8")

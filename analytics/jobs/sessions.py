@@ -12,32 +12,10 @@ from trunkline.analytics.jobs.machines import Machines, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, run
 from trunkline.analytics.jobs.windows import heard, interval
 from trunkline.analytics.options import Positive
-from trunkline.events.columns import columns
 
 _OF_NODES: Final = ("exporter.started", "exporter.stopped", "node.tick")
 _ACTIVITY: Final = ("message.publish",)
 CONNECTIONS: Final = ("client.connected", "client.disconnected", *_OF_NODES)
-_COLUMNS: Final = columns(
-    """
-    client_id string The client.
-    began timestamp When it connected, or published its first message. Null: before the record began.
-    ended timestamp When it disconnected, or published its last message. Null: it has not.
-    duration double Seconds from `began` to `ended`, or to the newest event.
-    how string How it ended: `left` (the client sent DISCONNECT), `lost`, `keep_alive` (the client was silent),
-      `taken_over`, `kicked`, `shutdown`, `error` (see `reason_code`), `node_killed`, `unrecorded` (the client connected
-      again and its end is not known), `open`; of activity `quiet`.
-    reason_code int Reason code of the disconnection.
-    reason string The broker's words for it.
-    node string Node that it was connected to; null of activity, which may be on several.
-    username string Its user name.
-    peer string Its address.
-    listener string Name of its listener.
-    protocol int Protocol level: 3, 4 or 5.
-    weight int How many such connections the row stands for.
-    messages bigint Of activity: messages that it published.
-    bytes bigint Of activity: bytes of their payloads.
-    """
-)
 
 
 class SessionOptions(StatefulOptions):
@@ -52,18 +30,36 @@ class SessionOptions(StatefulOptions):
 
 
 @job(
-    "sessions",
     options=SessionOptions,
     kinds=lambda options: _ACTIVITY if options.by == "activity" else CONNECTIONS,
-    columns=_COLUMNS,
+    columns="""
+        client_id string The client.
+        began timestamp When it connected, or published its first message. Null: before the record began.
+        ended timestamp When it disconnected, or published its last message. Null: it has not.
+        duration double Seconds from `began` to `ended`, or to the newest event.
+        how string How it ended: `left` (the client sent DISCONNECT), `lost`, `keep_alive` (the client was silent),
+          `taken_over`, `kicked`, `shutdown`, `error` (see `reason_code`), `node_killed`, `unrecorded` (the client
+          connected again and its end is not known), `open`; of activity `quiet`.
+        reason_code int Reason code of the disconnection.
+        reason string The broker's words for it.
+        node string Node that it was connected to; null of activity, which may be on several.
+        username string Its user name.
+        peer string Its address.
+        listener string Name of its listener.
+        protocol int Protocol level: 3, 4 or 5.
+        weight int How many such connections the row stands for.
+        messages bigint Of activity: messages that it published.
+        bytes bigint Of activity: bytes of their payloads.
+    """,
     key=("client_id", "node", "began", "ended"),
-    times=("began", "ended"),
 )
 def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
-    """One row for each connection that ended, with its length and how it ended. A node that was killed records no end:
-    its connections ended with its last sign of life, which is known when it starts again, or when no heartbeat has come
-    for `node_timeout` seconds while others went on. Of recorded events, connections that are open at their end have
-    rows, too. Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
+    """How long connections last, and why they end.
+
+    There is one row for each connection that ended. A node that was killed records no end: its connections ended with
+    its last sign of life, which is known when it starts again, or when no heartbeat has come for `node_timeout` seconds
+    while others went on. Of recorded events, connections that are open at their end have rows, too. Exact, whatever the
+    order in which events come, for all that are at most `lateness` seconds late.
 
     With `by=activity` one row for each stretch of a client's messages without a pause longer than `gap` seconds.
     """
@@ -81,7 +77,7 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
         F.col("node").alias("subject"),
     )
     machine = partial(Connections, microseconds(options.node_timeout), options.open)
-    return run(rows, events, Machines(ConnectionEvent, machine), _COLUMNS)
+    return run(rows, events, Machines(ConnectionEvent, machine), sessions.columns)
 
 
 def _activity(events: DataFrame, options: SessionOptions) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 from pyspark.sql import DataFrame
@@ -12,23 +12,8 @@ from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
 from trunkline.analytics.options import DAY, Limited, Positive, Seconds, Share
-from trunkline.events.columns import columns
 
 KINDS = ("message.publish",)
-_COLUMNS: Final = columns(
-    """
-    time timestamp When the state began.
-    state string `begin` of a silence, its `end`, or `forgotten`: it was silent for too long.
-    client_id string The client.
-    node string Where it published last.
-    username string Its user name then.
-    peer string Its address then.
-    last_seen timestamp When it published last before the silence.
-    silence double Seconds from `last_seen` to `time`.
-    usual double Seconds that usually lie between its messages.
-    threshold double Seconds after which it counts as silent.
-    """
-)
 
 
 class SilentOptions(StatefulOptions):
@@ -136,15 +121,26 @@ class Rhythm(Machine[PublishEvent]):
 
 
 @job(
-    "silent",
     options=SilentOptions,
     kinds=KINDS,
-    columns=_COLUMNS,
+    columns="""
+        time timestamp When the state began.
+        state string `begin` of a silence, its `end`, or `forgotten`: it was silent for too long.
+        client_id string The client.
+        node string Where it published last.
+        username string Its user name then.
+        peer string Its address then.
+        last_seen timestamp When it published last before the silence.
+        silence double Seconds from `last_seen` to `time`.
+        usual double Seconds that usually lie between its messages.
+        threshold double Seconds after which it counts as silent.
+    """,
     key=("client_id", "state", "time"),
-    times=("time", "last_seen"),
 )
 def silent(events: DataFrame, options: SilentOptions) -> DataFrame:
-    """Reports when a client has not published for `factor` times as long as it usually does, when it does so again, and
+    """Clients that publish no more, measured by their own habit.
+
+    Reports when a client has not published for `factor` times as long as it usually does, when it does so again, and
     when it is given up. What is usual is learned from each client's own messages; those that come in a row, within
     `together` seconds, are one. Whether it is connected meanwhile does not matter. When a whole node is silent, so are
     its clients.
@@ -152,4 +148,4 @@ def silent(events: DataFrame, options: SilentOptions) -> DataFrame:
     Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
-    return run(rows, events, Machines(PublishEvent, partial(Rhythm, options)), _COLUMNS)
+    return run(rows, events, Machines(PublishEvent, partial(Rhythm, options)), silent.columns)

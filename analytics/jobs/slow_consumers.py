@@ -14,9 +14,8 @@ from trunkline.analytics.jobs import subscriptions
 from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.windows import BOUNDS, heard
+from trunkline.analytics.jobs.windows import heard
 from trunkline.analytics.options import Count, Positive
-from trunkline.events.columns import columns
 
 #: A client came back. It is sent again what it has not acknowledged between the first of these and the second.
 CAME: Final = ("session.resumed", "client.connected")
@@ -242,32 +241,31 @@ class Answers(Machine[ConsumerEvent]):
         }
 
 
-COLUMNS: Final = BOUNDS + columns(
-    """
-    client_id string The subscriber.
-    delivered bigint Messages of QoS 1 and 2 that were written to its connection, repeats included.
-    repeated bigint Those of them that were sent again, with DUP.
-    repeat_rate double `repeated` as a share of `delivered`; null when nothing was delivered.
-    acked bigint Messages that it acknowledged: PUBACK, or PUBREC for QoS 2.
-    ack_p50_us bigint Microseconds from delivery to acknowledgement: half took no longer, to 1 %.
-    ack_p99_us bigint Microseconds that 99 of 100 did not exceed, to 1 %.
-    ack_max_us bigint Microseconds that the slowest took.
-    unanswered bigint Deliveries that became older than `unanswered_after`, or too many.
-    queued bigint Messages that had to wait in its queue.
-    dropped_slow bigint Messages that its full queue lost while it was connected.
-    dropped_full bigint Messages that its full queue lost while it was away.
-    queue_max bigint The longest queue among the readings; null without readings.
-    inflight_max bigint Most messages in flight among the readings; null without readings.
-    full double Share of the readings with `max_inflight` messages in flight.
-    slow boolean It answers late, does not answer, had a full window, or lost messages.
-    """
+@job(
+    options=SlowConsumersOptions,
+    kinds=KINDS,
+    columns="""
+        client_id string The subscriber.
+        delivered bigint Messages of QoS 1 and 2 that were written to its connection, repeats included.
+        repeated bigint Those of them that were sent again, with DUP.
+        repeat_rate double `repeated` as a share of `delivered`; null when nothing was delivered.
+        acked bigint Messages that it acknowledged: PUBACK, or PUBREC for QoS 2.
+        ack_p50_us bigint Microseconds from delivery to acknowledgement: half took no longer, to 1 %.
+        ack_p99_us bigint Microseconds that 99 of 100 did not exceed, to 1 %.
+        ack_max_us bigint Microseconds that the slowest took.
+        unanswered bigint Deliveries that became older than `unanswered_after`, or too many.
+        queued bigint Messages that had to wait in its queue.
+        dropped_slow bigint Messages that its full queue lost while it was connected.
+        dropped_full bigint Messages that its full queue lost while it was away.
+        queue_max bigint The longest queue among the readings; null without readings.
+        inflight_max bigint Most messages in flight among the readings; null without readings.
+        full double Share of the readings with `max_inflight` messages in flight.
+        slow boolean It answers late, does not answer, had a full window, or lost messages.
+    """,
+    key=("window_start", "client_id"),
 )
-
-
-@job("slow-consumers", options=SlowConsumersOptions, kinds=KINDS, columns=COLUMNS, key=("window_start", "client_id"))
 def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFrame:
-    """How long each subscriber takes from delivery to acknowledgement, what it is sent twice, and how full its window
-    is.
+    """Subscribers that acknowledge late, or much at once.
 
     An acknowledgement belongs to the delivery of the same message to the same client, and counts in the window in which
     it came. It is timed from when the message was first sent on the connection that the client has now: what is
@@ -283,7 +281,6 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
         | (F.col("unanswered") + F.col("dropped_slow") + F.col("dropped_full") > 0)
         | (F.coalesce("full", F.lit(0.0)) > 0)
     )
-    results = run(rows, events, Machines(ConsumerEvent, partial(Answers, options)), COLUMNS[:-1]).withColumn(
-        "slow", slow
-    )
+    found = run(rows, events, Machines(ConsumerEvent, partial(Answers, options)), slow_consumers.columns)
+    results = found.withColumn("slow", slow)
     return results.where("slow") if options.only_slow else results

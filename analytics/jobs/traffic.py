@@ -7,9 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import job
-from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, of_messages, window
+from trunkline.analytics.jobs.windows import MessageOptions, busiest, of_messages, window
 from trunkline.analytics.options import Limited
-from trunkline.events.columns import columns
 
 _KINDS = {"published": "message.routed", "delivered": "message.delivered"}
 #: The client that sends, or the client that gets.
@@ -43,12 +42,9 @@ class TrafficOptions(MessageOptions):
 
 
 @job(
-    "traffic",
     options=TrafficOptions,
     kinds=lambda options: (_KINDS[options.count],),
-    columns=BOUNDS
-    + columns(
-        """
+    columns="""
         rank int From 1; equally busy names are in the order of their characters.
         name string The topic, the prefix or the client.
         messages bigint Messages, or deliveries.
@@ -58,14 +54,14 @@ class TrafficOptions(MessageOptions):
         total_messages bigint Messages of the whole window.
         total_bytes bigint Bytes of the whole window.
         names bigint Distinct names of the whole window; an estimate with sketches.
-        """
-    ),
+    """,
     key=("window_start", "rank"),
 )
 def traffic(events: DataFrame, options: TrafficOptions) -> DataFrame:
-    """The busiest topics, topic prefixes (tenants) or clients of each window, by messages or bytes, with their share of
-    the whole and how many different clients are behind them. How many clients there were in all is `names` when
-    counting by client.
+    """The busiest topics, topic prefixes or clients of each window.
+
+    By messages or bytes, with their share of the whole and how many different clients are behind them. How many clients
+    there were in all is `names` when counting by client.
 
     Messages count in the window in which they happened. All counts are exact, in a stream as well, unless sketches are
     asked for: these hold any number of topics in a fixed size, and have messages but no bytes. A sampled event counts

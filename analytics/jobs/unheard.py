@@ -14,7 +14,6 @@ from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, 
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
 from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import DAY, Count, Positive
-from trunkline.events.columns import columns
 
 DELIVERED: Final = "message.delivered"
 ROUTED: Final = "message.routed"
@@ -140,22 +139,6 @@ class Lives(Machine[SubscriptionEvent]):
         }
 
 
-COLUMNS: Final = columns(
-    """
-    subject string `subscription` or `topic`.
-    state string Of a subscription `dead`; in a stream also `heard`, when it lives again, and `closed`, when a dead one
-      ended. Of a topic `unheard`.
-    client_id string Whose subscription it is; null for topics.
-    filter string The subscription's topic filter, with `$share/GROUP/`; null for topics.
-    topic string The topic; null for subscriptions.
-    time timestamp Since when it is in that state; of a topic, the window's end.
-    since timestamp When the subscription was made, or recording began; of a topic, the window's begin.
-    last timestamp The last delivery that matched, null if none did; of a topic, the last message.
-    count bigint Deliveries that the subscription ever got; of a topic, messages that nobody got.
-    """
-)
-
-
 def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
     # `$share/GROUP/` is not a topic
     internal = F.col("kind").isin(*MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
@@ -164,7 +147,7 @@ def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
         seen = seen.where(~F.coalesce(internal, F.lit(False)))
     rows = in_buckets(seen, options.buckets, subject("client", "client_id"))
     machine = partial(Lives, microseconds(options.after), options.max_subscriptions, events.isStreaming)
-    return run(rows, events, Machines(SubscriptionEvent, machine), COLUMNS)
+    return run(rows, events, Machines(SubscriptionEvent, machine), unheard.columns)
 
 
 def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
@@ -196,21 +179,30 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
 
 
 @job(
-    "unheard",
     options=UnheardOptions,
     kinds=lambda options: _KINDS[options.subject],
-    columns=COLUMNS,
+    columns="""
+        subject string `subscription` or `topic`.
+        state string Of a subscription `dead`; in a stream also `heard`, when it lives again, and `closed`, when a dead
+          one ended. Of a topic `unheard`.
+        client_id string Whose subscription it is; null for topics.
+        filter string The subscription's topic filter, with `$share/GROUP/`; null for topics.
+        topic string The topic; null for subscriptions.
+        time timestamp Since when it is in that state; of a topic, the window's end.
+        since timestamp When the subscription was made, or recording began; of a topic, the window's begin.
+        last timestamp The last delivery that matched, null if none did; of a topic, the last message.
+        count bigint Deliveries that the subscription ever got; of a topic, messages that nobody got.
+    """,
     key=("subject", "client_id", "filter", "topic", "time", "state"),
-    times=("time", "since", "last"),
 )
 def unheard(events: DataFrame, options: UnheardOptions) -> DataFrame:
-    """Subscriptions that have got nothing for `after` seconds, and topics to which messages went that nobody got.
+    """Subscriptions that get nothing, topics that nobody hears.
 
-    A subscription is watched from the `session.subscribed` that made it, or the `session.subscription` that says that
-    it was there when recording began, to the `session.unsubscribed` or the end of the session. Every delivery to its
-    client counts for it whose topic its filter matches; a shared one is compared without its group. A delivery exactly
-    `after` seconds later is still in time. Of recorded events there is a row for each subscription that is dead at
-    their end, of a stream a row for each change.
+    A subscription is dead that has got nothing for `after` seconds. It is watched from the `session.subscribed` that
+    made it, or the `session.subscription` that says that it was there when recording began, to the
+    `session.unsubscribed` or the end of the session. Every delivery to its client counts for it whose topic its filter
+    matches; a shared one is compared without its group. A delivery exactly `after` seconds later is still in time. Of
+    recorded events there is a row for each subscription that is dead at their end, of a stream a row for each change.
 
     Messages count as unheard that were routed to no session, or dropped with `no_subscribers`, per window and topic.
     """

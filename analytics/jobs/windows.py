@@ -1,7 +1,7 @@
 """Event time: which events a job sees, how late they may be, windows of them, and the busiest names of each window."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 from pyspark.sql import Column as Expression
@@ -10,15 +10,6 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import Options
 from trunkline.analytics.options import DAY, Positive
-from trunkline.events.columns import columns
-
-#: Columns of each result of a window.
-BOUNDS: Final = columns(
-    """
-    window_start timestamp Begin of the window.
-    window_end timestamp End of the window, exclusive.
-    """
-)
 
 
 class MessageOptions(Options):

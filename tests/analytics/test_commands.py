@@ -10,10 +10,37 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trunkline.analytics.commands import analytics
-from trunkline.analytics.jobs.catalogue import CATALOGUE
+from trunkline.analytics.jobs.catalogue import summaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: A job whose code runs in Spark's workers, with its options.
+MINE = """
+from functools import partial
+
+import pyarrow as pa
+
+from trunkline.analytics.jobs.job import Options, job
+
+
+class Mine(Options):
+    factor: int = 2
+    \"\"\"Of all.\"\"\"
+
+
+def count(options, batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"n": [batch.num_rows * options.factor]})
+
+
+@job(options=Mine, kinds=("node.tick",), columns="n bigint How many.", key=("n",))
+def how_many(events, options):
+    \"\"\"How many.\"\"\"
+    return events.where("kind = 'node.tick'").mapInArrow(partial(count, options), "n bigint")
+"""
 
 
 def call(*arguments: object) -> Result:
@@ -60,13 +87,13 @@ def test_commands_and_jobs_are_listed_without_spark() -> None:
         "assert not {'pyspark', 'pyarrow', 'pandas', 'rich'} & set(sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for name in ("explain", "list", "report", "run", *CATALOGUE):
+    for name in ("explain", "list", "report", "run", *summaries()):
         assert f"\n{name} " in shown or f"\n  {name} " in shown, name
 
 
 def test_the_list_is_there_for_programs_too() -> None:
     lines = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
-    assert [line["name"] for line in lines] == list(CATALOGUE)
+    assert [line["name"] for line in lines] == list(summaries())
 
 
 def test_a_job_is_explained(shared: Shared) -> None:
@@ -80,9 +107,45 @@ def test_a_job_is_explained(shared: Shared) -> None:
 def test_results_are_printed(shared: Shared, log: Path) -> None:
     shown = call("run", "traffic", "--input", log, "--set", "by=prefix", "--columns", "rank,name", "--rows", 3)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("Traffic top-k\n")
+    assert shown.stdout.startswith("The busiest topics, topic prefixes or clients of each window.\n")
     assert "tenant0" in shown.stdout
     assert shared.stopped == 1
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the command runs in."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_of_a_job_of_ones_own_runs(
+    shared: Shared, log: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.analytics.events_made import made
+
+    monkeypatch.chdir(EXAMPLES)
+    shown = call("run", "own_job:versions", "--input", log, "--set", "window=1d", "--format", "json")
+    assert shown.exit_code == 0, shown.output
+    came = [event for event in made(1_500, duration=60.0).to_pylist() if event["kind"] == "client.connected"]
+    found = {
+        row["protocol"]: (row["connections"], row["clients"]) for row in map(json.loads, shown.stdout.splitlines())
+    }
+    assert found == {
+        protocol: (len(clients), len(set(clients)))
+        for protocol in (4, 5)
+        if (clients := [event["client_id"] for event in came if event["protocol"] == protocol])
+    }
+    assert call("explain", "own_job:versions").stdout.startswith("versions: Which versions of MQTT clients speak.\n")
+
+
+def test_code_of_ones_own_reaches_the_workers(shared: Shared, log: Path, own: Path) -> None:
+    """They are processes that run elsewhere, and do not have the module."""
+    own.joinpath("mine_alone.py").write_text(MINE)
+    shown = call("run", "mine_alone:how_many", "--input", log, "--set", "factor=3", "--format", "json")
+    assert shown.exit_code == 0, shown.output
+    assert sum(json.loads(line)["n"] for line in shown.stdout.splitlines()) == 3 * (60 + 48)  # n2 is silent for a fifth
 
 
 def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
@@ -104,6 +167,8 @@ def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
     [
         (("run", "latenzy", "--input", "{log}"), "no job 'latenzy': did you mean latency?"),
         (("explain", "latenzy"), "no job 'latenzy': did you mean latency?"),
+        (("run", "nowhere_at_all:x", "--input", "{log}"), "No module named 'nowhere_at_all'"),
+        (("explain", "json:loads"), "no job 'json:loads': json has no function loads that is declared with `job`"),
         (("run", "latency", "--input", "{log}", "--set", "windw=1"), "unknown option windw; did you mean window?"),
         (("run", "latency", "--input", "{log}/none"), "log/none: there is no such file or folder"),
         (("run", "latency", "--input", "{log}", "--node", "n9"), "log: has no node n9, only n1, n2"),

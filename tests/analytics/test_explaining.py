@@ -17,7 +17,7 @@ def test_options_columns_and_kinds_are_told() -> None:
     job = find("latency")
     lines = list(explained(job, job.read_options({"window": "5m", "loss": "no"})))
     text = "\n".join(lines)
-    assert lines[0] == "latency: Delivery latency and loss"
+    assert lines[0] == "latency: How long deliveries take, and which never came, per window."
     assert "Reads: message.delivered, message.acked, node.tick" in text
     assert "  window = 300\n      Seconds of one window. Takes seconds, or text such as " in text
     assert ", more than 0, 2592000 at most." in " ".join(text.split())
