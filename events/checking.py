@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from trunkline.events.arrow_segment import ArrowSegment, rows_without_index
 from trunkline.events.layout import DATA, LogError, NodeKey
-from trunkline.events.listing import list_segments
+from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.parquet_target import is_compacted
 from trunkline.events.projection import Projection
@@ -28,7 +28,7 @@ class LogProblem(StrEnum):
     UNINDEXED = "unindexed"
     #: Another file of the same kind has some of the rows too; each row is still read once.
     OVERLAP = "overlap"
-    #: The file cannot be read as it is: a column has an impossible type, or a later version wrote it.
+    #: The file cannot be read as it is: a column has an impossible type, a later version wrote it, or it does not open.
     UNREADABLE = "unreadable"
 
 
@@ -57,7 +57,7 @@ def check(log: EventLog) -> Iterator[Checked]:
     """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Files that vanish
     meanwhile, because others compact or clear up, are passed over.
 
-    Raises OSError if the files cannot be reached.
+    Raises OSError if the directories cannot be reached.
     """
     log.refresh()
     for key, segments in log.segments():
@@ -88,17 +88,22 @@ def _kind(segment: Segment) -> str:
 
 
 def _without_index(log: EventLog) -> Iterator[Checked]:
-    """A segment that is being made has no rows yet, and one that is being deleted is gone in a moment."""
-    for key, listed in list_segments(log.filesystem, log.root).items():
-        for files in listed:
-            if files.is_whole or not files.paths[0].endswith(DATA):
-                continue
+    for key in list_segments(log.filesystem, log.root):
+        for files, rows in without_index(log, key):
+            node, path, first = str(key), files.paths[0], files.first
+            text = f"its index is gone: {rows} rows are not read"
+            finding = LogFinding(LogProblem.UNINDEXED, path, node, first, first + rows, text)
+            yield Checked(path, node, first, first + rows, (finding,))
+
+
+def without_index(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:
+    """The files of a node that have rows and no index, and how many rows. A segment that is being made has no rows
+    yet, and one that is being deleted is gone in a moment."""
+    for files in list_segments(log.filesystem, log.root, key).get(key, ()):
+        if not files.is_whole and files.paths[0].endswith(DATA):
             rows = rows_without_index(log.filesystem, files.paths[0])
             if rows:
-                node, first, end = str(key), files.first, files.first + rows
-                text = f"its index is gone: {rows} rows are not read"
-                finding = LogFinding(LogProblem.UNINDEXED, files.paths[0], node, first, end, text)
-                yield Checked(files.paths[0], node, first, end, (finding,))
+                yield files, rows
 
 
 def _check(key: NodeKey, segment: Segment) -> Checked:
@@ -137,7 +142,9 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             )
         if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
             findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))
-    except LogError as error:
+    except FileNotFoundError:
+        raise
+    except (LogError, OSError) as error:
         findings.append(LogFinding(LogProblem.UNREADABLE, segment.path, node, first, end, str(error)))
     return Checked(segment.path, node, first, end, tuple(_together(findings)))
 

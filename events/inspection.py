@@ -1,19 +1,17 @@
-"""The log for people: its newest events, and the state of each node."""
+"""The log for people: its newest events."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.events.layout import LogError, NodeKey, local_root
-from trunkline.events.positions import Positions, consumers
+from trunkline.events.layout import NodeKey
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
-    from trunkline.events.listing import SegmentFiles
     from trunkline.events.reader import EventLog
 
 Row = Mapping[str, Any]
@@ -97,84 +95,3 @@ def _moment(row: Row) -> Any:
 def _rows(log: EventLog, node: str, first: int, end: int) -> Iterator[Row]:
     for batch in log.read(node, first, end, on_corrupt="skip", on_lost="skip"):
         yield from batch.to_pylist()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFigures:
-    """The state of one incarnation of a node."""
-
-    node: str
-    first: int
-    end: int
-    ended: bool
-    segments: int
-    #: Bytes of the files.
-    size: int
-    #: Microseconds since the epoch.
-    oldest: int
-    newest: int
-
-    @property
-    def rows(self) -> int:
-        return self.end - self.first
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerFigures:
-    """How far a consumer has read."""
-
-    consumer: str
-    #: Rows that it has not read yet.
-    lag: int
-    #: Rows that were deleted before it read them.
-    missed: int
-    updated: str
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    nodes: list[NodeFigures] = field(default_factory=list[NodeFigures])
-    consumers: list[ConsumerFigures] = field(default_factory=list[ConsumerFigures])
-    #: Problems of the consumers that are missing here.
-    problems: list[str] = field(default_factory=list[str])
-
-
-def figures(log: EventLog, root: str) -> Figures:
-    """
-    Raises:
-        LogError, OSError: as the log's reader.
-    """
-    log.refresh()
-    extents = log.nodes()
-    sizes = {str(key): (len(found), sum(_size(log, one.files) for one in found)) for key, found in log.segments()}
-    rows: list[NodeFigures] = []
-    for node, extent in extents.items():
-        first = next(log.spans(node, extent.first, extent.first + 1), None)
-        oldest = extent.newest if first is None else first.min_time
-        count, size = sizes.get(node, (0, 0))
-        rows.append(NodeFigures(node, extent.first, extent.end, extent.ended, count, size, oldest, extent.newest))
-    if local_root(root) is None:
-        return Figures(rows)
-    readers: list[ConsumerFigures] = []
-    problems: list[str] = []
-    for name in consumers(root):
-        place = Positions(root, name)
-        try:
-            at, updated = place.read(), place.updated()
-        except (LogError, OSError) as error:
-            problems.append(str(error))
-            continue
-        readers.append(
-            ConsumerFigures(
-                name,
-                sum(max(0, extent.end - max(extent.first, at.get(node, 0))) for node, extent in extents.items()),
-                sum(max(0, extent.first - at.get(node, 0)) for node, extent in extents.items()),
-                updated.isoformat() if updated else "",
-            )
-        )
-    return Figures(rows, readers, problems)
-
-
-def _size(log: EventLog, files: SegmentFiles) -> int:
-    """Of the files; nothing when they are gone meanwhile."""
-    return sum(info.size or 0 for info in log.filesystem.get_file_info(list(files.paths)))

@@ -61,5 +61,11 @@ def _list_local(root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str,
         return
     for place in places:
         if (key := NodeKey.of_directory(place)) is not None:
-            for directory, _, names in os.walk(f"{root}/{place}"):
+            for directory, _, names in os.walk(f"{root}/{place}", onerror=_unless_gone):
                 yield key, directory, names
+
+
+def _unless_gone(error: OSError) -> None:
+    """What may not be looked into must not pass for empty."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error

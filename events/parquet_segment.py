@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +30,7 @@ class ParquetSegment:
         self.end: Final = files.end
         self._filesystem = filesystem
         self._footer: pq.FileMetaData | None = None
+        self._is_last: bool | None = None
 
     def mark_stale(self) -> None:
         """Such a file does not change."""
@@ -81,6 +82,46 @@ class ParquetSegment:
                 if (behind := max(at, first)) < min(high, end):
                     times = _times(footer, group)
                     yield Damage(behind, min(high, end), wrong, times and times[0])
+
+    def is_readable(self) -> bool:
+        """Whether its footer is, and has the rows of its name."""
+        with self._filesystem.open_input_file(self.path) as file:
+            return not isinstance(self._read_footer(file), str)
+
+    def groups_with(self, kind: str) -> Iterator[tuple[int, int]]:
+        """First row and the one behind the last, of the row groups that have a row of the kind."""
+        with self._filesystem.open_input_file(self.path) as file:
+            footer = self._read_footer(file)
+            if isinstance(footer, str):
+                return
+            reader = pq.ParquetFile(file, metadata=footer, read_dictionary=["kind"])
+            for group, (low, high) in enumerate(self._groups(footer)):
+                try:
+                    kinds: Any = reader.read_row_group(group, columns=["kind"]).column(0)
+                except (pa.ArrowException, OSError):
+                    continue  # reading the rows will report it
+                if any(kind in chunk.dictionary.to_pylist() for chunk in kinds.chunks):
+                    yield low, high
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing follows, as the exporter says in the last row of an incarnation that ended in order."""
+        if self._is_last is None:
+            self._is_last = self._ends_with("exporter.stopped")
+        return self._is_last
+
+    def _ends_with(self, kind: str) -> bool:
+        with self._filesystem.open_input_file(self.path) as file:
+            footer = self._read_footer(file)
+            if isinstance(footer, str) or not footer.num_row_groups:
+                return False
+            try:
+                kinds = pq.ParquetFile(file, metadata=footer).read_row_group(
+                    footer.num_row_groups - 1, columns=["kind"]
+                )
+            except (pa.ArrowException, OSError):
+                return False  # reading the rows will report it
+            return kinds.num_columns == 1 and kinds.column(0)[-1].as_py() == kind
 
     def wrong_numbers(self) -> str | None:
         """The error in the row numbers of the file's own column, if there is one."""

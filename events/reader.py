@@ -129,7 +129,13 @@ class _Node:
         return last
 
     def is_closed(self) -> bool:
-        return bool(self.arrows) and self.arrows[-1].index.last
+        if self.arrows and self.arrows[-1].index.last:
+            return True
+        last = self.newest()
+        try:
+            return isinstance(last, ParquetSegment) and last.is_last
+        except FileNotFoundError:
+            return False
 
     def sealed(self, end: int) -> int:
         """Where the segment begins that is being written."""
@@ -189,7 +195,7 @@ class EventLog:
         for text, node in self._known().items():
             first, segment = node.first(), node.newest()
             if first is not None and segment is not None:
-                ended = node.is_closed() or latest[node.key.name] != node.key
+                ended = latest[node.key.name] != node.key or node.is_closed()
                 newest = self._newest(segment)
                 extents[text] = Extent(
                     first,

@@ -56,12 +56,15 @@ def events() -> None:
 
 
 def _open(root: str) -> EventLog:
-    from trunkline.events.layout import LogError
+    from trunkline.events.layout import LogError, local_root
     from trunkline.events.reader import EventLog
 
+    local = local_root(root)
+    if local is not None and local.is_file():
+        raise LogError(f"{root} is a file, and an event log is a folder")
     log = EventLog(root)
     log.refresh()
-    if not log.nodes():
+    if not log.nodes() and not any(found for _, found in log.segments()):
         raise LogError(f"no event log is in {root}")
     return log
 
@@ -157,17 +160,16 @@ def _line(row: Mapping[str, Any]) -> str:
 @_root
 @_as_json
 def stat(root: str, as_json: bool) -> None:
-    """Show the rows of each node, and how far each consumer has read. The exit code is 1 if a consumer's position
-    cannot be read."""
+    """Show the rows of each node, what is missing of them, and how far each consumer has read. The exit code is 1 if a
+    file cannot be read. Damage within files is found by `check`."""
     from dataclasses import asdict
 
-    from trunkline.events.inspection import figures
+    from trunkline.events.figures import figures
 
     found = figures(_open(root), root)
     nodes = [
         {
             **asdict(node),
-            "rows": node.rows,
             "oldest": _moment(node.oldest),
             "newest": _moment(node.newest),
         }
@@ -178,7 +180,10 @@ def stat(root: str, as_json: bool) -> None:
         for row in [*nodes, *readers]:
             click.echo(json.dumps(row))
     else:
-        _print(nodes, "node rows first end ended segments size oldest newest")
+        _print(nodes, "node rows missing first end ended segments size oldest newest")
+        for node in found.nodes:
+            for note in node.notes:
+                click.echo(printable(f"{node.node}: {note}"))
         if readers:
             click.echo()
             _print(readers, "consumer lag missed updated")
@@ -218,8 +223,8 @@ def check(root: str, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(finding._asdict()))
             else:
-                rows_found = f"rows {finding.first} to {finding.end - 1} of {finding.node}"
-                click.echo(printable(f"{finding.problem}: {finding.path}: {rows_found}: {finding.text}"))
+                rows_found = f"rows {finding.first} to {finding.end - 1} of " if finding.first < finding.end else ""
+                click.echo(printable(f"{finding.problem}: {finding.path}: {rows_found}{finding.node}: {finding.text}"))
     if not as_json:
         click.echo(
             f"{files:,} file{'s' * (files != 1)} with {rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"

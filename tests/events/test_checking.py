@@ -173,3 +173,16 @@ def test_a_record_of_a_batch_that_is_another(tmp_path: Path) -> None:
     assert record is not None
     index.write_bytes(index.read_bytes()[:RECORD_SIZE] + record._replace(rows=9).pack())
     assert found(tmp_path) == [(LogProblem.CORRUPT, ".arrows", 0, 9)]
+
+
+def test_a_file_that_does_not_open(tmp_path: Path) -> None:
+    """The other files are checked all the same."""
+    write(tmp_path, [10, 20, 30], roll_bytes=10)
+    for first, suffix in ((10, ".arrows"), (30, ".idx")):
+        file = segment(tmp_path, first, suffix)
+        file.unlink()
+        file.symlink_to(file)
+    assert found(tmp_path) == [
+        (LogProblem.UNREADABLE, "10.arrows", 10, 30),
+        (LogProblem.UNREADABLE, "30.arrows", 30, 30),
+    ]

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("pyarrow")
 
-from tests.events.logs import KEY, NODE, append, batch, time, write
+from tests.events.logs import KEY, NODE, append, batch, flip, time, write
 from trunkline.events.inspection import Selection, following, newest
-from trunkline.events.layout import DATA, INDEX, SegmentName
+from trunkline.events.layout import DATA, INDEX, RECORD_SIZE, Header, NodeKey, SegmentName
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog
 from trunkline.events.writer import LogWriter
@@ -238,3 +238,84 @@ def test_compact_says_what_is_wrong(log: Path, tmp_path: Path) -> None:
     assert (result.exit_code, "'soon': accepted is seconds" in result.stderr) == (2, True)
     result = call("compact", log, "--to", tmp_path / "lake", "--remove")
     assert (result.exit_code, result.stderr.startswith("trunkline: segments are only removed")) == (1, True)
+
+
+def test_stat_says_what_is_missing(log: Path) -> None:
+    (index,) = log.rglob("*.idx")
+    flip(index, 2 * RECORD_SIZE)
+    shown = call("stat", log)
+    assert shown.exit_code == 0
+    assert f"{NODE}: rows 100 to 199 are missing\n" in shown.stdout
+    (row,) = [json.loads(line) for line in call("stat", log, "--json").stdout.splitlines()]
+    assert (row["rows"], row["missing"], row["notes"]) == (200, 100, ["rows 100 to 199 are missing"])
+
+
+def _newer(index: Path) -> None:
+    header = Header.unpack(index.read_bytes()[:RECORD_SIZE])
+    assert header is not None
+    index.write_bytes(header._replace(version=9).pack() + index.read_bytes()[RECORD_SIZE:])
+
+
+def _looped(file: Path) -> None:
+    """It is there, and cannot be opened."""
+    file.unlink()
+    file.symlink_to(file)
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:3000])
+
+
+def _emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+#: What happens to which file, and what `stat` and `check` say of it.
+DAMAGES: list[tuple[Callable[[Path], object], str, str, str]] = [
+    (lambda file: flip(file, -100), DATA, "", "corrupt: "),
+    (_cut, DATA, "rows 100 to 199 are missing", "the file ends before it does"),
+    (_emptied, DATA, "rows 100 to 199 are missing", "schema is damaged"),
+    (_emptied, INDEX, "rows 100 to 199 are missing", "rows 100 to 199 are in no file"),
+    (Path.unlink, INDEX, "its index is gone", "its index is gone"),
+    (Path.unlink, DATA, "rows 100 to 199 are missing", "rows 100 to 199 are in no file"),
+    (_newer, INDEX, "the index has version 9", "the index has version 9"),
+    (_looped, INDEX, "symbolic links", "unreadable: "),
+    (_looped, DATA, "symbolic links", "unreadable: "),
+]
+
+
+@pytest.mark.parametrize(("damage", "suffix", "in_stat", "in_check"), DAMAGES)
+def test_no_damage_is_passed_over_or_a_traceback(
+    tmp_path: Path, damage: Callable[[Path], object], suffix: str, in_stat: str, in_check: str
+) -> None:
+    root = tmp_path / "log"
+    write(root, [100, 100, 100], roll_bytes=10).close()
+    damage(root / KEY.directory / str(SegmentName(100, None, suffix)))
+    stat, check, tail = call("stat", root), call("check", root), call("tail", root)
+    assert in_stat in stat.stdout + stat.stderr
+    assert (check.exit_code, in_check in check.stdout) == (1, True)
+    assert len((stat.stderr + check.stderr + tail.stderr).splitlines()) <= 2
+    compacted = call("compact", root, "--to", tmp_path / "lake")
+    assert compacted.exit_code == 1
+    assert compacted.stderr.startswith("trunkline: ")
+    assert len(compacted.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["tail", "stat", "check", "compact"])
+def test_a_root_that_is_a_file(tmp_path: Path, command: str) -> None:
+    (tmp_path / "log").write_text("")
+    result = call(command, tmp_path / "log")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"trunkline: {tmp_path / 'log'} is a file, and an event log is a folder\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["tail", "stat", "check", "compact"])
+def test_a_folder_that_may_not_be_read_is_not_empty(log: Path, command: str) -> None:
+    folder = log / NodeKey("n2", 1).directory
+    folder.symlink_to(folder)
+    result = call(command, log)
+    assert result.exit_code == 1
+    assert str(folder) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
