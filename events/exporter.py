@@ -79,7 +79,9 @@ class Exporter:
             ),
             logger=context.logger,
         )
-        self._readings: Final = Readings(context, self._record, self._wanted, settings.stats_sessions)
+        self._readings: Final = Readings(
+            context, self._record, self._wanted, [point.name for point in self._points], settings.stats_sessions
+        )
         self._merger: Final = Merger(settings.path, context.node)
         self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
         self._lost_unread = context.counter("deleted_unread", "Rows in them that a reader had not read yet.")

@@ -7,21 +7,30 @@ A figure is recorded when it has changed, and all of them now and then, so that 
 from __future__ import annotations
 
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, Final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import trio
 
+from trunkline import __version__
 from trunkline.events.schema import Flag
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from trunkline.events.watching import Wanted
     from trunkline.plugins import Context
     from trunkline.plugins.context import Client
 
+T = TypeVar("T")
+
 #: Seconds after which all figures are recorded again.
 ALL: Final = 600.0
+#: Seconds for which a figure that has changed is recorded each time: a line through the readings of a window would
+#: else show how it grew, and not that it stays.
+SETTLED: Final = 900.0
+#: Seconds after which what was said at the beginning is said again, since retention deletes the oldest rows.
+AGAIN: Final = 86_400.0
 #: Clients that are read in one turn.
 _AT_ONCE: Final = 1000
 #: Metrics that change although nothing happens: alone, they are not worth a row.
@@ -39,25 +48,31 @@ _LIMITED_BY: Final = {
 
 
 class Readings:
-    def __init__(self, context: Context[Any], record: Callable[..., None], wanted: Wanted, max_sessions: int) -> None:
-        """`record` takes the kind of a row, and its columns by name. `max_sessions` have the longest queues and are
-        recorded."""
+    def __init__(
+        self,
+        context: Context[Any],
+        record: Callable[..., None],
+        wanted: Wanted,
+        kinds: Sequence[str],
+        max_sessions: int,
+    ) -> None:
+        """`record` takes the kind of a row, and its columns by name; `kinds` are the hooks that are recorded.
+        `max_sessions` have the longest queues and are recorded."""
         self._context = context
         self._record = record
         self._wanted = wanted
         self._limits: Final = context.limits()
         self._max_sessions: Final = max_sessions
-        self._metrics: Mapping[str, int] = {}
+        self._kinds: Final = kinds
+        self._metrics: dict[str, _Figure[int]] = {}
         #: Queue and messages in flight, by client id.
-        self._sessions: dict[str, tuple[int, int]] = {}
+        self._sessions: dict[str, _Figure[tuple[int, int]]] = {}
         self._all_due = 0.0
+        self._facts_due = 0.0
 
     async def begin(self) -> None:
         """What readers must know of the time before."""
-        for name, value in self._limits.items():
-            self._record("node.limit", name=name, value=float(value))
-        for alarm in self._context.alarms():
-            self._record("alarm.active", name=alarm.name, **({"reason": alarm.text} if self._wanted.texts else {}))
+        self._record_facts()
         async for client in self._clients():
             for filter, options in self._context.subscriptions(client.client_id).items():
                 flags = Flag.NO_LOCAL * options.no_local | Flag.RETAIN_AS_PUBLISHED * options.retain_as_published
@@ -70,32 +85,50 @@ class Readings:
                     flags=int(flags),
                 )
 
+    def _record_facts(self) -> None:
+        self._facts_due = self._context.now + AGAIN
+        self._record("node.version", name=__version__)
+        narrowed = ", ".join(self._wanted.narrowed_by)
+        for kind in self._kinds:
+            self._record("exporter.records", name=kind, reason=narrowed or None)
+        for name, value in self._limits.items():
+            self._record("node.limit", name=name, value=float(value))
+        for alarm in self._context.alarms():
+            self._record("alarm.active", name=alarm.name, **({"reason": alarm.text} if self._wanted.texts else {}))
+
     async def take(self) -> None:
-        metrics = await self._context.metrics()
-        everything = self._context.now >= self._all_due
+        now = self._context.now
+        if now >= self._facts_due:
+            self._record_facts()
+        everything = now >= self._all_due
         if everything:
-            self._all_due = self._context.now + ALL
-        changed = [name for name, value in metrics.items() if self._metrics.get(name) != value]
-        if everything or any(map(_is_telling, changed)):
-            for name in metrics if everything else changed:
+            self._all_due = now + ALL
+        metrics = await self._context.metrics()
+        self._metrics = {name: _read(self._metrics.get(name), value, now) for name, value in metrics.items()}
+        due = [name for name, figure in self._metrics.items() if everything or figure.is_moving(now)]
+        if everything or any(map(_is_telling, due)):
+            for name in due:
                 self._record(
                     "node.stats", name=name, value=float(metrics[name]), value_limit=self._limit_of(name, metrics)
                 )
-            self._metrics = metrics
-        await self._take_sessions(everything)
+        await self._take_sessions(everything, now)
 
     def _limit_of(self, name: str, metrics: Mapping[str, int]) -> float | None:
         if name == "process.files":
             return float(metrics.get("process.files.limit", 0)) or None
         return float(self._limits.get(_LIMITED_BY.get(name, ""), 0)) or None
 
-    async def _take_sessions(self, everything: bool) -> None:
+    async def _take_sessions(self, everything: bool, now: float) -> None:
         longest = await self._longest()
-        sessions = {client.client_id: (client.queued, client.inflight) for client in longest}
+        sessions = {
+            client.client_id: _read(
+                self._sessions.get(client.client_id), (client.queued, client.inflight), now, is_new_moving=True
+            )
+            for client in longest
+        }
         gone = [self._context.client(client_id) for client_id in self._sessions if client_id not in sessions]
         for client in (*longest, *filter(None, gone)):
-            reading = client.queued, client.inflight
-            if everything or self._sessions.get(client.client_id) != reading:
+            if everything or client.client_id not in sessions or sessions[client.client_id].is_moving(now):
                 self._record(
                     "session.stats",
                     client_id=client.client_id,
@@ -128,6 +161,22 @@ class Readings:
                 yield client
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
+
+
+class _Figure(NamedTuple, Generic[T]):
+    value: T
+    #: When it changed last, in node time.
+    changed: float
+
+    def is_moving(self, now: float) -> bool:
+        return now - self.changed < SETTLED
+
+
+def _read(before: _Figure[T] | None, value: T, now: float, *, is_new_moving: bool = False) -> _Figure[T]:
+    """A metric that is read for the first time has not changed; a queue that is there has."""
+    if before is not None and before.value == value:
+        return before
+    return _Figure(value, now if before is not None or is_new_moving else -inf)
 
 
 def _is_telling(name: str) -> bool:

@@ -62,7 +62,8 @@ COLUMNS: Final = columns(
     queue_limit bigint Of `session.stats`: how many may wait; null without a limit.
     inflight int Of `session.stats`: messages on their way that it has not acknowledged.
     inflight_limit int Of `session.stats`: how many may be on their way at once.
-    name string Of `node.stats`: which metric; of `node.limit`: which setting; of alarms: which one.
+    name string Of `node.stats`: which metric; of `node.limit`: which setting; of `exporter.records`: which kind; of
+      alarms: which one; of `node.version`: the version.
     value double Of `node.stats`: the metric's value; of `node.limit`: the setting's; of `node.clock`: seconds that the
       clock was put forward; of `exporter.*`: how many events.
     value_limit double Of `node.stats`: how large the metric may become; null without a limit.
@@ -92,19 +93,25 @@ OWN_KINDS: Final = (
     Kind("node.tick", "Every `heartbeat` seconds: the node is there, and its clock goes on."),
     Kind(
         "node.stats",
-        "Every `stats` seconds, of each of the broker's metrics that has changed, and of all every ten minutes: `name` "
-        "and `value`.",
+        "Every `stats` seconds, of each of the broker's metrics that has changed in the last quarter of an hour, and "
+        "of all every ten minutes: `name` and `value`.",
     ),
-    Kind("node.limit", "When recording begins, for each limit that the configuration sets: `name` and `value`."),
+    Kind("node.version", "When recording begins, and every day: the broker's version, as `name`."),
+    Kind("node.limit", "When recording begins, and every day: each limit of the configuration, `name` and `value`."),
     Kind("node.clock", "The clock was corrected: it was put forward by `value` seconds, or back if that is negative."),
     Kind(
         "session.stats",
-        "Every `stats` seconds, of the sessions with the longest queues where they have changed, and of all these "
-        "every ten minutes.",
+        "Every `stats` seconds, of the sessions with the longest queues where they have changed in the last quarter of "
+        "an hour, and of all these every ten minutes. A queue that is empty again has one row.",
     ),
     Kind("session.subscription", "When recording begins: a subscription that was there already."),
-    Kind("alarm.active", "When recording begins: an alarm that was on already."),
+    Kind("alarm.active", "When recording begins, and every day: an alarm that is on."),
     Kind("exporter.started", "The first row of an incarnation."),
+    Kind(
+        "exporter.records",
+        "When recording begins, and every day, for each kind of hook that is recorded: its `name`, and as `reason` "
+        "what narrows the record (`topics`, `clients`).",
+    ),
     Kind("exporter.stopped", "The last row of an incarnation that ended in order; without it, the node was killed."),
     Kind("exporter.dropped", "Events were lost: `value` of them, `reason` says why (`disk`, `rejected`)."),
     Kind("log.corrupt", "Made by a reader that skips: `value` rows from this `seq` on could not be read."),

@@ -49,6 +49,12 @@ class Wanted:
         self._known_clients: dict[str, bool] = {}
 
     @property
+    def narrowed_by(self) -> list[str]:
+        """The settings that leave events out."""
+        narrowing = {"topics": "#" not in self._filters, "clients": self._clients is not None}
+        return [name for name, narrows in narrowing.items() if narrows]
+
+    @property
     def all_clients(self) -> bool:
         return self._clients is None
 
