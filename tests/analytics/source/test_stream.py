@@ -11,7 +11,7 @@ from pyarrow import parquet
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from tests.analytics.events_made import INCARNATION, made, row, table
+from tests.analytics.events_made import INCARNATION, at, made, microseconds, row, table
 from tests.analytics.source.logs import Events, Log, by_number, read, schema_of, settings, ticks, write
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.offsets import Offsets
@@ -19,6 +19,7 @@ from trunkline.analytics.source.stream import EventStreamReader
 from trunkline.events.positions import Positions
 from trunkline.events.reader import LostRows
 from trunkline.events.schema import SCHEMA
+from trunkline.events.writer import LogWriter
 
 N1, N2 = f"n1@{INCARNATION}", f"n2@{INCARNATION}"
 #: When `events_made` begins, seconds since the epoch.
@@ -186,6 +187,22 @@ def test_compacted_files_are_taken_in_the_order_of_their_rows(tmp_path: Path) ->
     assert sorted(one["seq"] for one in rows_of(reader, ends[3], ends[4])) == sorted(
         [*range(ends[3][N1], ends[4][N1]), *range(ends[3][N2], ends[4][N2])]
     )
+
+
+def test_heartbeats_of_an_index_are_taken_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """One record of the quiet node stands for minutes."""
+    with Log(tmp_path) as log:
+        log.write(ticks("n2", 300, 300, step=1.0))
+        quiet = log.writers[N1] = LogWriter(tmp_path, "n1", INCARNATION)
+        for second in range(600):
+            quiet.beat(microseconds(at(second)), 1_000_000)
+        reader = reader_of(tmp_path, maxRowsPerTrigger=100)
+        ends = [end for _, end in triggers(reader)]
+        assert ends[-1] == {N1: 600, N2: 300}
+        for end in ends:
+            assert abs(end[N1] - (end[N2] + 300)) <= 1 or (end[N2] == 0 and end[N1] <= 301), end
+        times = [one["time"] for one in rows_of(reader, {N1: 10, N2: 0}, {N1: 20, N2: 0})]
+        assert times == [at(second) for second in range(10, 20)]
 
 
 def test_a_consumer_is_noted_from_the_beginning_and_up_to_the_last_row(tmp_path: Path) -> None:
