@@ -59,7 +59,8 @@ def size_of(folder: Path) -> int:
 async def live(folder: Path, rate: float, seconds: float) -> int:
     """Returns the largest size of the log at the end of an hour, in bytes."""
     largest = 0
-    settings = {"path": str(folder), "max_age": 1000 * DAY}  # its files are of today, whatever the virtual time
+    # its files are of today, whatever the virtual time, and syncs of virtual seconds would wait for the real disk
+    settings = {"path": str(folder), "max_age": 1000 * DAY, "sync": DAY}
     async with (
         trunkline.testing.broker(plugins={"events": settings}, history=0) as broker,
         Client(ConnectionSettings(client_id="subscriber"), open_stream=broker.connect) as subscriber,
