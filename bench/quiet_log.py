@@ -92,6 +92,7 @@ def run(folder: Path, rate: float, days: float, *, report: bool) -> Quiet:
     before = resource.getrusage(resource.RUSAGE_SELF)
     largest = trio.run(live, log, rate, days * DAY, clock=MockClock(autojump_threshold=0))
     after = resource.getrusage(resource.RUSAGE_SELF)
+    size, files = size_of(log), len(files_of(log))
     events = EventLog(log)
     events.refresh()
     began = time.perf_counter()
@@ -107,9 +108,9 @@ def run(folder: Path, rate: float, days: float, *, report: bool) -> Quiet:
         rate,
         days,
         sum(extent.end for extent in events.nodes().values()),
-        size_of(log),
-        len(files_of(log)),
-        largest,
+        size,
+        files,
+        max(largest, size),
         after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         took,
         size_of(lake),

@@ -99,6 +99,13 @@ class Exporter:
         node = self._context.node
         try:
             self._lock = locked(settings.path / f".{NodeKey(node, 0).encoded}.lock")
+        except BlockingIOError:
+            cure = "give this one another node.name or another path"
+            text = f"path: another broker records as node {node!r} in {settings.path}: {cure}"
+            raise PluginError([f"{self._context.name}: {text}"]) from None
+        except (OSError, LogError) as error:
+            raise PluginError([f"{self._context.name}: path: {error}"]) from None
+        try:
             return LogWriter(
                 settings.path,
                 node,
@@ -109,11 +116,8 @@ class Exporter:
                 roll_age_small=settings.roll_time_small,
                 compression=settings.compression,
             )
-        except BlockingIOError:
-            cure = "give this one another node.name or another path"
-            text = f"path: another broker records as node {node!r} in {settings.path}: {cure}"
-            raise PluginError([f"{self._context.name}: {text}"]) from None
         except (OSError, LogError) as error:
+            self._lock.close()
             raise PluginError([f"{self._context.name}: path: {error}"]) from None
 
     def start(self) -> None:

@@ -1,0 +1,15 @@
+"""The measurement of quiet logs, over minutes instead of days."""
+
+from pathlib import Path
+
+import pytest
+from bench.quiet_log import run, table
+
+
+@pytest.mark.parametrize(("rate", "rows"), [(0.0, 600), (20.0, 48_000)])
+def test_a_quarter_of_an_hour(tmp_path: Path, rate: float, rows: int) -> None:
+    found = run(tmp_path, rate, 600 / 86_400, report=False)
+    assert rows <= found.rows < rows + 8_000, "heartbeats, figures, and four events a message"
+    assert found.size > 0
+    assert found.files == 3, "a segment, its index and the lock"
+    assert f"| {rate:g} |" in table([found])
