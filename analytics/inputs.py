@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 Form = Literal["log", "parquet", "delta"]
 #: Rows of one batch of a stream, unless the options say otherwise: jobs hold rows until a later batch confirms them,
 #: and the first batch would else hold a whole log.
 ROWS_PER_TRIGGER: Final = 250_000
+#: A Parquet file begins so.
+_PARQUET: Final = b"PAR1"
 
 
 class InputError(ValueError):
@@ -57,12 +59,26 @@ class Input:
                 raise InputError(f"{self.place}: there is no such file or folder")
             if (folder / "_delta_log").is_dir():
                 return "delta"
-            if folder.is_file() or any(folder.glob("*.parquet")):
+            if folder.is_file():
+                self._check_file(folder, stream)
+                return "parquet"
+            if any(folder.glob("*.parquet")):
                 return "parquet"
         elif self.place.rstrip("/").endswith(".parquet"):
             return "parquet"
         self._check_log(stream)
         return "log"
+
+    def _check_file(self, file: Path, stream: bool) -> None:
+        try:
+            with file.open("rb") as opened:
+                magic = opened.read(len(_PARQUET))
+        except OSError as error:
+            raise InputError(f"{self.place}: {error.strerror}") from None
+        if magic != _PARQUET:
+            raise InputError(f"{self.place}: is no Parquet file; an event log is a folder")
+        if stream:
+            raise InputError(f"{self.place}: a single file cannot be read as a stream; its folder can")
 
     def _check_log(self, stream: bool) -> None:
         from pyarrow import ArrowException
@@ -73,12 +89,11 @@ class Input:
         from trunkline.events.layout import LogError
 
         try:
-            log = open_log(understood(self._source_options(()), "stream" if stream else "batch"))
+            nodes = open_log(understood(self._source_options(()), "stream" if stream else "batch")).nodes()
         except OptionError as error:
             raise InputError(str(error)) from None
         except (LogError, ArrowException, OSError) as error:
             raise InputError(f"{self.place}: {error}") from None
-        nodes = log.nodes()
         if not nodes:
             raise InputError(f"{self.place}: there is no event log, nor Parquet files")
         names = {key.rpartition("@")[0] for key in nodes}
@@ -86,16 +101,31 @@ class Input:
         if unknown:
             raise InputError(f"{self.place}: has no node {unknown[0]}, only {', '.join(sorted(names))}")
 
-    def read(self, spark: "SparkSession", form: Form, kinds: tuple[str, ...], *, stream: bool) -> "DataFrame":
-        """The events, from a log those of these kinds alone; `form` is the result of `check`."""
+    def read(
+        self,
+        spark: "SparkSession",
+        form: Form,
+        kinds: tuple[str, ...],
+        *,
+        stream: bool,
+        observation: "str | Observation | None" = None,
+    ) -> "DataFrame":
+        """The events, from a log those of these kinds alone; `form` is the result of `check`. What a log's reader skips
+        is noted in the observation."""
         from pyspark.sql import functions as F
 
+        from trunkline.analytics.source.metrics import SKIPPED, observed
         from trunkline.events.schema import SPARK_SCHEMA
 
         reader = spark.readStream if stream else spark.read
         if form == "log":
             limit = {"maxRowsPerTrigger": str(ROWS_PER_TRIGGER)} if stream else {}
-            return reader.format("trunkline").options(**limit | self._source_options(kinds)).load()
+            more = SKIPPED if kinds and observation is not None else ()
+            events = reader.format("trunkline").options(**limit | self._source_options((*kinds, *more))).load()
+            if observation is not None:
+                events = observed(events, observation)
+            unwanted = [kind for kind in more if kind not in kinds and "log.*" not in kinds]
+            return events.where(~F.col("kind").isin(*unwanted)) if unwanted else events
         if form == "delta":
             from deltalake import DeltaTable
 
@@ -110,6 +140,15 @@ class Input:
         if self.until is not None:
             events = events.where(F.col("time") < F.lit(self.until))
         return events
+
+    def skips(self, form: Form) -> bool:
+        """Whether the reader passes over rows that it cannot read."""
+        from trunkline.analytics.source.options import understood
+
+        if form != "log":
+            return False
+        settings = understood(self._source_options(()))
+        return settings.on_corrupt == "skip" or not settings.fail_on_data_loss
 
     def _source_options(self, kinds: tuple[str, ...]) -> dict[str, str]:
         times = {"startingTimestamp": self.since, "endingTimestamp": self.until}

@@ -5,7 +5,7 @@ import re
 import signal
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.analytics.inputs import Form, Input
 from trunkline.analytics.outputs import Output
+from trunkline.analytics.source.metrics import NAME, SKIPPED, Skipped, measures, skipped, told
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
     from trunkline.analytics.jobs.job import Job, Options
 
 #: The file of a checkpoint that names its job, input and options.
 _OWNER: Final = "trunkline-job.json"
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+#: Seconds that Spark's last events are waited for.
+_LATE: Final = 10.0
 
 
 class RunError(ValueError):
@@ -61,27 +65,52 @@ class Run:
         return form
 
     def start(self, spark: "SparkSession", form: Form, *, say: Callable[[str], None]) -> None:
-        """Run it to its end. `say` is called when a stream has started.
+        """Run it to its end. `say` is called when a stream has started, and with rows that could not be read.
 
         Raises:
             RunError: it was stopped before its end; streams have none.
             PySparkException, Py4JError: Spark, its source or its sink has failed.
         """
-        events = self.input.read(spark, form, self.job.kinds(self.options), stream=self.stream)
+        from pyspark.sql import Observation
+
+        skips = self.input.skips(form)
+        noted = Observation()
+        observation = (NAME if self.stream else noted) if skips else None
+        kinds = self.job.kinds(self.options)
+        events = self.input.read(spark, form, kinds, stream=self.stream, observation=observation)
         results = self.job(events, self.options)
         if self.stream:
-            self._run_stream(results, say)
-        else:
-            with stopped_by_signals(partial(_cancel, spark)) as asked:
-                try:
-                    self.output.write(results, self.job)
-                except Exception as error:
-                    if not asked.is_set():
-                        raise
-                    raise RunError("stopped before its end") from error
+            with told_of_batches(spark, self._query_name, say) if skips else nullcontext():
+                self._run_stream(results, say)
+            return
+        with stopped_by_signals(partial(_cancel, spark)) as asked, _adaptive(spark) if skips else nullcontext():
+            try:
+                self.output.write(results, self.job)
+            except Exception as error:
+                if not asked.is_set():
+                    raise
+                raise RunError("stopped before its end") from error
+        if skips:
+            for line in told(self._skipped(spark, form, noted)):
+                say(line)
+
+    def _skipped(self, spark: "SparkSession", form: Form, noted: "Observation") -> list[Skipped]:
+        from py4j.protocol import Py4JError
+
+        try:
+            return skipped(noted.get)
+        except (Py4JError, KeyError):
+            # Spark forgets what it has observed where the results turn out to be none: it is read once more
+            rows = self.input.read(spark, form, SKIPPED, stream=False)
+            [found] = rows.groupBy().agg(*measures()).collect()
+            return skipped(found.asDict())
+
+    @property
+    def _query_name(self) -> str:
+        return f"trunkline-{self.job.name}"
 
     def _run_stream(self, results: "DataFrame", say: Callable[[str], None]) -> None:
-        writer = self.output.stream(results, self.job).queryName(f"trunkline-{self.job.name}")
+        writer = self.output.stream(results, self.job).queryName(self._query_name)
         writer = (
             writer.trigger(availableNow=True) if self.once else writer.trigger(processingTime=f"{self.every} seconds")
         )
@@ -136,6 +165,36 @@ class Run:
 
 
 @contextmanager
+def told_of_batches(spark: "SparkSession", query: str, say: Callable[[str], None]) -> Generator[None, None, None]:
+    """Says of each batch of the query of that name which rows could not be read."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    over = Event()
+
+    class _Progress(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            self.run = event.runId if event.name == query else getattr(self, "run", None)
+
+        def onQueryProgress(self, event: Any) -> None:
+            if event.progress.runId == self.run and NAME in event.progress.observedMetrics:
+                for line in told(skipped(event.progress.observedMetrics[NAME].asDict())):
+                    say(f"batch {event.progress.batchId}: {line}")
+
+        def onQueryTerminated(self, event: Any) -> None:
+            if event.runId == self.run:
+                over.set()
+
+    listener = _Progress()
+    spark.streams.addListener(listener)
+    try:
+        yield
+        # events come some time after what they tell of
+        over.wait(_LATE)
+    finally:
+        spark.streams.removeListener(listener)
+
+
+@contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]:
     """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the interrupted one is in the middle of a call of Java.
     The second signal ends the process. The yielded event is set by the first."""
@@ -166,6 +225,17 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]
             signal.signal(each, handler)
 
 
+@contextmanager
+def _adaptive(spark: "SparkSession") -> Generator[None, None, None]:
+    """Without it, Spark takes what it has observed for complete before `toLocalIterator` has read anything."""
+    before = spark.conf.get(_ADAPTIVE)
+    spark.conf.set(_ADAPTIVE, True)
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before or False)
+
+
 def _cancel(spark: "SparkSession") -> None:
     """Cancel all jobs of the session."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
@@ -181,5 +251,8 @@ def summary(error: BaseException) -> str:
     if python:
         lines = [line for line in rest.splitlines() if line and not line.startswith(" ")]
         text = re.sub(r"^[\w.]+: ", "", lines[0]) if lines else text
+    elif text.startswith("An error occurred while calling "):  # Py4J's own words; Java's come behind them
+        causes = re.findall(r"^(?:: |Caused by: )(?:[\w.$]+: )?(.+)$", text, re.MULTILINE)
+        text = causes[-1] if causes else text
     line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return re.sub(r"\s*SQLSTATE: \w+\s*$", "", line).strip()

@@ -41,6 +41,7 @@ def report(
 
     from trunkline.analytics.report.collecting import NothingRecorded, period
     from trunkline.analytics.report.page import write
+    from trunkline.analytics.running import summary
     from trunkline.events.layout import LogError
 
     def say(step: str) -> None:
@@ -55,5 +56,5 @@ def report(
         finally:
             spark.stop()
     except (NothingRecorded, LogError, PySparkException, OSError) as error:
-        fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else error], FAILED)
+        fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else summary(error)], FAILED)
     click.echo(html)

@@ -162,6 +162,59 @@ def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
     assert shared.stopped == 1
 
 
+SKIPPING = ("--read", "onCorrupt=skip", "--read", "failOnDataLoss=false")
+
+
+@pytest.mark.parametrize("more", [("--format", "json"), ("--rows", 3), ("--stream", "--once")])
+def test_rows_that_were_skipped_are_told(shared: Shared, log: Path, more: tuple[object, ...]) -> None:
+    from tests.events.logs import flip
+
+    flip(next(log.glob("node=n1@*/*.arrows")), -1000)
+    shown = call("run", "traffic", "--input", log, *SKIPPING, *more)
+    assert shown.exit_code == 0, shown.output
+    first, second = shown.stderr.splitlines()
+    assert first.endswith("37 rows could not be read and are missing in the results:")
+    assert second.endswith("rows 800 to 836 of n1@1748779200000: damaged")
+    assert "log.corrupt" not in shown.stdout
+
+
+def test_rows_that_were_skipped_are_told_where_there_are_no_results(shared: Shared, tmp_path: Path) -> None:
+    from tests.events.logs import KEY, NODE, write
+    from trunkline.events.layout import DATA, SegmentName
+
+    write(tmp_path, [10, 20, 30], roll_bytes=10).close()
+    (tmp_path / KEY.directory / str(SegmentName(10, None, DATA))).unlink()
+    shown = call("run", "traffic", "--input", tmp_path, "--format", "json", *SKIPPING)
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert shown.stderr.splitlines()[1] == f"  rows 10 to 29 of {NODE}: not in the log"
+
+
+def test_nothing_is_told_where_nothing_was_skipped(shared: Shared, log: Path) -> None:
+    shown = call("run", "traffic", "--input", log, "--format", "json", *SKIPPING)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [("run", "traffic", "--format", "json"), ("report", "--html", "{log}.html")])
+@pytest.mark.parametrize("first", [0, 30])
+def test_an_index_of_a_later_version_is_a_line(
+    shared: Shared, tmp_path: Path, command: tuple[str, ...], first: int
+) -> None:
+    """That of a segment in the middle is only seen in Spark."""
+    from tests.events.logs import KEY, write
+    from trunkline.events.layout import INDEX, RECORD_SIZE, Header, SegmentName
+
+    root = tmp_path / "log"
+    write(root, [10, 20, 30], roll_bytes=10).close()
+    index = root / KEY.directory / str(SegmentName(first, None, INDEX))
+    header = Header.unpack(index.read_bytes()[:RECORD_SIZE])
+    assert header is not None
+    index.write_bytes(header._replace(version=9).pack() + index.read_bytes()[RECORD_SIZE:])
+    shown = call(*[word.replace("{log}", str(root)) for word in command], "--input", root)
+    assert shown.exit_code in (1, 2)
+    assert shown.stderr.splitlines()[-1].endswith("the index has version 9; versions up to 1 are supported")
+    assert "Traceback" not in shown.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -171,6 +224,7 @@ def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
         (("explain", "json:loads"), "no job 'json:loads': json has no function loads that is declared with `job`"),
         (("run", "latency", "--input", "{log}", "--set", "windw=1"), "unknown option windw; did you mean window?"),
         (("run", "latency", "--input", "{log}/none"), "log/none: there is no such file or folder"),
+        (("run", "latency", "--input", __file__), "test_commands.py: is no Parquet file; an event log is a folder"),
         (("run", "latency", "--input", "{log}", "--node", "n9"), "log: has no node n9, only n1, n2"),
         (("run", "latency", "--input", "{log}", "--format", "parquet"), "--format parquet needs --output"),
         (("run", "latency", "--input", "{log}", "--columns", "p50"), "job latency has no column p50"),

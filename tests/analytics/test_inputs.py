@@ -36,8 +36,10 @@ def test_a_log_is_known_by_its_nodes(log: Path) -> None:
 def test_copies_are_known_by_their_files(tmp_path: Path) -> None:
     (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
     assert Input(str(tmp_path / "delta")).check(stream=False) == "delta"
-    (tmp_path / "events.parquet").touch()
+    (tmp_path / "events.parquet").write_bytes(b"PAR1")
     assert Input(str(tmp_path)).check(stream=True) == "parquet"
+    with pytest.raises(InputError, match="a single file cannot be read as a stream; its folder can"):
+        Input(str(tmp_path / "events.parquet")).check(stream=True)
     assert Input(str(tmp_path / "events.parquet")).check(stream=False) == "parquet"
     assert Input("s3://bucket/events.parquet").check(stream=False) == "parquet"
 
