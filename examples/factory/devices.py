@@ -22,6 +22,8 @@ PLANTS: Final = 3
 QUANTITIES: Final = ("temperature", "pressure", "flow", "level")
 #: Nobody may publish below this topic.
 FORBIDDEN: Final = "plant/control"
+#: Seconds after which one sensor publishes no more.
+ASLEEP_AFTER: Final = 3.0
 #: The user name that the intruder tries.
 USERNAME: Final = "admin"
 #: Patterns of the devices' client ids.
@@ -106,9 +108,8 @@ async def trespasser(dice: Random, broker: ConnectionSettings, topic: str, inter
             await trio.sleep(dice.uniform(0.5, 1.5) * interval)
 
 
-def fleet(port: int, rate: float, duration: float, seed: int) -> list[Device]:
-    """Devices that publish about `rate` messages a second together. One falls silent after half of `duration`
-    seconds."""
+def fleet(port: int, rate: float, seed: int) -> list[Device]:
+    """Devices that publish about `rate` messages a second together."""
 
     def made(kind: Callable[..., Awaitable[None]], client_id: str, *given: Any, **options: Any) -> Device:
         broker = ConnectionSettings(host="127.0.0.1", port=port, client_id=client_id)
@@ -129,7 +130,7 @@ def fleet(port: int, rate: float, duration: float, seed: int) -> list[Device]:
             )
             for index, (machine, weight) in enumerate(zip(machines, weights, strict=True))
         ),
-        made(sensor, "sensor-asleep", "plant/0/machine/99/level", 0.3, qos=1, falls_silent=duration / 2),
+        made(sensor, "sensor-asleep", "plant/0/machine/99/level", 0.3, qos=1, falls_silent=ASLEEP_AFTER),
         made(dashboard, "dashboard-all", "plant/#"),
         *(made(dashboard, f"dashboard-{plant}", f"plant/{plant}/#", qos=0) for plant in range(PLANTS)),
         made(dashboard, "archive-slow", f"{machines[1]}/#", takes=max(0.25, 3 / rate)),

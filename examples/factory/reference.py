@@ -1,8 +1,9 @@
-"""The results of the three jobs, computed again in plain Python: as simply as possible, and by nothing that the jobs
+"""The results of the jobs, computed again in plain Python: as simply as possible, and by nothing that the jobs
 are made of. Times are microseconds since the epoch."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from trunkline.events.reader import EventLog
@@ -152,4 +153,42 @@ def flapping(happened: Iterable[Event], *, limit: int, window: float, calm: floa
                     found[client_id, "begin", time] = {"count": total, "began": began}
                 # the client is too busy for as long as the oldest of the surplus connections counts
                 ends = recent[-limit - 1] + length + pause
+    return found
+
+
+def silent(
+    happened: Iterable[Event],
+    *,
+    factor: float,
+    minimum: float,
+    learn: int,
+    learning: float,
+    together: float,
+    until: int,
+) -> Rows:
+    """By client, state and time: when a client had not published for `factor` times as long as usual, or `minimum`
+    seconds, and when it did again. Nothing later than `until`."""
+    published: dict[str, list[int]] = defaultdict(list)
+    for event in happened:
+        if event.kind == "message.publish" and event.client_id is not None:
+            published[event.client_id].append(event.time)
+    found: Rows = {}
+    for client_id, times in published.items():
+        usual, intervals = 0.0, 0
+        patience = least = round(minimum * SECOND)
+        beat = min(times)
+        for at, following in pairwise([*sorted(times), None]):
+            assert at is not None
+            if at - beat >= together * SECOND:
+                interval = at - beat if intervals < learn else min(at - beat, patience)
+                intervals += 1
+                usual += max(learning, 1 / intervals) * (interval - usual)
+                patience = max(least, round(factor * usual))
+                beat = at
+            due = at + patience
+            if intervals >= learn and due <= until and (following is None or following > due):
+                row = {"last_seen": at, "usual": usual / SECOND}
+                found[client_id, "begin", due] = row
+                if following is not None:
+                    found[client_id, "end", following] = row
     return found

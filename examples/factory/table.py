@@ -35,7 +35,16 @@ def table(headline: str, results: Results) -> RenderableType:
             _clock(row["began"]),
             "flaps" if row["state"] == "begin" else "calm again",
         )
-        for row in results.flapping()
+        for row in results.latest("flapping")
+    ]
+    silent = [
+        (
+            wording.name(row["client_id"]),
+            f"every {wording.duration(row['usual'])}",
+            _clock(row["last_seen"]),
+            "silent" if row["state"] == "begin" else "back again",
+        )
+        for row in results.latest("silent")
     ]
     windows = results.newest("latency") or results.newest("traffic")
     bounds = f", {_clock(windows[0]['window_start'])} to {_clock(windows[0]['window_end'])} UTC" if windows else ""
@@ -48,6 +57,7 @@ def table(headline: str, results: Results) -> RenderableType:
         ),
         _filled("Busiest topics", ("topic", "messages", "bytes"), traffic),
         _filled("Flapping clients", ("client", "connections", "since", ""), flapping),
+        _filled("Silent devices", ("client", "usually", "last seen", ""), silent),
     )
 
 

@@ -2,6 +2,7 @@
 the report."""
 
 import io
+import re
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -15,14 +16,18 @@ pytest.importorskip("pyspark")
 
 from rich.console import Console
 
-from factory import Settings, run
-from reference import SECOND, Event, flapping
+from factory import Settings, late_rows, run
+from reference import SECOND, Event, Rows, flapping, silent
+from results import KEYS, differences, verdict
 from results import Results as Received
-from results import differences
 from table import table
+from tests.analytics.events_made import row, stream
+from tests.analytics.events_made import table as events_table
 from trunkline.analytics.jobs.alerts import Occurrence
+from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.jobs.flapping import FlappingOptions, _machine
 from trunkline.analytics.jobs.machines import Subject, play
+from trunkline.analytics.jobs.silent import PublishEvent, Rhythm, SilentOptions
 from trunkline.analytics.report.results import Results
 from trunkline.events.reader import EventLog
 
@@ -46,7 +51,7 @@ class Ran(NamedTuple):
 def ran(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("factory")
     html = tmp_path_factory.mktemp("report") / "report.html"
-    settings = Settings(folder=folder, html=html, duration=10.0, rate=100.0, seed=3, window=2.0, within=1.0, every=5.0)
+    settings = Settings(folder=folder, html=html, duration=8.0, rate=100.0, seed=3, window=2.0)
     console = Console(file=io.StringIO(), width=200)
     outcome = run(settings, spark, console)
     assert isinstance(console.file, io.StringIO)
@@ -64,12 +69,16 @@ def ran(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_the_results_are_those_of_plain_python(ran: Ran) -> None:
     assert ran.good, ran.said
-    counts = dict(line.split(": ") for line in ran.said.splitlines() if line.endswith("from plain Python"))
-    numbers = {job: int(words.split()[0]) for job, words in counts.items()}
+    said = re.findall(r"^(\w+): (\d+) results, the first after", ran.said, re.MULTILINE)
+    numbers = {job: int(count) for job, count in said}
+    assert numbers.keys() == KEYS.keys()
     # six groups in each window, but for windows in which some have nothing; eight ranks; two clients that flap
     assert numbers["latency"] >= 9
     assert numbers["traffic"] >= 3 * 8
     assert numbers["flapping"] >= 2
+    # the others are silent, too, when they have left
+    left = ran.results.end.timestamp() * SECOND
+    assert "sensor-asleep" in {client for client, state, time in ran.received.rows["silent"] if time < left}
 
 
 def test_the_report_has_the_sums_of_the_events(ran: Ran) -> None:
@@ -120,6 +129,44 @@ def test_every_difference_is_a_line() -> None:
     ]
 
 
+EXPECTED: Rows = {(1,): {"messages": 3, "p50_us": 1.5}, (2,): {"messages": 4}}
+
+
+@pytest.mark.parametrize(
+    ("found", "late", "words", "is_fault"),
+    [
+        (EXPECTED, 5, "no differences", False),
+        ({(1,): {"messages": 2, "p50_us": 9.0}}, 5, "5 rows came after their windows had closed, and 3 values", False),
+        ({(1,): {"messages": 2, "p50_us": 9.0}}, 0, "3 differences", True),
+        # lateness makes nothing more
+        ({**EXPECTED, (2,): {"messages": 5}}, 5, "1 differences", True),
+        ({**EXPECTED, (3,): {"messages": 1, "window_start": 3}}, 5, "1 differences", True),
+        # but a state may begin at another time
+        ({**EXPECTED, ("c", "begin", 3): {"count": 1}}, 5, "5 rows came after", False),
+    ],
+)
+def test_what_came_too_late_is_no_fault(found: Rows, late: int, words: str, is_fault: bool) -> None:
+    said, faults = verdict(EXPECTED, found, late)
+    assert said.startswith(words)
+    assert bool(faults) == is_fault
+
+
+def test_rows_that_come_too_late_are_counted(spark: "SparkSession", tmp_path: Path) -> None:
+    """By Spark, whose words for it the example relies on."""
+    routed = {"topic": "t", "publisher": "p", "size": 1}
+    parts = [[row("node.tick", 900)], [row("node.tick", 901)], [row("message.routed", 1, **routed)], []]
+    traffic = find("traffic")
+    results = traffic(stream(spark, [*map(events_table, parts)], tmp_path / "events"), traffic.options())
+    query = (
+        results.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert late_rows(query) == 1
+
+
 def test_the_table_shows_the_newest_results(ran: Ran) -> None:
     console = Console(file=io.StringIO(), width=120)
     console.print(table("live", ran.received))
@@ -127,6 +174,8 @@ def test_the_table_shows_the_newest_results(ran: Ran) -> None:
     shown = console.file.getvalue()
     assert "gateway-worse" in shown
     assert "plant/0/…" in shown
+    assert "sensor-asleep" in shown
+    assert "nothing yet" not in shown
 
 
 @given(st.lists(st.integers(0, 60 * SECOND), min_size=1, max_size=60, unique=True))
@@ -151,3 +200,24 @@ def test_flapping_agrees_with_the_job(times: list[int]) -> None:
     found = flapping(happened, limit=3, window=10, calm=4, until=until)
     # at the very end the job's machine waits: more may come at the same time
     assert {key: row for key, row in found.items() if key[2] < until} == expected
+
+
+@given(st.lists(st.integers(0, 60 * SECOND), min_size=1, max_size=40, unique=True))
+def test_silent_agrees_with_the_job(times: list[int]) -> None:
+    until = START + 70 * SECOND
+    given = {"factor": 2.0, "minimum": 3.0, "learn": 2, "learning": 0.3, "together": 1.0}
+    numbers = count()
+    happened = [PublishEvent(START + at, "n", 1, next(numbers), None, None) for at in sorted(times)]
+    machine = Rhythm(SilentOptions(**given), Subject("client", "c"))  # type: ignore[arg-type]
+    expected = {
+        ("c", row["state"], row["time"]): {"last_seen": row["last_seen"], "usual": row["usual"]}
+        for row in play(machine, happened, until)
+    }
+    nothing = dict.fromkeys(Event._fields)
+    events = [
+        Event(**nothing | {"time": START + at, "kind": "message.publish", "client_id": "c"})  # type: ignore[arg-type]
+        for at in times
+    ]
+    found = silent(events, **given, until=until)  # type: ignore[arg-type]
+    assert found.keys() == expected.keys()
+    assert differences(expected, found) == []
