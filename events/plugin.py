@@ -73,7 +73,7 @@ class EventsSettings(NeedsExtra):
         600.0, ("Time between the first and the last event of a segment after which it ends."), "seconds", gt=0
     )
     roll_time_small: Duration = setting(
-        6 * 3600.0, "The same for a segment with less than a 64th of `roll_size`.", "seconds", gt=0
+        6 * 3600.0, "The same for a segment with few rows: fewer than one for each KiB of `roll_size`.", "seconds", gt=0
     )
     heartbeat: Duration = setting(
         1.0, "Time between two `node.tick` events, which show readers that time goes on.", "seconds", gt=0

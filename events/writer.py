@@ -40,8 +40,7 @@ _MAX_BEATS: Final = 3600
 #: Batches with fewer rows are not compressed, which takes ten times as long as the rest of writing one. Those of a
 #: quiet node are merged later.
 _SHORT: Final = 128
-#: Bytes of a row that is merged or compacted, generously: a segment is small with fewer rows than so many for
-#: each byte of `roll_bytes`.
+#: Bytes of `roll_bytes` for which a segment that is not small has a row.
 _SMALL: Final = 1024
 
 _flush = getattr(os, "fdatasync", os.fsync)
@@ -58,7 +57,7 @@ class LogWriter:
         schema: the columns of the batches, some of `STORED`.
         roll_bytes: no segment gets longer, unless a single batch is.
         roll_age: seconds between the first and the last event of a segment, by the events' own times.
-        roll_age_small: the same for one with less than a 64th of `roll_bytes`.
+        roll_age_small: the same for one with few rows: fewer than one for each KiB of `roll_bytes`.
 
     Raises OSError if the directory cannot be made, and LogError for a name or a schema that cannot be.
     """
