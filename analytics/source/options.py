@@ -111,8 +111,8 @@ class SourceSettings(OptionModel):
     fail_on_data_loss: bool = True
     verify: bool = True
     min_partitions: OptionalCount = None
-    max_rows_per_partition: Count = 250_000
-    max_bytes_per_partition: Annotated[Size, Field(ge=1), BeforeValidator(_spark_size)] = 64 * 2**20
+    max_rows_per_partition: Count = 1_000_000
+    max_bytes_per_partition: Annotated[Size, Field(ge=1), BeforeValidator(_spark_size)] = 128 * 2**20
     max_rows_per_trigger: OptionalCount = None
     max_bytes_per_trigger: Annotated[OptionalBytes, BeforeValidator(_spark_size)] = None
     align_event_time: bool = True

@@ -1,6 +1,7 @@
 """The part of a log that the settings ask for: which nodes, from where to where, in which ranges."""
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.offsets import Offsets
@@ -11,6 +12,9 @@ from trunkline.events.layout import NodeKey
 if TYPE_CHECKING:
     from trunkline.analytics.source.options import Position, SourceSettings
     from trunkline.events.reader import EventLog, Extent
+
+#: Rows for which a task of their own pays.
+_WORTHWHILE: Final = 250_000
 
 
 class View:
@@ -76,9 +80,12 @@ class View:
     def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
         """In which pieces the rows between are read. A node that the start does not know begins at 0."""
         asked = {node: (start.get(node, 0), number) for node, number in end.items() if start.get(node, 0) < number}
-        rows, least = self._settings.max_rows_per_partition, self._settings.min_partitions
-        if least is not None:
-            rows = min(rows, max(1, sum(number - first for first, number in asked.values()) // least))
+        total = sum(number - first for first, number in asked.values())
+        if (least := self._settings.min_partitions) is not None:
+            share = max(1, total // least)
+        else:  # the cluster may have others; a task costs as much as reading a hundred thousand rows
+            share = max(_WORTHWHILE, total // (os.cpu_count() or 1))
+        rows = min(self._settings.max_rows_per_partition, share)
         found: list[Range] = []
         for node, (first, number) in asked.items():
             spans = self.log.spans(node, first, number)

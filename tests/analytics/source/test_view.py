@@ -84,3 +84,20 @@ def test_a_directory_that_is_gone_is_no_empty_log(tmp_path: Path) -> None:
     root.rename(tmp_path / "elsewhere")
     with pytest.raises(OptionError, match="there is no such directory"):
         view.refresh()
+
+
+def test_rows_are_divided_among_processors_where_tasks_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, ticks("n1", 0, 400), rows=10)
+    monkeypatch.setattr("trunkline.analytics.source.view._WORTHWHILE", 100)
+    window = Window(None, None)
+
+    def parts(processors: int, **options: object) -> list[int]:
+        monkeypatch.setattr("os.cpu_count", lambda: processors)
+        view = View(settings(tmp_path, "batch", **options))
+        return [part.rows for part in view.ranges({}, view.end(), window)]
+
+    assert parts(1) == [400]
+    assert parts(2) == [200, 200]
+    assert parts(64) == [100] * 4
+    assert parts(2, minPartitions=8) == [50] * 8
+    assert parts(1, maxRowsPerPartition=50) == [50] * 8
