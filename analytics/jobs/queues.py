@@ -1,7 +1,5 @@
 """Queues that grow, and when they will be full."""
 
-from collections.abc import Mapping
-from functools import reduce
 from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -14,9 +12,11 @@ from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import Names, OptionalPositive, Positive
 from trunkline.config.units import Accepts
 
-KINDS: Final = ("session.stats", "node.stats")
-#: A session's own figures, which are columns of `session.stats`; all others are a node's.
-OF_SESSIONS: Final = ("queue_length", "inflight")
+#: With these a session ends, and its queue.
+ENDS: Final = ("session.discarded", "session.terminated")
+KINDS: Final = ("session.stats", "node.stats", *ENDS)
+#: A session's own figures, which are columns of `session.stats`, and those of their limits; all others are a node's.
+OF_SESSIONS: Final = {"queue_length": "queue_limit", "inflight": "inflight_limit"}
 
 
 def _limits(value: object) -> object:
@@ -37,12 +37,13 @@ class QueuesOptions(Options):
     """Seconds from one window to the next; as long as the window if not given."""
     metrics: Names = ("queue.count", "queue.bytes", "inflight.count", "retained.count", "retained.bytes")
     """Metrics of nodes to look at, named as in the page on metrics."""
-    max_queue_length: Annotated[int, Field(ge=0)] = 10_000
-    """Messages: `session.max_queue_length` of the brokers. 0 is no limit."""
-    max_inflight: Annotated[int, Field(ge=0)] = 100
-    """Messages: `session.max_inflight` of the brokers. 0 is no limit."""
-    limits: _Limits = Field({"retained.count": 1_000_000.0})
-    """Limits of metrics of nodes, as `name=limit` with commas between them."""
+    max_queue_length: Annotated[int | None, Field(ge=0)] = None
+    """Messages that may wait for a client, in place of the limit that the log has. 0 is no limit."""
+    max_inflight: Annotated[int | None, Field(ge=0)] = None
+    """Messages that a client may have in flight, in place of the limit that the log has. 0 is no limit."""
+    limits: _Limits = Field({})
+    """Limits of metrics of nodes in place of those that the log has, as `name=limit` with commas between them. 0 is no
+    limit."""
     min_samples: Annotated[int, Field(ge=2)] = 3
     """Readings that a window must have before it has a slope."""
     full_within: OptionalPositive = None
@@ -56,41 +57,63 @@ class QueuesOptions(Options):
 
 
 def _readings(events: DataFrame, options: QueuesOptions) -> DataFrame:
-    """A row for each figure."""
-    of_session = F.col("kind") == "session.stats"
+    """A row for each figure, and zeros at the end of a session."""
+    kind = F.col("kind")
 
-    def reading(metric: Expression, value: str) -> Expression:
-        return F.struct(metric.alias("metric"), F.col(value).cast("double").alias("reading"))
+    def reading(metric: Expression, value: Expression, limit: Expression) -> Expression:
+        return F.struct(
+            metric.alias("metric"), value.cast("double").alias("reading"), limit.cast("double").alias("recorded")
+        )
 
-    figures = F.when(of_session, F.array(*(reading(F.lit(name), name) for name in OF_SESSIONS)))
-    wanted = of_session | F.col("name").isin(*options.metrics)
+    nothing = F.lit(None)
+    of_session = F.array(*(reading(F.lit(name), F.col(name), F.col(limit)) for name, limit in OF_SESSIONS.items()))
+    at_end = F.array(*(reading(F.lit(name), F.lit(0), nothing) for name in OF_SESSIONS))
+    of_node = F.array(reading(F.col("name"), F.col("value"), F.col("value_limit")))
     return (
         heard(events, KINDS, options.lateness)
-        .where(wanted)
+        .where((kind != "node.stats") | F.col("name").isin(*options.metrics))
         .select(
             "time",
+            "incarnation",
+            "seq",
             "node",
-            F.when(of_session, F.col("client_id")).alias("client_id"),
-            F.struct("time", "incarnation", "seq").alias("order"),
-            F.inline(figures.otherwise(F.array(reading(F.col("name"), "value")))),
+            F.when(kind != "node.stats", F.col("client_id")).alias("client_id"),
+            kind.isin(*ENDS).alias("ended"),
+            F.inline(F.when(kind == "session.stats", of_session).when(kind.isin(*ENDS), at_end).otherwise(of_node)),
         )
         .where("reading is not null")
     )
 
 
-def _limit(options: QueuesOptions) -> Expression:
-    of_sessions = dict(zip(OF_SESSIONS, (options.max_queue_length, options.max_inflight), strict=True))
-    session = _choice({name: float(limit) for name, limit in of_sessions.items() if limit})
-    return F.when(F.col("client_id").isNotNull(), session).otherwise(_choice(options.limits))
+def _given(options: QueuesOptions) -> dict[tuple[bool, str], float]:
+    """Limits by whether they are a session's, and the metric."""
+    of_sessions = zip(OF_SESSIONS, (options.max_queue_length, options.max_inflight), strict=True)
+    given = {(True, name): float(limit) for name, limit in of_sessions if limit is not None}
+    return given | {(False, name): limit for name, limit in options.limits.items()}
 
 
-def _choice(values: Mapping[str, float]) -> Expression:
-    nothing = F.lit(None).cast("double")
-    return reduce(
-        lambda chosen, pair: F.when(F.col("metric") == pair[0], F.lit(pair[1])).otherwise(chosen),
-        values.items(),
-        nothing,
-    )
+def _chosen(options: QueuesOptions) -> tuple[Expression, Expression]:
+    """The limit, and where it is from."""
+    limit, origin = F.col("recorded"), F.lit("log")
+    for (of_session, metric), given in _given(options).items():
+        meant = (F.col("client_id").isNotNull() == of_session) & (F.col("metric") == metric)
+        limit = F.when(meant, F.lit(given or None).cast("double")).otherwise(limit)
+        origin = F.when(meant, F.lit("option")).otherwise(origin)
+    return limit, F.when(F.col("limit").isNotNull(), origin)
+
+
+def _slope(points: Expression, until: Expression) -> Expression:
+    """Of the straight line that is nearest to readings each of which holds until the next, and the last `until`: least
+    squares over the time, in seconds from the window's begin."""
+    begin = points[0]["at"]
+    middle = (begin + until) / 2
+
+    def moment(point: Expression, number: Expression) -> Expression:
+        end = F.coalesce(F.get(points, number + 1)["at"], until)
+        return point["reading"] * (end - point["at"]) * ((point["at"] + end) / 2 - middle)
+
+    moments = F.aggregate(F.transform(points, moment), F.lit(0.0), lambda sum, one: sum + one)
+    return F.when(until > begin, 12 * moments / F.pow(until - begin, F.lit(3)))
 
 
 @job(
@@ -101,12 +124,15 @@ def _choice(values: Mapping[str, float]) -> Expression:
         client_id string Whose session it is; null for a metric of the node.
         metric string `queue_length` or `inflight` of a session, or the name of a metric.
         samples bigint Readings in the window.
-        last double The last of them.
-        max double The largest of them.
-        slope double Growth per second, by least squares; null with fewer than `min_samples`.
-        limit double What it may grow to; null when nothing limits it.
-        full_in double Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is
-          full, null when it does not grow or has no limit.
+        last double What it is at the window's end, or at that of the events: the last reading holds, and a session that
+          ended has nothing left.
+        max double The largest reading.
+        slope double Growth per second, by least squares; null with fewer than `min_samples`, and of a session that
+          ended.
+        limit double What it may grow to; null when nothing is known to limit it.
+        limit_from string `log`, if the limit was recorded with the reading, or `option`; null without a limit.
+        full_in double Seconds from the end of the window, or of the events, until the limit, if it goes on like this; 0
+          when it is full, null when it does not grow or has no limit.
     """,
     key=("window_start", "node", "client_id", "metric"),
 )
@@ -114,23 +140,41 @@ def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """Queues that grow, and when they will be full.
 
     In each window and for each session that the broker recorded figures of (those with the longest queues), and each
-    chosen metric of each node, a straight line is laid through the readings. Its slope and the last reading say when
-    the limit is reached. Readings are not counts: a weight of more than 1 changes nothing.
+    chosen metric of each node, a straight line is laid through the readings, each of which holds until the next one.
+    Its slope and the last reading say when the limit is reached, as far as the log or an option has one. Readings are
+    not counts: a weight of more than 1 changes nothing.
     """
-    readings = _readings(events, options).withColumn("window", window(options.window, slide=options.slide))
-    # small numbers: of seconds since the epoch, squares would not be exact
-    seconds = (F.unix_micros("time") - F.unix_micros("window.start")) / 1e6
+    readings = _readings(events, options)
+    if events.isStreaming:
+        readings = readings.withColumn("newest", F.lit(None).cast("timestamp"))
+    else:
+        readings = readings.join(F.broadcast(events.groupBy("node").agg(F.max("time").alias("newest"))), "node")
+    readings = readings.withColumn("window", window(options.window, slide=options.slide))
+
+    def since(time: Expression) -> Expression:
+        # small numbers: of seconds since the epoch, cubes would not be exact
+        return (F.unix_micros(time) - F.unix_micros("window.start")) / 1e6
+
+    point = F.struct(since(F.col("time")).alias("at"), "incarnation", "seq", "reading", "ended")
     results = readings.groupBy("window", "node", "client_id", "metric").agg(
-        F.count("reading").alias("samples"),
-        F.max_by("reading", "order").alias("last"),
+        F.count_if(~F.col("ended")).alias("samples"),
         F.max("reading").alias("max"),
-        F.regr_slope("reading", seconds).alias("slope"),
+        F.max_by("recorded", F.when(~F.col("ended"), F.struct("time", "incarnation", "seq"))).alias("recorded"),
+        F.sort_array(F.collect_list(point)).alias("points"),
+        F.max("newest").alias("newest"),
     )
+    limit, origin = _chosen(options)
     slope, room = F.col("slope"), F.col("limit") - F.col("last")
-    full_in = F.when(room <= 0, F.lit(0.0)).when(slope > 0, room / slope)
+    goes_on = ~F.element_at("points", -1)["ended"]
+    until = since(F.least("newest", "window.end"))
     results = (
-        results.withColumn("slope", F.when(F.col("samples") >= options.min_samples, slope))
-        .withColumn("limit", _limit(options))
-        .withColumn("full_in", full_in)
+        results.where("samples > 0")
+        .withColumn("last", F.element_at("points", -1)["reading"])
+        .withColumn(
+            "slope", F.when(goes_on & (F.col("samples") >= options.min_samples), _slope(F.col("points"), until))
+        )
+        .withColumn("limit", limit)
+        .withColumn("limit_from", origin)
+        .withColumn("full_in", F.when(room <= 0, F.lit(0.0)).when(slope > 0, room / slope))
     )
     return results if options.full_within is None else results.where(F.col("full_in") <= options.full_within)

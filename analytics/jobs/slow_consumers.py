@@ -19,8 +19,10 @@ from trunkline.analytics.options import Count, Positive
 
 #: A client came back. It is sent again what it has not acknowledged between the first of these and the second.
 CAME: Final = ("session.resumed", "client.connected")
+LEFT: Final = "client.disconnected"
 KINDS: Final = (
     *CAME,
+    LEFT,
     "message.delivered",
     "message.acked",
     "delivery.completed",
@@ -38,8 +40,8 @@ class SlowConsumersOptions(StatefulOptions):
     """Seconds of one window."""
     slow_after: Positive = 1.0
     """Seconds: a client whose 99th percentile takes longer is slow."""
-    max_inflight: Annotated[int, Field(ge=1, le=65_535)] = 100
-    """Messages: `session.max_inflight` of the brokers, where a window is full."""
+    max_inflight: Annotated[int | None, Field(ge=1, le=65_535)] = None
+    """Messages in flight with which a window is full, in place of the limit that the log has."""
     unanswered_after: Positive = 300.0
     """Seconds after which a delivery counts as unanswered and is waited for no more."""
     max_open: Count = 10_000
@@ -65,6 +67,7 @@ class ConsumerEvent(NamedTuple):
     reason: str | None
     queue_length: int | None
     inflight: int | None
+    inflight_limit: int | None
     topic: str | None
     filter: str | None
 
@@ -128,6 +131,8 @@ class Answers(Machine[ConsumerEvent]):
         self._granted = subscriptions.Subscriptions[int](options.max_subscriptions)
         #: When the client came last: what is sent again after that is not late for having been sent before.
         self._came = 0
+        #: It is not connected, so that it cannot answer.
+        self._is_away = False
         #: Begin of the window that is counted; None when nothing was counted yet.
         self._begin: int | None = None
         self._counts = Counts()
@@ -138,7 +143,9 @@ class Answers(Machine[ConsumerEvent]):
         self._begin = event.at - event.at % self._window
         match event.kind:
             case kind if kind in CAME:
-                self._came = event.at
+                self._came, self._is_away = event.at, False
+            case kind if kind == LEFT:
+                self._is_away = True
             case "message.delivered":
                 self._delivered(event)
             case "message.acked":
@@ -158,20 +165,25 @@ class Answers(Machine[ConsumerEvent]):
                 counts.dropped_slow += event.weight * (event.reason == "slow_consumer")
                 counts.dropped_full += event.weight * (event.reason == "queue_full")
             case "session.stats":
-                counts.samples += 1
+                limit = self._options.max_inflight or event.inflight_limit
                 if event.inflight is not None:
                     counts.inflight_max = max(event.inflight, counts.inflight_max or 0)
-                    counts.full += event.inflight >= self._options.max_inflight
+                    if limit is not None:
+                        counts.samples += 1
+                        counts.full += event.inflight >= limit
                 if event.queue_length is not None:
                     counts.queue_max = max(event.queue_length, counts.queue_max or 0)
             case kind if kind in subscriptions.MADE:
                 self._granted.put(event.filter or "", event.qos or 0)
             case kind:
                 self._granted.remove(kind, event.filter)
+                if kind != subscriptions.ENDED:  # the session: nobody will answer
+                    self._open.clear()
         self._wait()
         return iter(())
 
     def _delivered(self, event: ConsumerEvent) -> None:
+        self._is_away = False  # on another node, perhaps, whose clock differs
         if not event.qos or event.message is None:
             return
         granted = self._granted.matching(event.topic or "")
@@ -189,15 +201,15 @@ class Answers(Machine[ConsumerEvent]):
         self._open[event.message] = (event.at, event.weight)
 
     def _oldest(self) -> int:
-        """When it is given up."""
-        return next(iter(self._open.values()))[0] + self._patience
+        """When it is given up: time without a connection does not count."""
+        return max(next(iter(self._open.values()))[0], self._came) + self._patience
 
     def _give_up(self) -> None:
         self._counts.unanswered += self._open.pop(next(iter(self._open)))[1]
 
     def expire(self) -> Iterator[Result]:
         now = self.due or 0
-        while self._open and self._oldest() <= now:
+        while self._open and not self._is_away and self._oldest() <= now:
             self._begin = now - now % self._window
             self._give_up()
         if self._begin is not None and self._begin + self._window - 1 <= now:
@@ -214,10 +226,10 @@ class Answers(Machine[ConsumerEvent]):
 
     def save(self) -> list[Any]:
         opened, granted = [*self._open.items()], [*self._granted.items()]
-        return [opened, granted, self._came, self._begin, [*astuple(self._counts)], self._times.save()]
+        return [opened, granted, self._came, self._is_away, self._begin, [*astuple(self._counts)], self._times.save()]
 
     def load(self, saved: list[Any]) -> None:
-        opened, granted, self._came, self._begin, counts, times = saved
+        opened, granted, self._came, self._is_away, self._begin, counts, times = saved
         self._open = {message: (sent, weight) for message, (sent, weight) in opened}
         for filter, qos in granted:
             self._granted.put(filter, qos)
@@ -225,7 +237,7 @@ class Answers(Machine[ConsumerEvent]):
 
     def _wait(self) -> None:
         times = [] if self._begin is None else [self._begin + self._window - 1]
-        if self._open:
+        if self._open and not self._is_away:
             times.append(self._oldest())
         self.due = min(times, default=None)
 
@@ -253,13 +265,13 @@ class Answers(Machine[ConsumerEvent]):
         ack_p50_us bigint Microseconds from delivery to acknowledgement: half took no longer, to 1 %.
         ack_p99_us bigint Microseconds that 99 of 100 did not exceed, to 1 %.
         ack_max_us bigint Microseconds that the slowest took.
-        unanswered bigint Deliveries that became older than `unanswered_after`, or too many.
+        unanswered bigint Deliveries that became older than `unanswered_after` while it was connected, or too many.
         queued bigint Messages that had to wait in its queue.
         dropped_slow bigint Messages that its full queue lost while it was connected.
         dropped_full bigint Messages that its full queue lost while it was away.
         queue_max bigint The longest queue among the readings; null without readings.
         inflight_max bigint Most messages in flight among the readings; null without readings.
-        full double Share of the readings with `max_inflight` messages in flight.
+        full double Share of the readings with as many messages in flight as may be; null where no limit is known.
         slow boolean It answers late, does not answer, had a full window, or lost messages.
     """,
     key=("window_start", "client_id"),
@@ -269,9 +281,10 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
 
     An acknowledgement belongs to the delivery of the same message to the same client, and counts in the window in which
     it came. It is timed from when the message was first sent on the connection that the client has now: what is
-    repeated within a connection goes on being late, what is sent again to a client that comes back is not. Percentiles
-    are exact to 1 %. A message of QoS 1 or 2 that goes to a subscription of QoS 0 is not waited for: it is known by the
-    subscription, or, where that was made before the first recorded event, by its `delivery.completed`.
+    repeated within a connection goes on being late, what is sent again to a client that comes back is not. A client
+    that is away is not late, and what its session held when it ended is forgotten. Percentiles are exact to 1 %. A
+    message of QoS 1 or 2 that goes to a subscription of QoS 0 is not waited for: it is known by the subscription, or,
+    where that was made before the first recorded event, by its `delivery.completed`.
     """
     acknowledged = (F.col("kind") != "message.delivered") | (F.col("qos") > 0)
     seen = heard(events, KINDS, options.lateness).where(acknowledged)

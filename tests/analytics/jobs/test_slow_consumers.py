@@ -33,7 +33,7 @@ from trunkline.analytics.jobs.slow_consumers import (
 
 WINDOW = 10_000_000
 PATIENCE = 20_000_000
-RULES = SlowConsumersOptions(window=10, unanswered_after=20, max_open=100, max_inflight=20, max_subscriptions=10)
+RULES = SlowConsumersOptions(window=10, unanswered_after=20, max_open=100, max_subscriptions=10)
 
 
 def seen(rows: Iterable[Row]) -> list[ConsumerEvent]:
@@ -50,6 +50,7 @@ def seen(rows: Iterable[Row]) -> list[ConsumerEvent]:
             one.get("reason"),
             one.get("queue_length"),
             one.get("inflight"),
+            one.get("inflight_limit"),
             one.get("topic"),
             one.get("filter"),
         )
@@ -155,11 +156,44 @@ def test_what_was_dropped_is_not_waited_for() -> None:
     assert (found["unanswered"], found["dropped_slow"], found["dropped_full"]) == (0, 1, 4)
 
 
+@pytest.mark.parametrize("end", ["session.terminated", "session.discarded", "session.created"])
+def test_what_an_ended_session_held_is_not_waited_for(end: str) -> None:
+    (found,) = told([one("message.delivered", 1.0), one(end, 2.0), one("session.unsubscribed", 3.0, filter="a")])
+    assert (found["delivered"], found["unanswered"]) == (1, 0)
+    (found, late) = told([one("message.delivered", 1.0), one("session.unsubscribed", 2.0, filter="a")])
+    assert (found["unanswered"], late["unanswered"]) == (0, 1)
+
+
+def test_a_client_that_is_away_cannot_answer() -> None:
+    sent = [one("message.delivered", 1.0), one("client.disconnected", 2.0)]
+    assert [found["unanswered"] for found in told(sent)] == [0]
+    # its time goes on when it is back
+    back = [*sent, one("session.resumed", 100.0)]
+    again = one("message.delivered", 100.0)
+    assert [(found["window_start"], found["unanswered"]) for found in told([*back, again])][1:] == [
+        (microseconds(at(100)), 0),
+        (microseconds(at(120)), 1),
+    ]
+    assert sum(found["unanswered"] for found in told([*back, again, one("message.acked", 120.0)])) == 0
+    assert sum(found["unanswered"] for found in told(back)) == 1
+    # a delivery shows that it is there, whatever the clock of another node says
+    assert sum(found["unanswered"] for found in told([*sent, one("message.delivered", 3.0, 2)])) == 2
+
+
 def test_a_full_window_is_seen_in_the_readings() -> None:
-    readings = [one("session.stats", float(n), inflight=n, queue_length=10 * n) for n in (18, 19, 20, 21)]
+    readings = [
+        one("session.stats", float(n), inflight=n, inflight_limit=20, queue_length=10 * n) for n in (18, 19, 20, 21)
+    ]
     (first, second) = told(readings)
     assert (first["inflight_max"], first["queue_max"], first["full"]) == (19, 190, 0.0)
     assert (second["inflight_max"], second["queue_max"], second["full"]) == (21, 210, 1.0)
+    lower = RULES.model_copy(update={"max_inflight": 19})
+    assert [found["full"] for found in told(readings, lower)] == [0.5, 1.0]
+
+
+def test_no_window_is_full_where_no_limit_is_known() -> None:
+    (found,) = told([one("session.stats", 1.0, inflight=65_535)])
+    assert (found["inflight_max"], found["full"]) == (65_535, None)
 
 
 def nearest(weighted: list[tuple[int, int]], share: float) -> int | None:

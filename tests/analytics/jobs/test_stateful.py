@@ -218,6 +218,8 @@ def moving() -> list[Event]:
     rows += [row("message.routed", 2, topic="a/1", receivers=0, weight=3)]
     message = {"client_id": "slow", "guid": b"0" * 16, "qos": 1, "topic": "x"}
     rows += [row("message.delivered", 20, **message), row("message.acked", 25, **message)]
+    ended = message | {"client_id": "ended"}
+    rows += [row("message.delivered", 20, **ended), row("session.terminated", 21, client_id="ended", reason="kicked")]
     rows += [row("message.dropped", 30 + n, client_id="x", peer="q", reason="not_authorized") for n in range(4)]
     rows += [row("node.tick", float(second), node=node) for second in range(0, 200, 5) for node in ("n1", "n2")]
     return sorted(rows, key=lambda one: one["time"])
@@ -229,7 +231,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "moves": {},
     "sessions": {},
     "denials": {"minimum": 2, "calm": 0},
-    "slow-consumers": {"window": 10},
+    "slow-consumers": {"window": 10, "unanswered_after": 50},
     "unheard": {"after": 40, "window": 60},
 }
 #: What each finds, in short.
@@ -239,7 +241,7 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
     "moves": [("came_back", "c", second) for second in range(2, 7)],
     "sessions": [("left", "c", 0.5)] * 6,
     "denials": [(state, who, count) for state, count in (("begin", 3), ("end", 4)) for who in ("q", "x")],
-    "slow-consumers": [(5_000_000, 1, 1)],
+    "slow-consumers": [(5_000_000, 1, 1, 0), (None, 0, 1, 0)],
     "unheard": [("dead", "a/+", 0), ("unheard", "a/1", 3)],
 }
 SHORT: dict[str, tuple[str, ...]] = {
@@ -248,7 +250,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "moves": ("how", "client_id", "second"),
     "sessions": ("how", "client_id", "duration"),
     "denials": ("state", "subject", "count"),
-    "slow-consumers": ("ack_max_us", "acked", "delivered"),
+    "slow-consumers": ("ack_max_us", "acked", "delivered", "unanswered"),
     "unheard": ("state", "of", "count"),
 }
 
