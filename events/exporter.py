@@ -160,16 +160,22 @@ class Exporter:
 
     async def _tick(self) -> None:
         failed_at = -inf
+        interval = self._settings.heartbeat
+        due = trio.current_time()
         while True:
             self._follow_clock()
-            self._recorder.tick(self._settings.heartbeat)
+            self._recorder.tick(interval)
             now = self._context.now
             if self._recorder.trouble is not None:
                 failed_at = now
                 self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
             elif now - failed_at >= _CALM:
                 self._context.clear_alarm(_ALARM)
-            await trio.sleep(self._settings.heartbeat)
+            # not an interval from now: small delays would add up
+            due += interval
+            if due < trio.current_time():
+                due = trio.current_time() + interval
+            await trio.sleep_until(due)
 
     def _follow_clock(self) -> None:
         recorder, correction = self._recorder, self._context.clock_correction

@@ -45,8 +45,10 @@ class Index:
             offset = RECORD_SIZE
         while not self.sealed and offset + RECORD_SIZE <= len(data):
             record = Record.unpack(data[offset : offset + RECORD_SIZE])
+            # heartbeats are read again: `position` is where their record begins
+            is_next = begin + offset == self.position + RECORD_SIZE
             offset += RECORD_SIZE
-            if record is not None and self._take(record):
+            if record is not None and self._take(record, is_next):
                 # heartbeats may become more, so their record is read again
                 self.position = begin + offset - (RECORD_SIZE if record.flags & BEATS else 0)
 
@@ -67,13 +69,14 @@ class Index:
         self.position = RECORD_SIZE
         self.behind = header.offset
 
-    def _take(self, record: Record) -> bool:
-        """False if the record does not continue where the others ended."""
+    def _take(self, record: Record, is_next: bool) -> bool:
+        """False if the record does not continue where the others ended. `is_next`: where those are heartbeats, no
+        damaged record is in between."""
         ends = bool(record.flags & SEALED)
         if self.batches and (beats := self.batches[-1]).flags & BEATS:
             if record.flags & BEATS and record.first == beats.first and record.rows >= beats.rows:
                 self.batches.pop()
-            elif record.first > beats.end:  # they became more after they were read
+            elif is_next and record.first > beats.end:  # they became more after they were read
                 self.batches[-1] = beats._replace(rows=record.first - beats.first, max_time=record.min_time)
         if record.first < self.end or not (record.rows or ends) or record.offset < self.behind:
             return False

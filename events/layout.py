@@ -24,8 +24,11 @@ SEALED: Final = 1
 #: With `SEALED`: no segment of this incarnation follows.
 LAST: Final = 2
 #: The record is not a batch: it stands for rows `node.tick`, at equal distances from its oldest to its newest time. As
-#: long as it is the last one, it may be overwritten by one with more of them.
+#: long as it is the last one, it may be overwritten by one with more of them at the same distance.
 BEATS: Final = 4
+
+#: An Arrow stream ends with it.
+END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 DATA: Final = ".arrows"
 INDEX: Final = ".idx"

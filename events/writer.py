@@ -18,6 +18,7 @@ import pyarrow as pa
 from trunkline.events.layout import (
     BEATS,
     DATA,
+    END_OF_STREAM,
     INDEX,
     LAST,
     RECORD_SIZE,
@@ -31,12 +32,12 @@ from trunkline.events.layout import (
 )
 from trunkline.events.schema import STORED, VERSION
 
-#: The end of an Arrow stream.
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 #: Finished segments that wait for `sync`; further ones are left to the operating system.
 _UNSYNCED: Final = 4
 #: Heartbeats of one index record: those are lost at most if the machine fails while it is overwritten.
 _MAX_BEATS: Final = 3600
+#: Microseconds by which a heartbeat's time may be another than it was: its row follows from those before it.
+_JITTER: Final = 50_000
 #: Batches with fewer rows are not compressed, which takes ten times as long as the rest of writing one. Those of a
 #: quiet node are merged later.
 _SHORT: Final = 128
@@ -122,13 +123,13 @@ class LogWriter:
             stream.write_batch(batch)
         whole = sink.getvalue()
         # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
-        data = whole.slice(len(self._head), whole.size - len(self._head) - len(_END_OF_STREAM))
+        data = whole.slice(len(self._head), whole.size - len(self._head) - len(END_OF_STREAM))
         self._room_for(data.size, min_time, max_time).append(data, batch.num_rows, min_time, max_time)
         self._is_dirty = True
 
     def beat(self, time: int, interval: int) -> None:
         """Numbers a row `node.tick` of this time, for which there is no batch: heartbeats that follow each other after
-        `interval` share an index record, and their times become equally distant. Both are in microseconds.
+        `interval` share an index record, and get times at exactly this distance. Both are in microseconds.
 
         Raises OSError and ValueError as `append` does.
         """
@@ -292,11 +293,12 @@ class _Segment:
 
     def beat(self, time: int, interval: int) -> None:
         whole, beats = self._whole, self._whole.beats
-        low, high = min(whole.min_time, time), max(whole.max_time, time)
-        if beats is None or beats.rows >= _MAX_BEATS or abs(time - beats.max_time - interval) > interval // 10:
+        if not (beats and beats.rows < _MAX_BEATS and _follows(beats, time, interval)):
+            low, high = min(whole.min_time, time), max(whole.max_time, time)
             self._extend(b"", Record(whole.data_size, 0, whole.end, 1, 0, time, time, BEATS), low, high)
             return
-        record = beats._replace(rows=beats.rows + 1, max_time=time)
+        # not `time`: the rows that readers have already would move
+        record = beats._replace(rows=beats.rows + 1, max_time=beats.max_time + interval)
         if self._torn:
             self._cut_back()
         self._torn = True
@@ -307,15 +309,15 @@ class _Segment:
             with contextlib.suppress(OSError):
                 self._cut_back()
             raise
-        self._whole = whole._replace(end=record.end, min_time=low, max_time=high, beats=record)
+        self._whole = whole._replace(end=record.end, max_time=max(whole.max_time, record.max_time), beats=record)
         self._torn = False
 
     def seal(self, flags: int) -> None:
         whole = self._whole
-        size = len(_END_OF_STREAM)
+        size = len(END_OF_STREAM)
         times = whole.min_time, whole.max_time
         record = Record(whole.data_size, size, whole.end, 0, self._schema_crc, *times, SEALED | flags)
-        self._extend(_END_OF_STREAM, record, whole.min_time, whole.max_time)
+        self._extend(END_OF_STREAM, record, whole.min_time, whole.max_time)
 
     def _extend(self, data: pa.Buffer | bytes, record: Record, min_time: int, max_time: int) -> None:
         packed = record.pack()
@@ -374,6 +376,12 @@ class _Segment:
         for file in (self._data, self._index):
             with contextlib.suppress(OSError):
                 file.close()
+
+
+def _follows(beats: Record, time: int, interval: int) -> bool:
+    """Whether a heartbeat of this time comes where the next one of the record is due."""
+    is_even = beats.max_time - beats.min_time == (beats.rows - 1) * interval
+    return is_even and abs(time - beats.max_time - interval) <= min(_JITTER, interval // 10)
 
 
 def _new_key(root: Path, key: NodeKey) -> NodeKey:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.events.index import Index
-from trunkline.events.layout import LAST, RECORD_SIZE, SEALED, Header, LogError, Record
+from trunkline.events.layout import BEATS, LAST, RECORD_SIZE, SEALED, Header, LogError, Record
 
 HEADER = Header(100, 1000, 7)
 RECORDS = [
@@ -140,3 +140,27 @@ def test_batches_within(first: int, end: int) -> None:
     index = fed(FILE)
     within = [batch for batch in index.batches if batch.first < end and batch.end > first and first < end]
     assert index.within(first, end) == within or first >= end
+
+
+BEAT = Record(1500, 0, 110, 2, 0, 6000, 7000, BEATS)
+AFTER = Record(1500, 1000, 113, 20, 2, 9000, 9500)
+
+
+def test_heartbeats_that_became_more_after_they_were_read() -> None:
+    begin = HEADER.pack() + RECORDS[0].pack()
+    index = fed(begin + BEAT.pack() + AFTER.pack())
+    assert [(batch.first, batch.end, batch.size) for batch in index.batches[1:]] == [(110, 113, 0), (113, 133, 1000)]
+
+
+@pytest.mark.parametrize("flags", [0, BEATS])
+def test_a_damaged_record_behind_heartbeats_is_a_hole_and_no_heartbeats(flags: int) -> None:
+    damaged = Record(1500, 0 if flags else 700, 112, 1, 0, 8000, 8000, flags).pack()[:-1] + b"?"
+    after = AFTER._replace(offset=1500 if flags else 2200)
+    begin = HEADER.pack() + RECORDS[0].pack() + BEAT.pack()
+    for pieces in ((begin, begin + damaged + after.pack()), (begin + damaged + after.pack(),)):
+        index = fed(*pieces)
+        assert [(batch.first, batch.end, batch.flags) for batch in index.batches[1:]] == [
+            (110, 112, BEATS),
+            (112, 113, 0),
+            (113, 133, 0),
+        ]

@@ -334,6 +334,21 @@ async def test_the_log_is_never_much_larger_than_it_may_be(tmp_path: Path, autoj
     assert not recorded(tmp_path, "exporter.started"), "the oldest went"
 
 
+async def test_heartbeats_keep_their_rhythm(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path, {"heartbeat": 1, "stats": 1000, "kinds": []}):
+        for _ in range(50):
+            await trio.sleep(0.999)
+            autojump_clock.jump(0.02)  # something else runs when one is due
+        autojump_clock.jump(10.25)
+        await trio.sleep(3)
+    times = [row["time"].timestamp() for row in recorded(tmp_path, "node.tick")]
+    late = [time - times[0] - number for number, time in enumerate(times)]
+    assert max(late[:50]) < 0.1
+    [pause] = [after - before for before, after in pairwise(times) if after - before > 1.2]
+    assert pause > 10
+    assert min(after - before for before, after in pairwise(times)) > 0.9
+
+
 @pytest.mark.usefixtures("threadless")
 async def test_a_disk_that_does_not_take_what_is_written_is_told_of_once(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

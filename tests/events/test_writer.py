@@ -152,6 +152,26 @@ def test_a_reader_follows_heartbeats(tmp_path: Path) -> None:
     ]
 
 
+def test_a_heartbeat_keeps_its_time_when_others_follow(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    before: list[tuple[int, float, str]] = []
+    for at in range(300):
+        late = 0.03 * at / 100 if at < 200 else 0.05 * (at % 2)
+        writer.beat(START + int((at + late) * SECOND), SECOND)
+        if at % 7 == 0:
+            rows = beats(tmp_path)
+            assert rows[: len(before)] == before
+            before = rows
+    assert all(abs(time - seq) < 0.15 for seq, time, _ in before)
+
+
+def test_heartbeats_of_another_interval_have_a_record_of_their_own(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    for at in (0, 1, 2, 12, 22):
+        writer.beat(START + at * SECOND, SECOND if at < 12 else 10 * SECOND)
+    assert [time for _, time, _ in beats(tmp_path)] == [0, 1, 2, 12, 22]
+
+
 def test_a_segment_of_heartbeats_ends_too(tmp_path: Path) -> None:
     writer = write(tmp_path, [], roll_age_small=3600)
     for at in range(7200):
