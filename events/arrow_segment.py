@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from trunkline.events.index import Index
-from trunkline.events.layout import BEATS, LogError, NodeKey, Record
+from trunkline.events.layout import BEATS, END_OF_STREAM, LogError, NodeKey, Record
 from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Fit, Projection
 from trunkline.events.schema import STORED
@@ -43,14 +43,15 @@ class ArrowSegment:
 
     @property
     def index(self) -> Index:
-        """Raises LogError if a later version wrote it."""
+        """Raises LogError if a later version wrote it, and FileNotFoundError if it vanished before it was read."""
         if self._stale:
             try:
                 with self._filesystem.open_input_file(self._index_path) as file:
                     file.seek(self._index.position)
                     self._index.feed(file.read())
             except FileNotFoundError:
-                pass  # its known part stays valid
+                if not self._index.batches:
+                    raise  # it is not without rows: they may be elsewhere now
             except LogError as error:
                 raise LogError(f"{self._index_path}: {error}") from None
             self._stale = False
@@ -84,18 +85,23 @@ class ArrowSegment:
                 else:
                     yield Rows(low, piece.batch.slice(low - piece.first, high - low))
 
-    def unindexed(self) -> list[int]:
-        """The rows of each whole batch that the data file has behind the last record of the index. One such batch is
-        being written, or was when its writer was killed."""
+    def unindexed(self) -> int:
+        """How many rows the data file has behind the last record of the index, although that is damaged or cut. A
+        single batch is being written, or was when its writer was killed, unless the stream ends behind it."""
         index = self.index
         if index.sealed:
-            return []
+            return 0
         with self._filesystem.open_input_file(self.path) as file:
             head = _head(file, index, verify=False)
             if head is None:
-                return []
+                return 0
             file.seek(max(index.behind, len(head)))
-            return list(_rows_behind(file, pa.ipc.read_schema(pa.py_buffer(head))))
+            rows = list(_rows_behind(file, pa.ipc.read_schema(pa.py_buffer(head))))
+            is_ended = _ended(file)
+        end = index.end
+        self.mark_stale()
+        is_written = self.index.end > end or self.index.sealed
+        return sum(rows) if not is_written and (len(rows) > 1 or is_ended) else 0
 
     def _pieces(
         self,
@@ -133,6 +139,11 @@ def _rows_behind(file: pa.NativeFile, schema: pa.Schema) -> Iterator[int]:
     with suppress(pa.ArrowException, EOFError, OSError):
         while True:
             yield pa.ipc.read_record_batch(pa.ipc.read_message(file), schema).num_rows
+
+
+def _ended(file: pa.NativeFile) -> bool:
+    file.seek(max(0, file.size() - len(END_OF_STREAM)))
+    return file.read() == END_OF_STREAM
 
 
 def rows_without_index(filesystem: FileSystem, path: str) -> int:

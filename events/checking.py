@@ -1,5 +1,6 @@
 """Checks a whole log file by file, and reports all problems."""
 
+from collections import deque
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 
 from trunkline.events.arrow_segment import ArrowSegment, rows_without_index
 from trunkline.events.layout import DATA, LogError, NodeKey
-from trunkline.events.listing import SegmentFiles, list_segments
+from trunkline.events.listing import SegmentFiles, covers, list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.parquet_target import is_compacted
 from trunkline.events.projection import Projection
@@ -54,31 +55,44 @@ class Checked(NamedTuple):
 
 
 def check(log: EventLog) -> Iterator[Checked]:
-    """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Files that vanish
-    meanwhile, because others compact or clear up, are passed over.
+    """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Of files that vanish
+    meanwhile, because others compact or clear up, those are read that have their rows.
 
     Raises OSError if the directories cannot be reached.
     """
     log.refresh()
-    for key, segments in log.segments():
-        #: By kind: rows may be in a segment, in a merged file and in a compacted one.
-        ends: dict[str, int] = {}
-        for segment in segments:
-            try:
-                found = _check(key, segment)
-            except FileNotFoundError:
-                continue
-            kind = _kind(segment)
-            before = ends.get(kind)
-            if found.first == found.end and not found.findings:
-                continue
-            found = found._replace(
-                findings=(*_continuity(found, before, max(ends.values(), default=None)), *found.findings)
-            )
-            ends[kind] = max(before or 0, found.end)
-            yield found
-            segment.forget()
+    for key, _ in log.segments():
+        yield from _check_node(log, key)
     yield from _without_index(log)
+
+
+def _check_node(log: EventLog, key: NodeKey) -> Iterator[Checked]:
+    #: By kind: rows may be in a segment, in a merged file and in a compacted one.
+    ends: dict[str, int] = {}
+    seen: set[str] = set()
+    left = deque(dict(log.segments())[key])
+    while left:
+        segment = left.popleft()
+        seen.add(segment.path)
+        try:
+            found = _check(key, segment)
+        except FileNotFoundError:
+            log.refresh()
+            there = dict(log.segments()).get(key, ())
+            left = deque(one for one in there if one.path not in seen)
+            if all(one.first > segment.first for one in there):  # the oldest rows are deleted
+                ends.clear()
+            continue
+        kind = _kind(segment)
+        before = ends.get(kind)
+        if found.first == found.end and not found.findings:
+            continue
+        found = found._replace(
+            findings=(*_continuity(found, before, max(ends.values(), default=None)), *found.findings)
+        )
+        ends[kind] = max(before or 0, found.end)
+        yield found
+        segment.forget()
 
 
 def _kind(segment: Segment) -> str:
@@ -98,11 +112,13 @@ def _without_index(log: EventLog) -> Iterator[Checked]:
 
 def without_index(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:
     """The files of a node that have rows and no index, and how many rows. A segment that is being made has no rows
-    yet, and one that is being deleted is gone in a moment."""
-    for files in list_segments(log.filesystem, log.root, key).get(key, ()):
+    yet, and the rows of one whose deletion was cut short are in another file."""
+    listed = list_segments(log.filesystem, log.root, key).get(key, ())
+    moved = [(files.first, files.end) for files in listed if files.end is not None]
+    for files in listed:
         if not files.is_whole and files.paths[0].endswith(DATA):
             rows = rows_without_index(log.filesystem, files.paths[0])
-            if rows:
+            if rows and not covers(moved, files.first, files.first + rows):
                 yield files, rows
 
 
@@ -135,10 +151,10 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
                     f"its rows are of {min(oldest)} to {max(newest)} µs, and it says {part.min_time} to {part.max_time}"
                 )
                 findings.append(LogFinding(LogProblem.TIMES, segment.path, node, part.first, part.end, text))
-        if isinstance(segment, ArrowSegment) and len(behind := segment.unindexed()) > 1:
-            text = f"its index ends before it does: {sum(behind)} rows of {len(behind)} batches are not read"
+        if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
+            text = f"its index ends before it does: {behind} rows are not read"
             findings.append(
-                LogFinding(LogProblem.UNINDEXED, segment.path, node, segment.end, segment.end + sum(behind), text)
+                LogFinding(LogProblem.UNINDEXED, segment.path, node, segment.end, segment.end + behind, text)
             )
         if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
             findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))

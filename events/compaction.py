@@ -19,7 +19,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 from trunkline.events.delta import DeltaTarget
 from trunkline.events.file_lock import locked
 from trunkline.events.layout import CONSUMERS, LogError, NodeKey
-from trunkline.events.listing import list_segments
+from trunkline.events.listing import covers, list_segments
 from trunkline.events.parquet_target import ParquetTarget, is_compacted
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog, Extent
@@ -253,13 +253,3 @@ def _remove(log: EventLog, key: NodeKey, end: int, target: ParquetTarget) -> Non
         if files.first < behind <= end and covers(compacted, files.first, behind):
             for path in files.paths:
                 Path(path).unlink(missing_ok=True)
-
-
-def covers(files: list[tuple[int, int]], first: int, end: int) -> bool:
-    """Whether all of [first, end) is in files, which are sorted."""
-    at = first
-    for low, high in files:
-        if low > at:
-            break
-        at = max(at, high)
-    return at >= end

@@ -6,11 +6,13 @@ So rows that are damaged within a file are not seen here: `checking` finds those
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import FileType
 
 from trunkline.events.arrow_segment import ArrowSegment
 from trunkline.events.checking import without_index
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Microseconds by which times may go back from one batch to the next: rows are only nearly in the order of their times.
 _NEARLY: Final = 1_000_000
+#: How often the figures of a log are begun anew whose files are moved meanwhile.
+_TRIES: Final = 5
 #: Places of one kind that are named one by one.
 _NAMED: Final = 5
 _CLOCK: Final = "node.clock"
@@ -81,6 +85,13 @@ def figures(log: EventLog, root: str) -> Figures:
     Raises:
         LogError, OSError: the log's reader cannot tell which nodes there are.
     """
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):  # a file was merged, compacted or deleted after it was listed
+            return _figures(log, root)
+    return _figures(log, root)
+
+
+def _figures(log: EventLog, root: str) -> Figures:
     log.refresh()
     found = Figures()
     segments = {str(key): list(some) for key, some in log.segments()}
@@ -115,7 +126,7 @@ def _node(log: EventLog, node: str, extent: Extent, segments: Sequence[Segment],
         notes += _told_unindexed(log, node, segments)
         notes += _told_clock({jump.seq: jump for segment in segments for jump in _jumps(node, segment)}, back)
     except FileNotFoundError:
-        pass
+        raise
     except (LogError, OSError) as error:
         if str(error) not in problems:
             problems.append(str(error))
@@ -144,11 +155,13 @@ def _parts(log: EventLog, segments: Iterable[Segment], problems: list[str]) -> I
                     yield from segment.parts(segment.first, segment.end)
                 continue
             (info,) = log.filesystem.get_file_info([segment.path])
+            if info.type == FileType.NotFound:
+                raise FileNotFoundError(segment.path)
             for batch in segment.index.batches:
                 if batch.flags & BEATS or 0 < batch.size <= (info.size or 0) - batch.offset:
                     yield Part(batch.first, batch.end, batch.min_time, batch.max_time, batch.size)
         except FileNotFoundError:
-            continue  # it was compacted or deleted meanwhile
+            raise
         except (LogError, OSError) as error:
             problems.append(str(error))
 
@@ -168,9 +181,8 @@ def _told_missing(missing: Sequence[tuple[int, int]]) -> Iterator[str]:
 
 def _told_unindexed(log: EventLog, node: str, segments: Iterable[Segment]) -> Iterator[str]:
     for segment in segments:
-        # one batch behind the index is being written, or was when its writer was killed
-        if isinstance(segment, ArrowSegment) and len(behind := segment.unindexed()) > 1:
-            yield f"{sum(behind)} rows of {segment.path} are not read: its index ends before them"
+        if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
+            yield f"{behind} rows of {segment.path} are not read: its index ends before them"
     for files, rows in without_index(log, NodeKey.parse(node)):
         yield f"{rows} rows of {files.paths[0]} are not read: its index is gone"
 

@@ -1,7 +1,7 @@
 """Finds the files of a log, in a directory or in an object store."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -39,6 +39,16 @@ def list_segments(filesystem: FileSystem, root: str, only: NodeKey | None = None
         ]
         for key, segments in found.items()
     }
+
+
+def covers(files: Iterable[tuple[int, int]], first: int, end: int) -> bool:
+    """Whether all of [first, end) is in files, which are sorted."""
+    at = first
+    for low, high in files:
+        if low > at:
+            break
+        at = max(at, high)
+    return at >= end
 
 
 def _list(filesystem: FileSystem, root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:

@@ -72,7 +72,8 @@ class Merger:
             if not (index.sealed or over):
                 return False
             sizes = [batch.rows for batch in index.batches if not batch.flags & BEATS]
-            if sum(sizes) < SMALL * len(sizes) and (segment.end == merged or self._write(key, segment, check)):
+            is_small = sum(sizes) < SMALL * len(sizes) and not segment.unindexed()
+            if is_small and (segment.end == merged or self._write(key, segment, check)):
                 _delete(segment.files)
                 return True
         except (LogError, pa.ArrowException):  # of a later version, or damaged in a way of its own
@@ -90,7 +91,7 @@ class Merger:
                     file.discard()
                     return False
                 file.add(piece.batch)
-            file.commit()
+            file.commit(written=os.path.getmtime(segment.path))
         except BaseException:
             file.discard()
             raise

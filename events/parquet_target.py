@@ -152,13 +152,15 @@ class PendingFile:
             self._gathered.clear()
             self._rows = self._bytes = 0
 
-    def commit(self) -> int:
-        """Give it its name. Returns its bytes."""
+    def commit(self, written: float | None = None) -> int:
+        """Give it its name, and the time of the last write if that is not now. Returns its bytes."""
         self._flush()
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
         path = f"{self._directory}/{SegmentName(self.first, self.end, PARQUET)}"
+        if written is not None:
+            os.utime(self._half, (written, written))
         if self._local:
             _sync(self._half)
         self._filesystem.move(self._half, path)

@@ -7,6 +7,7 @@ searched for again before they count as lost.
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -190,6 +191,13 @@ class EventLog:
 
     def nodes(self) -> dict[str, Extent]:
         """The extent of each node with rows, by its key, as of the last `refresh`."""
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):
+                return self._extents()
+            self.refresh()  # a segment was moved or deleted after it was listed
+        return self._extents()
+
+    def _extents(self) -> dict[str, Extent]:
         extents: dict[str, Extent] = {}
         latest = {node.key.name: node.key for node in self._known().values()}
         for text, node in self._known().items():
@@ -304,19 +312,22 @@ class EventLog:
 
     def _find(self, node: str, at: int, end: int | None) -> tuple[Segment | None, int]:
         """The segment with row `at`, and up to where to read it. None if the rows up to there are in none."""
-        found: tuple[Segment, int] | None = None
         after: int | None = None
-        for again in (False, True):
+        for again in range(_TRIES):
             if again:
-                if end is None and after is None:
-                    break
                 self.refresh()  # missing rows may just have been moved
             if there := self._known().get(node):
-                found = there.covering(at)
-                if found is not None:
-                    segment, upto = found
-                    return self._touch(segment), upto if end is None else min(upto, end)
-                after = there.after(at)
+                try:
+                    if (found := there.covering(at)) is not None:
+                        segment, upto = found
+                        return self._touch(segment), upto if end is None else min(upto, end)
+                    after = there.after(at)
+                except FileNotFoundError:
+                    if again == _TRIES - 1:
+                        raise
+                    continue
+            if again or (end is None and after is None):
+                break
         if end is None:
             return None, at if after is None else after
         return None, end if after is None else min(after, end)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.events.logs import KEY, NODE, append, batch, expected, flip, opened, time, write, write_parquet
+from trunkline.events.arrow_segment import ArrowSegment
 from trunkline.events.checking import Checked, LogProblem, check
 from trunkline.events.layout import RECORD_SIZE, Header, NodeKey, Record
 from trunkline.events.reader import EventLog
@@ -70,6 +71,25 @@ def test_an_index_that_is_shorter_than_its_file(tmp_path: Path) -> None:
     for records, expected_ in ((3, []), (2, []), (1, [(LogProblem.UNINDEXED, ".arrows", 10, 60)])):
         index.write_bytes(whole[: RECORD_SIZE * (1 + records)])
         assert found(tmp_path) == expected_
+
+
+def test_a_sealed_segment_whose_last_records_are_gone(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20, 30]).close()
+    index = segment(tmp_path, 0, ".idx")
+    index.write_bytes(index.read_bytes()[: -2 * RECORD_SIZE])
+    assert found(tmp_path) == [(LogProblem.UNINDEXED, ".arrows", 30, 60)]
+
+
+def test_a_segment_that_grows_while_it_is_checked(tmp_path: Path) -> None:
+    writer = write(tmp_path, [10, 20])
+    log = EventLog(tmp_path)
+    log.refresh()
+    [(_, [one])] = log.segments()
+    assert one.end == 30
+    for _ in range(3):
+        append(writer, 10)
+    assert isinstance(one, ArrowSegment)
+    assert one.unindexed() == 0
 
 
 def test_a_file_whose_index_is_gone(tmp_path: Path) -> None:
@@ -158,7 +178,7 @@ def test_files_that_vanish_meanwhile(tmp_path: Path) -> None:
     segment(tmp_path, 10, ".idx").unlink()
     segment(tmp_path, 10, ".arrows").unlink()
     append(writer, 40)
-    assert [one.first for one in results] == [30]
+    assert [one.first for one in results] == [30, 60]
     gone = write_parquet(tmp_path, 0, 30)
     results = check(EventLog(tmp_path))
     assert next(results).path != str(gone)

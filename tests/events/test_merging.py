@@ -1,5 +1,6 @@
 """Segments of small batches become one file each, and no row changes its number."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 from tests.events.logs import KEY, NODE, START, append, batch, expected, flip, opened, read, write
 from trunkline.events import parquet_target
-from trunkline.events.checking import check
+from trunkline.events.checking import LogProblem, check
 from trunkline.events.compaction import compact
-from trunkline.events.layout import NodeKey
+from trunkline.events.figures import figures
+from trunkline.events.layout import RECORD_SIZE, NodeKey
 from trunkline.events.merging import Merger
 from trunkline.events.reader import EventLog
 from trunkline.events.retention import enforce
@@ -188,3 +190,97 @@ def test_retention_deletes_merged_segments(tmp_path: Path) -> None:
     gone = enforce(tmp_path, KEY.name, START + 10**15, max_bytes=1, max_age=None)
     assert (gone.segments, gone.rows) == (1, 30)
     assert EventLog(tmp_path).nodes()[NODE].first == 30
+
+
+def test_rows_without_index_records_are_not_merged_away(tmp_path: Path) -> None:
+    write(tmp_path, [3] * 10).close()
+    index = next(tmp_path.rglob("*.idx"))
+    index.write_bytes(index.read_bytes()[: -5 * RECORD_SIZE])
+    opened(LogWriter(tmp_path, KEY.name, KEY.incarnation + 1))
+    before = names(tmp_path)
+    assert merger(tmp_path).run() == 0
+    assert names(tmp_path) == before
+    assert [found.problem for each in check(EventLog(tmp_path)) for found in each.findings] == [LogProblem.UNINDEXED]
+
+
+def test_merged_rows_do_not_get_younger(tmp_path: Path) -> None:
+    write(tmp_path, [3] * 10).close()
+    os.utime(next(tmp_path.rglob("*.arrows")), (START / 1e6, START / 1e6))
+    merger(tmp_path).run()
+    [path] = tmp_path.rglob("*.parquet")
+    assert path.stat().st_mtime == START / 1e6
+
+
+class MergedMeanwhile(EventLog):
+    """Its segments are merged as soon as they are listed."""
+
+    listed = 0
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.listed += 1
+        if self.listed == 1:
+            merger(Path(self.root)).run()
+
+
+def test_segments_that_were_merged_after_they_were_listed_are_no_gap(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    writer.roll()
+    append(writer, 3)
+    writer.roll()
+    assert MergedMeanwhile(tmp_path).nodes()[NODE][:2] == (0, 33)
+    append(writer, 3)
+    writer.roll()
+    assert read(MergedMeanwhile(tmp_path), 33, 36).equals(expected(33, 36))
+    append(writer, 4)
+    writer.roll()
+    [node] = figures(MergedMeanwhile(tmp_path), str(tmp_path)).nodes
+    assert (node.rows, node.missing, node.notes) == (40, 0, [])
+
+
+def test_compaction_passes_over_no_segment_that_is_merged_meanwhile(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    writer.roll()
+    append(writer, 300)  # it stays
+    writer.roll()
+    append(writer, 3)
+    done = compact(MergedMeanwhile(tmp_path), tmp_path / "lake", settle=0)
+    assert (done.rows, done.missing, done.unfinished) == (330, 0, 3)
+
+
+def test_check_reads_what_was_merged_meanwhile(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    for _ in range(3):
+        writer.roll()
+        append(writer, 3)
+    checked = check(EventLog(tmp_path))
+    files = [next(checked)]
+    merger(tmp_path).run()
+    files += checked
+    assert [found for file in files for found in file.findings] == []
+    assert [(file.first, file.end) for file in files] == [(0, 30), (0, 30), (30, 33), (33, 36), (36, 39)]
+
+
+def test_check_passes_over_what_retention_deleted_meanwhile(tmp_path: Path) -> None:
+    writer = write(tmp_path, [300])
+    for _ in range(3):
+        writer.roll()
+        append(writer, 300)
+    checked = check(EventLog(tmp_path))
+    next(checked)
+    for path in sorted(writer.directory.iterdir())[:4]:
+        path.unlink()
+    assert [(file.first, file.end, file.findings) for file in checked] == [(600, 900, ()), (900, 1200, ())]
+
+
+def test_who_is_killed_while_a_merged_segment_is_deleted_leaves_no_problem(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    [path] = writer.directory.glob("*.arrows")
+    writer.roll()
+    append(writer, 3)
+    data = path.read_bytes()
+    merger(tmp_path).run()
+    path.write_bytes(data)
+    assert [found for each in check(EventLog(tmp_path)) for found in each.findings] == []
+    assert merger(tmp_path).run() == 0
+    assert not path.exists()
