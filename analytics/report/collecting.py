@@ -14,13 +14,25 @@ from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
-from trunkline.analytics.report.results import Alert, Denial, Health, Results, Silence, Window
+from trunkline.analytics.report.results import (
+    AlarmTime,
+    Alert,
+    Correction,
+    Denial,
+    EndCount,
+    Health,
+    NodeSums,
+    Results,
+    Silence,
+    Window,
+)
+from trunkline.events.layout import NodeKey
 from trunkline.events.reader import EventLog
 from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
 from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +45,8 @@ MAX_ROWS: Final = 200
 MAX_ALERTS: Final = 5_000
 #: Clients whose queues are in the results.
 MAX_QUEUES: Final = 10
+#: Rows at the beginning of a node within which the exporter says what it records.
+_SAID_WITHIN: Final = 10_000
 #: Seconds over which growth is measured, at least and at most.
 _GROWTH: Final = (60.0, 900.0)
 
@@ -97,6 +111,14 @@ def collect(
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
     found["timeline"] = _windows(timeline)
+    found["ends"] = _ends(timeline)
+    say("nodes, alarms")
+    facts = _facts(source, _rows(reading.events(figures.FACTS, figures.FACT_COLUMNS).orderBy("time", "seq")))
+    found |= facts
+    found["nodes"] = _nodes(timeline, facts["versions"])
+    del found["versions"]
+    losses = figures.losses(reading.events(("message.dropped",), figures.COLUMNS))
+    found["losses"] = _rows(losses.orderBy(F.desc("messages"), "client_id").limit(MAX_ROWS))
     dropped = [row for row in timeline if row.sort == "dropped"]
     found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
@@ -193,7 +215,7 @@ def _newest(queues: DataFrame, end: datetime) -> DataFrame:
     """Queues that grow at the end of the period, or will be full: older readings do not show that."""
     last = queues.where(F.unix_micros("window_end") >= F.lit(to_microseconds(end)))
     newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
-        *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]
+        *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "limit", "full_in")]
     )
     return (
         newest.where("slope > 0 or full_in is not null")
@@ -208,6 +230,86 @@ def _windows(timeline: Sequence[Row]) -> list[Window]:
     for row in timeline:
         found[row["time"]].update({row["sort"]: row["events"], f"{row['sort']}_bytes": row["bytes"]})
     return [Window(time, *(found[time][name] for name in Window._fields[1:])) for time in sorted(found)]
+
+
+def _ends(timeline: Sequence[Row]) -> list[EndCount]:
+    found = Counter[tuple[str, str]]()
+    for row in timeline:
+        if row["sort"] == "disconnected":
+            reason = in_words(int(row["reason"])) if row["reason"] else "unknown"
+            found["connection", reason] += row["events"]
+        elif row["sort"] in ("ended", "taken over"):
+            found["session", row["reason"] or row["sort"]] += row["events"]
+    return [EndCount(of, reason, times) for (of, reason), times in found.most_common()]
+
+
+def _nodes(timeline: Sequence[Row], versions: Mapping[str, Sequence[str]]) -> list[NodeSums]:
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in timeline:
+        sums[row["node"]][row["sort"]] += row["events"]
+    return [
+        NodeSums(
+            name,
+            ", ".join(dict.fromkeys(versions.get(name, ()))),
+            len(versions.get(name, ())),
+            *(sums[name][sort] for sort in ("connected", "published", "delivered", "dropped")),
+        )
+        for name in sorted(sums.keys() | versions.keys())
+    ]
+
+
+def _facts(source: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Alarms, corrections of clocks, and the versions that each node started with, from rows in the order of time."""
+    alarms: dict[tuple[str, str], AlarmTime] = {}
+    ended: list[AlarmTime] = []
+    corrections: list[Correction] = []
+    versions: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        key = row["node"], row["name"]
+        if row["kind"] == "exporter.started":
+            versions[row["node"]].append(row["reason"])
+            # they ended by now, or are said to be on again
+            ended += [alarms.pop(each)._replace(end=row["time"]) for each in list(alarms) if each[0] == row["node"]]
+        elif row["kind"] == "node.clock":
+            corrections.append(Correction(row["node"], row["time"], row["value"]))
+        elif row["kind"] == "alarm.deactivated":
+            begun = alarms.pop(key, AlarmTime(*key, row["reason"] or "", None, None))
+            ended.append(begun._replace(end=row["time"]))
+        elif row["kind"] in ("alarm.activated", "alarm.active") and key not in alarms:
+            begin = row["time"] if row["kind"] == "alarm.activated" else None
+            alarms[key] = AlarmTime(*key, row["reason"] or "", begin, None)
+    recorded, narrowed = _recorded(source, rows)
+    return {
+        "alarms": [*ended, *alarms.values()],
+        "corrections": corrections,
+        "versions": versions,
+        "recorded": recorded,
+        "narrowed": narrowed,
+    }
+
+
+def _recorded(source: str, rows: Sequence[Row]) -> tuple[frozenset[str] | None, list[str]]:
+    """The kinds that all nodes record, and what narrows that: from the period, or else from the beginning of what each
+    node has left. None if a node does not say so."""
+    said: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "exporter.records":
+            said[row["node"]].append((row["name"], row["reason"]))
+    log = EventLog(source)
+    log.refresh()
+    for key, extent in log.nodes().items():
+        node = NodeKey.parse(key).name
+        if node not in said:
+            said[node] = []
+            end = min(extent.end, extent.first + _SAID_WITHIN)
+            columns = ["kind", "name", "reason"]
+            for batch in log.read(key, extent.first, end, columns=columns, on_corrupt="skip", on_lost="skip"):
+                for kind, name, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if kind == "exporter.records":
+                        said[node].append((name, reason))
+    narrowed = {word for each in said.values() for _, reason in each if reason for word in reason.split(", ")}
+    kinds = [frozenset(name for name, _ in each) for each in said.values()]
+    return frozenset.intersection(*kinds) if kinds and all(kinds) else None, sorted(narrowed)
 
 
 def _denial(row: Row) -> Denial:

@@ -20,19 +20,33 @@ TIMELINE: Final = {
     "client.connected": "connected",
     "client.disconnected": "disconnected",
     "client.connack": "refused",
+    "session.terminated": "ended",
+    "session.discarded": "ended",
+    "session.taken_over": "taken over",
 }
+#: What is read row by row: there are few.
+FACTS: Final = (
+    *("alarm.active", "alarm.activated", "alarm.deactivated"),
+    *("node.clock", "node.version", "exporter.started", "exporter.records", "log.corrupt", "log.lost"),
+)
+FACT_COLUMNS: Final = (
+    "node string, incarnation bigint, seq bigint, time timestamp, kind string, name string, value double, reason string"
+)
+#: Reasons for which a subscriber loses messages by being slow or away too long.
+LOSSES: Final = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
 REFUSAL_KINDS: Final = ("client.connack", "client.acl_decided", "message.dropped")
 #: The columns that `timeline` and `refusals` read.
 COLUMNS: Final = (
-    "time timestamp, kind string, weight int, client_id string, peer string, topic string, flags int, size bigint, "
-    "publisher string, reason string, reason_code int, action string"
+    "node string, time timestamp, kind string, weight int, client_id string, peer string, topic string, flags int, "
+    "size bigint, publisher string, reason string, reason_code int, action string"
 )
 #: The columns that `delays` reads.
 DELAY_COLUMNS: Final = "time timestamp, kind string, weight int, latency_us bigint"
 
 
 def timeline(events: DataFrame, seconds: float) -> DataFrame:
-    """Events and bytes of each window by sort (the values of `TIMELINE`), of dropped messages also by reason."""
+    """Events and bytes of each window by node and sort (the values of `TIMELINE`); of dropped messages and the ends of
+    connections and sessions also by reason."""
     kind = F.col("kind")
     wanted = kind.isin(*TIMELINE) & ((kind != "client.connack") | (F.col("reason_code") != 0))
     names = F.create_map(*[F.lit(word) for pair in TIMELINE.items() for word in pair])
@@ -40,11 +54,25 @@ def timeline(events: DataFrame, seconds: float) -> DataFrame:
         events.where(wanted)
         .groupBy(
             window(seconds),
+            "node",
             names[kind].alias("sort"),
-            F.when(kind == "message.dropped", F.col("reason")).alias("reason"),
+            F.when(kind.isin("message.dropped", "session.terminated"), F.col("reason"))
+            .when(kind == "client.disconnected", F.col("reason_code").cast("string"))
+            .when(kind == "session.discarded", F.lit("clean start"))
+            .alias("reason"),
         )
         .agg(F.sum("weight").alias("events"), F.sum(F.col("weight") * F.coalesce("size", F.lit(0))).alias("bytes"))
-        .select(F.col("window.start").alias("time"), "sort", "reason", "events", "bytes")
+        .select(F.col("window.start").alias("time"), "node", "sort", "reason", "events", "bytes")
+    )
+
+
+def losses(events: DataFrame) -> DataFrame:
+    """Messages that a subscriber did not get, by client and reason."""
+    lost = (F.col("kind") == "message.dropped") & F.col("reason").isin(*LOSSES)
+    return (
+        events.where(lost & F.col("client_id").isNotNull())
+        .groupBy("client_id", "reason")
+        .agg(F.sum("weight").alias("messages"))
     )
 
 

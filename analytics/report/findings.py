@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.analytics.report import wording
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trunkline.analytics.report.results import Results
 
 #: Reasons for which messages are dropped in a healthy broker.
 USUAL_DROPS = frozenset(("no_subscribers", "no_local", "expired", "redispatched"))
+
+
+#: Names in a sentence.
+_NAMED: Final = 3
 
 
 class Tile(NamedTuple):
@@ -56,7 +62,13 @@ def tiles(results: Results) -> list[Tile]:
 
 
 def _share(part: int, whole: int, of: str) -> str:
-    return f"{100 * part / whole:.2g}% {of}" if whole else f"none {of}"
+    return f"{100 * part / whole:.3g}% {of}" if whole else f"none {of}"
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first of them."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def findings(results: Results) -> list[Finding]:
@@ -66,17 +78,29 @@ def findings(results: Results) -> list[Finding]:
     silent = len({row.client_id for row in results.silences if row.end is None})
     guessing = len({row.subject for row in results.alerts if row.name in ("logins", "names")})
     lost = sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
+    on = [alarm.name for alarm in results.alarms if alarm.end is None]
+    losers = [wording.name(name) for name in dict.fromkeys(row.client_id for row in results.losses)]
+    by_losers = sum(row.messages for row in results.losses)
+    killed = [row.node for row in results.health if row.end == "killed"]
     full = [row.full_in for row in results.growth if row.full_in is not None]
     first = wording.duration(min(full, default=0.0))
     count = wording.count
     found = [
         (missing, "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
         (dropped, "pipeline", f"The exporter lost {count(dropped, 'event')}: figures are too low."),
+        (killed, "pipeline", f"Ended without a stop: {_named(list(map(wording.name, killed)))}."),
+        (
+            results.corrections,
+            "nodes",
+            f"Clocks were corrected {count(len(results.corrections), 'time')}: durations across that are not exact.",
+        ),
+        (on, "alarms", f"Alarms that are on: {_named(list(map(wording.name, on)))}."),
         (flapping, "flapping", f"{count(flapping, 'client')} flapped."),
         (silent, "silent", f"{count(silent, 'client')} fell silent."),
         (guessing, "denials", f"Passwords were guessed from {count(guessing, 'address', 'addresses')}."),
         (results.denied and not guessing, "denials", f"Refused: {count(results.denied, 'request')}."),
         (lost, "drops", f"{count(lost, 'message')} did not reach a subscriber."),
+        (losers, "queues", f"Too slow or away too long, and lost {count(by_losers, 'message')}: {_named(losers)}."),
         (
             full,
             "queues",

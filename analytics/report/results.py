@@ -63,6 +63,47 @@ class Silence(NamedTuple):
     end: datetime | None
 
 
+class AlarmTime(NamedTuple):
+    """An alarm of a node."""
+
+    node: str
+    name: str
+    text: str
+    #: None: it was on when recording began.
+    begin: datetime | None
+    #: None: it is on at the end.
+    end: datetime | None
+
+
+class EndCount(NamedTuple):
+    """How many sessions or connections ended for a reason."""
+
+    #: session or connection
+    of: str
+    reason: str
+    times: int
+
+
+class NodeSums(NamedTuple):
+    """What a node did in the period."""
+
+    name: str
+    version: str
+    starts: int
+    connected: int
+    published: int
+    delivered: int
+    dropped: int
+
+
+class Correction(NamedTuple):
+    """The clock of a node was put forward by so many seconds, or back."""
+
+    node: str
+    time: datetime
+    seconds: float
+
+
 class Health(NamedTuple):
     """The rows that the exporter of one incarnation of a node delivered."""
 
@@ -107,6 +148,16 @@ class Results:
     drops: Sequence[Row] = ()
     #: The greatest `length` of the queue of a `client_id` that was read within the window `time`.
     queues: Sequence[Row] = ()
+    #: `messages` that a `client_id` lost by being slow or away too long, by `reason`.
+    losses: Sequence[Row] = ()
+    ends: Sequence[EndCount] = ()
+    alarms: Sequence[AlarmTime] = ()
+    nodes: Sequence[NodeSums] = ()
+    corrections: Sequence[Correction] = ()
+    #: The kinds of events that all nodes record, as far as the log says so; None if it does not.
+    recorded: frozenset[str] | None = None
+    #: Settings of the exporter that leave events out: topics, clients.
+    narrowed: Sequence[str] = ()
     #: Of the job queues, at the end of the period; `client_id` is empty for what is the node's.
     growth: Sequence[Row] = ()
     #: Subscribers that do not keep up, of the job slow-consumers, with the messages that their queues lost (`dropped`).

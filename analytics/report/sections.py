@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.axes import Grid
 from trunkline.analytics.report.plots import Plot, Series, bars, lines
 from trunkline.analytics.report.tables import (
+    BEGIN,
     COUNT,
     END,
     MICROSECONDS,
@@ -32,14 +33,9 @@ if TYPE_CHECKING:
 
 #: Reasons, or clients, that a plot shows apart; the rest is one.
 MAX_SERIES: Final = 5
-#: Seconds for which a reading counts: three times the usual interval of readings.
-HELD: Final = 30.0
-#: The log does not hold the brokers' own limits.
-LIMITS: Final = (
-    "“Full in” assumes the default limits of queues and stores, since the event log does not hold those of the "
-    "brokers: "
-    "the job queues takes other ones as options."
-)
+#: Seconds for which a reading counts: the exporter records all of them every ten minutes.
+HELD: Final = 700.0
+LIMITS: Final = "“Full in” is for limits that the event log holds; without one, nothing is forecast."
 
 _ALERTS: Final = {
     "denied": "denied accesses",
@@ -71,15 +67,20 @@ class Section:
     parts: Sequence[Plot | Table]
     #: Shown where there are no parts.
     nothing: str
+    #: Kinds of events without which nothing is known.
+    needs: Sequence[str] = ()
 
 
 def sections(results: Results) -> list[Section]:
     """All of them, the empty ones too, in the order of the page."""
     grid = Grid(results.begin, results.end, results.window)
     makers: Sequence[Callable[[Results, Grid], Section]] = (
+        _nodes,
+        _alarms,
         _traffic,
         _latency,
         _connections,
+        _ends,
         _flapping,
         _silent,
         _talkers,
@@ -88,7 +89,21 @@ def sections(results: Results) -> list[Section]:
         _queues,
         _pipeline,
     )
-    return [make(results, grid) for make in makers]
+    return [_honest(make(results, grid), results) for make in makers]
+
+
+def _honest(section: Section, results: Results) -> Section:
+    """Nothing is said of events that are not recorded."""
+    if section.parts or not section.needs:
+        return section
+    if results.recorded is None:
+        return replace(section, nothing="The log has nothing of that, and does not say whether it is recorded.")
+    missing = [kind for kind in section.needs if kind not in results.recorded]
+    if missing:
+        return replace(section, nothing=f"Not recorded: {', '.join(missing)}.")
+    if results.narrowed:
+        return replace(section, nothing=f"{section.nothing} Only some {' and '.join(results.narrowed)} are recorded.")
+    return section
 
 
 def _sums(rows: Sequence[Window], grid: Grid, **attributes: str) -> list[Series]:
@@ -108,7 +123,14 @@ def _traffic(results: Results, grid: Grid) -> Section:
         lines("traffic-bytes", "Bytes of payload", grid, payloads, wording.size),
     ]
     words = "Messages that clients published, and messages that were written to subscribers."
-    return Section("traffic", "Traffic", words, parts if rows else [], "No message was published or delivered.")
+    return Section(
+        "traffic",
+        "Traffic",
+        words,
+        parts if rows else [],
+        "No message was published or delivered.",
+        ("message.publish", "message.delivered"),
+    )
 
 
 def _latency(results: Results, grid: Grid) -> Section:
@@ -136,7 +158,9 @@ def _latency(results: Results, grid: Grid) -> Section:
     words = "From the moment at which the broker accepted a message until it was written to a subscriber."
     if grid.grouped > 1:
         words += f" Each point is the worst of {grid.grouped} windows."
-    return Section("latency", "Delivery latency", words, parts if rows else [], "Nothing was delivered.")
+    return Section(
+        "latency", "Delivery latency", words, parts if rows else [], "Nothing was delivered.", ("message.delivered",)
+    )
 
 
 def _connections(results: Results, grid: Grid) -> Section:
@@ -145,7 +169,79 @@ def _connections(results: Results, grid: Grid) -> Section:
     down = _sums(rows, grid, disconnected="disconnected")
     parts = [bars("churn", "Connections that began and ended", grid, up, down)] if rows else []
     words = "Upwards: clients that connected or were refused. Downwards: clients that disconnected."
-    return Section("connections", "Connection churn", words, parts, "No client connected or disconnected.")
+    return Section(
+        "connections",
+        "Connection churn",
+        words,
+        parts,
+        "No client connected or disconnected.",
+        ("client.connected", "client.disconnected"),
+    )
+
+
+def _ends(results: Results, grid: Grid) -> Section:
+    parts = [
+        table(
+            f"{of}-ends",
+            f"Ends of {of}s",
+            sorted((row for row in results.ends if row.of == of), key=lambda row: (-row.times, row.reason)),
+            ("Reason", NAME, "reason"),
+            ("Times", COUNT, "times"),
+        )
+        for of in ("session", "connection")
+        if any(row.of == of for row in results.ends)
+    ]
+    words = "Why sessions and connections ended. A session that was taken over went on with another connection."
+    needs = ("session.terminated", "session.discarded", "client.disconnected")
+    return Section("ends", "Ends of sessions", words, parts, "No session or connection ended.", needs)
+
+
+def _nodes(results: Results, grid: Grid) -> Section:
+    parts: list[Plot | Table] = []
+    if results.nodes:
+        parts.append(
+            table(
+                "by-node",
+                "Nodes",
+                results.nodes,
+                ("Node", NAME, "name"),
+                ("Version", NAME, lambda row: row.version or "unknown"),
+                ("Starts", NUMBER, "starts"),
+                ("Connections", COUNT, "connected"),
+                ("Published", COUNT, "published"),
+                ("Delivered", COUNT, "delivered"),
+                ("Dropped", COUNT, "dropped"),
+            )
+        )
+    if results.corrections:
+        parts.append(
+            table(
+                "corrections",
+                "Corrections of clocks",
+                results.corrections,
+                ("Node", NAME, "node"),
+                ("Time (UTC)", TIME, "time"),
+                ("Put forward by", SECONDS, "seconds"),
+            )
+        )
+    words = "What each node did in the period. Starts are those of its recording."
+    return Section("nodes", "Nodes", words, parts, "No node recorded anything.")
+
+
+def _alarms(results: Results, grid: Grid) -> Section:
+    made = table(
+        "alarm-times",
+        "Alarms",
+        sorted(results.alarms, key=lambda row: (row.end is not None, row.begin or results.begin, row)),
+        ("Alarm", NAME, "name"),
+        ("Node", NAME, "node"),
+        ("Text", NAME, "text"),
+        ("From (UTC)", BEGIN, "begin"),
+        ("To (UTC)", END, "end"),
+    )
+    words = "Conditions that an operator should know about. “Goes on” is what is known at the end of the period."
+    needs = ("alarm.activated", "alarm.deactivated")
+    return Section("alarms", "Alarms", words, [made] if made.total else [], "No alarm was raised.", needs)
 
 
 def _flapping(results: Results, grid: Grid) -> Section:
@@ -159,7 +255,9 @@ def _flapping(results: Results, grid: Grid) -> Section:
         ("To (UTC)", END, "end"),
     )
     words = "Clients that connected again and again, more often than healthy devices do."
-    return Section("flapping", "Flapping clients", words, [made] if made.total else [], "No client flapped.")
+    return Section(
+        "flapping", "Flapping clients", words, [made] if made.total else [], "No client flapped.", ("client.connected",)
+    )
 
 
 def _silent(results: Results, grid: Grid) -> Section:
@@ -173,7 +271,9 @@ def _silent(results: Results, grid: Grid) -> Section:
         ("Until (UTC)", END, "end"),
     )
     words = "Clients that published nothing for much longer than was usual for them."
-    return Section("silent", "Silent clients", words, [made] if made.total else [], "No client fell silent.")
+    return Section(
+        "silent", "Silent clients", words, [made] if made.total else [], "No client fell silent.", ("message.publish",)
+    )
 
 
 def _talkers(results: Results, grid: Grid) -> Section:
@@ -186,7 +286,7 @@ def _talkers(results: Results, grid: Grid) -> Section:
         if rows
     ]
     words = "The topics with most messages, and the clients that published most."
-    return Section("talkers", "Top talkers", words, parts, "No message was published.")
+    return Section("talkers", "Top talkers", words, parts, "No message was published.", ("message.publish",))
 
 
 def _talker_table(id: str, title: str, heading: str, rows: Sequence[Row]) -> Table:
@@ -228,7 +328,14 @@ def _denials(results: Results, grid: Grid) -> Section:
         )
     words = "Connections and accesses that were refused."
     found = results.denials or results.alerts
-    return Section("denials", "Denials", words, parts if found else [], "Nothing was refused.")
+    return Section(
+        "denials",
+        "Denials",
+        words,
+        parts if found else [],
+        "Nothing was refused.",
+        ("client.connack", "client.acl_decided"),
+    )
 
 
 def _drops(results: Results, grid: Grid) -> Section:
@@ -255,7 +362,7 @@ def _drops(results: Results, grid: Grid) -> Section:
         ),
     ]
     words = "Messages that did not reach a subscriber, or that had none."
-    return Section("drops", "Drops", words, parts if reasons else [], "No message was dropped.")
+    return Section("drops", "Drops", words, parts if reasons else [], "No message was dropped.", ("message.dropped",))
 
 
 def _queues(results: Results, grid: Grid) -> Section:
@@ -283,6 +390,7 @@ def _queues(results: Results, grid: Grid) -> Section:
                 ("Metric", NAME, "metric"),
                 ("Client, or node", NAME, lambda row: row.client_id or row.node),
                 ("Last", LEVEL, "last"),
+                ("Limit", LEVEL, "limit"),
                 ("Growth", SLOPE, "slope"),
                 ("Full in", FULL_IN, "full_in"),
                 note=LIMITS,
@@ -301,6 +409,17 @@ def _queues(results: Results, grid: Grid) -> Section:
                 ("p99 of acknowledgements", MICROSECONDS, "ack_p99_us"),
             )
         )
+    if results.losses:
+        parts.append(
+            table(
+                "losses",
+                "Who lost messages by being slow or away",
+                sorted(results.losses, key=lambda row: (-row.messages, row.client_id, row.reason)),
+                ("Client", NAME, "client_id"),
+                ("Reason", NAME, "reason"),
+                ("Messages", COUNT, "messages"),
+            )
+        )
     words = "Messages that waited for a client that was away, or slower than its subscriptions."
     return Section("queues", "Queue growth", words, parts, "No message waited for a client.")
 
@@ -310,7 +429,7 @@ def _pipeline(results: Results, grid: Grid) -> Section:
     if results.health:
         parts.append(
             table(
-                "nodes",
+                "incarnations",
                 "Records of the nodes",
                 sorted(results.health),
                 ("Node", NAME, "node"),

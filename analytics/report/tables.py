@@ -36,6 +36,8 @@ NAME: Final = Form(wording.name)
 TIME: Final = Form(wording.moment)
 #: The end of an alert, or of another thing that may go on.
 END: Final = Form(lambda time: "goes on" if time is None else wording.moment(time))
+#: The beginning of a thing that may have been there before.
+BEGIN: Final = Form(lambda time: "before" if time is None else wording.moment(time))
 NUMBER: Final = Form(wording.whole, number=True)
 COUNT: Final = Form(wording.whole, number=True, bar=True)
 SIZE: Final = Form(wording.size, number=True, bar=True)
@@ -67,7 +69,7 @@ def table(
         made.append(
             [
                 Cell(
-                    "–" if value is None and form is not END else form.say(value),
+                    "–" if value is None and form not in (BEGIN, END) else form.say(value),
                     round(100 * value / top, 1) if top and value is not None else None,
                 )
                 for value in values[:MAX_ROWS]

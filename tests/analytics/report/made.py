@@ -6,12 +6,24 @@ from random import Random
 
 from pyspark.sql import Row
 
-from trunkline.analytics.report.results import Alert, Denial, Health, Results, Silence, Window
+from trunkline.analytics.report.results import (
+    AlarmTime,
+    Alert,
+    Correction,
+    Denial,
+    EndCount,
+    Health,
+    NodeSums,
+    Results,
+    Silence,
+    Window,
+)
 
 #: Rows as Spark gives them, by their columns.
 Consumer = Row("client_id", "delivered", "ack_p99_us", "unanswered", "dropped")
 Drop = Row("time", "reason", "messages")
-Growth = Row("client_id", "metric", "node", "last", "slope", "full_in")
+Growth = Row("client_id", "metric", "node", "last", "slope", "limit", "full_in")
+Loss = Row("client_id", "reason", "messages")
 Lag = Row("consumer", "rows", "seconds")
 Latency = Row("time", "deliveries", "p50", "p95", "p99")
 Queue = Row("time", "client_id", "length")
@@ -72,8 +84,8 @@ def bad_day(hostile: str = HOSTILE) -> Results:
         ],
         slow=[Slow(times[90], "site", 1, 500, 40_000.0, 3), Slow(times[91], hostile, 0, 100, 41_000.0, 0)],
         growth=[
-            Growth("archive", "queue_length", "n1", 900.0, 0.5, 18_200.0),
-            Growth("", "retained.count", "n1", 34.0, 0.0, None),
+            Growth("archive", "queue_length", "n1", 900.0, 0.5, 10_000.0, 18_200.0),
+            Growth("", "retained.count", "n1", 34.0, 0.0, None, None),
         ],
         consumers=[Consumer("archive", 1000, 2_000_000.0, 3, 40), Consumer(hostile, 10, None, 10, 0)],
         silences=[Silence("meter-3", times[30], 10.0, None), Silence(hostile, times[40], 1.0, times[60])],
@@ -87,5 +99,13 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             Health("n1@1748788200000", BEGIN, times[-1], 812_345, 0, 0, 0, "running"),
             Health(hostile, BEGIN, times[-9], 12_345, 3, 40, 2, "stopped"),
         ],
+        losses=[Loss("archive", "queue_full", 30), Loss(hostile, "slow_consumer", 10)],
+        ends=[EndCount("session", "expired", 4), EndCount("connection", hostile, 9)],
+        alarms=[
+            AlarmTime("n1", "sessions_full", hostile, times[3], times[9]),
+            AlarmTime(hostile, "events.disk", "events are lost", None, None),
+        ],
+        nodes=[NodeSums("n1", "1.0", 1, 20, 900, 2700, 3), NodeSums(hostile, "", 0, 0, 0, 0, 0)],
+        corrections=[Correction("n1", times[7], -3600.0)],
         lags=[Lag("spark", 1200, 1.2), Lag(hostile, 0, 0.0)],
     )

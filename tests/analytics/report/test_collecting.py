@@ -9,7 +9,17 @@ from tests.analytics.report.made import Queue
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, window
-from trunkline.analytics.report.results import Alert, Denial, Health, Silence, Window
+from trunkline.analytics.report.results import (
+    AlarmTime,
+    Alert,
+    Correction,
+    Denial,
+    EndCount,
+    Health,
+    NodeSums,
+    Silence,
+    Window,
+)
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 
@@ -67,8 +77,10 @@ def test_centuries_have_a_window_too() -> None:
     assert window(START, START + timedelta(days=80_000)) > 0
 
 
-def sums(sort: str, second: float, events: int, bytes: int = 0, why: str | None = None) -> dict[str, Any]:
-    return {"time": at(second), "sort": sort, "reason": why, "events": events, "bytes": bytes}
+def sums(
+    sort: str, second: float, events: int, bytes: int = 0, why: str | None = None, node: str = "n1"
+) -> dict[str, Any]:
+    return {"time": at(second), "node": node, "sort": sort, "reason": why, "events": events, "bytes": bytes}
 
 
 def test_sums_become_windows() -> None:
@@ -87,13 +99,24 @@ def test_sums_become_windows() -> None:
 
 
 def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:
-    return at(begin), at(begin + 10), "n", client_id, "queue_length", float(highest), float(highest), 1.0, full_in
+    return (
+        at(begin),
+        at(begin + 10),
+        "n",
+        client_id,
+        "queue_length",
+        float(highest),
+        float(highest),
+        1.0,
+        500.0,
+        full_in,
+    )
 
 
 QUEUES = (
     "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max "
     "double, "
-    "slope double, full_in double"
+    "slope double, limit double, full_in double"
 )
 
 
@@ -163,3 +186,57 @@ def test_what_is_missing_counts_for_its_incarnation() -> None:
         Health("n@1", at(0), at(9), 100, 12, 6, 7, "killed"),
         Health("n@2", at(0), at(9), 200, 1, 0, 0, "killed"),
     ]
+
+
+def test_ends_and_nodes_are_sums() -> None:
+    timeline = [
+        sums("disconnected", 1, 2, why="142"),
+        sums("disconnected", 2, 3, why="142", node="n2"),
+        sums("ended", 1, 4, why="expired"),
+        sums("ended", 1, 1, why="clean start"),
+        sums("taken over", 1, 7),
+        sums("published", 1, 9),
+    ]
+    assert collecting._ends(timeline) == [
+        EndCount("session", "taken over", 7),
+        EndCount("connection", "session taken over", 5),
+        EndCount("session", "expired", 4),
+        EndCount("session", "clean start", 1),
+    ]
+    assert collecting._nodes(timeline, {"n2": ["1.0", "1.0", "1.1"], "n3": ["1.1"]}) == [
+        NodeSums("n1", "", 0, 0, 9, 0, 0),
+        NodeSums("n2", "1.0, 1.1", 3, 0, 0, 0, 0),
+        NodeSums("n3", "1.1", 1, 0, 0, 0, 0),
+    ]
+
+
+def told(kind: str, second: float, node: str = "n1", **columns: object) -> dict[str, Any]:
+    return {"node": node, "time": at(second), "kind": kind, "name": None, "value": None, "reason": None, **columns}
+
+
+def test_facts_of_nodes(tmp_path: Path) -> None:
+    log = written(tmp_path, 5)
+    rows = [
+        told("exporter.started", 0, reason="1.0"),
+        told("exporter.records", 0, name="message.publish", reason="topics"),
+        told("exporter.records", 0, name="message.dropped", reason="topics"),
+        told("alarm.active", 1, name="hot", reason="too hot"),
+        told("alarm.activated", 2, name="full", reason="x"),
+        told("alarm.deactivated", 3, name="hot", reason="too hot"),
+        told("node.clock", 4, value=-5.0),
+        told("alarm.activated", 5, "n2", name="lost"),
+        told("exporter.started", 6, "n2", reason="1.1"),
+        told("exporter.records", 6, "n2", name="message.publish"),
+    ]
+    assert collecting._facts(log, rows) == {
+        "alarms": [
+            AlarmTime("n1", "hot", "too hot", None, at(3)),
+            AlarmTime("n2", "lost", "", at(5), at(6)),
+            AlarmTime("n1", "full", "x", at(2), None),
+        ],
+        "corrections": [Correction("n1", at(4), -5.0)],
+        "versions": {"n1": ["1.0"], "n2": ["1.1"]},
+        "recorded": frozenset(["message.publish"]),
+        "narrowed": ["topics"],
+    }
+    assert collecting._facts(log, [])["recorded"] is None, "the log does not say it"

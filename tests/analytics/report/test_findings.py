@@ -1,7 +1,8 @@
 from dataclasses import replace
 
-from tests.analytics.report.made import BEGIN, Drop, Growth, bad_day, nothing
+from tests.analytics.report.made import BEGIN, Drop, Growth, Loss, bad_day, nothing
 from trunkline.analytics.report.findings import findings, tiles
+from trunkline.analytics.report.results import Health
 
 
 def test_nothing_stands_out_where_nothing_happened() -> None:
@@ -14,15 +15,20 @@ def test_all_that_went_wrong_is_told_and_leads_somewhere() -> None:
     assert [finding.section for finding in found] == [
         "pipeline",
         "pipeline",
+        "nodes",
+        "alarms",
         "flapping",
         "silent",
         "denials",
         "drops",
         "queues",
+        "queues",
     ]
-    assert [finding.text for finding in found[:5]] == [
+    assert [finding.text for finding in found[:7]] == [
         "5 events cannot be read: figures are too low.",
         "The exporter lost 40 events: figures are too low.",
+        "Clocks were corrected 1 time: durations across that are not exact.",
+        "Alarms that are on: events.disk.",
         "2 clients flapped.",
         "1 client fell silent.",
         "Passwords were guessed from 1 address.",
@@ -46,10 +52,22 @@ def test_tiles_add_up() -> None:
 
 
 def test_what_will_be_full_is_told_by_the_first() -> None:
-    rows = [Growth("a", "queue_length", "n", 1, 1, 7200), Growth("b", "queue_length", "n", 1, 1, 90)]
+    rows = [Growth("a", "queue_length", "n", 1, 1, 9, 7200), Growth("b", "queue_length", "n", 1, 1, 9, 90)]
     assert [finding.text for finding in findings(replace(nothing(), growth=rows))] == [
         "2 queues or stores will be full, the first in 90\N{NO-BREAK SPACE}s."
     ]
+
+
+def test_who_lost_messages_is_named() -> None:
+    rows = [Loss(f"c{number}", "queue_full", 10 - number) for number in range(5)] + [Loss("c0", "slow_consumer", 1)]
+    assert [finding.text for finding in findings(replace(nothing(), losses=rows))] == [
+        "Too slow or away too long, and lost 41 messages: c0, c1, c2 and 2 more."
+    ]
+
+
+def test_a_node_that_was_killed_is_named() -> None:
+    rows = [Health("n1@1", BEGIN, BEGIN, 5, 0, 0, 0, "killed"), Health("n1@2", BEGIN, BEGIN, 5, 0, 0, 0, "running")]
+    assert [finding.text for finding in findings(replace(nothing(), health=rows))] == ["Ended without a stop: n1@1."]
 
 
 def test_refusals_without_guesses_are_counted() -> None:

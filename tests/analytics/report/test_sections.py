@@ -18,8 +18,29 @@ def part(of: Section, name: str) -> Plot | Table:
 
 def test_sections_without_results_say_so() -> None:
     found = sections(nothing())
-    assert len(found) == 10
+    assert len(found) == 13
     assert all(not each.parts and each.nothing for each in found)
+
+
+def test_what_is_not_recorded_is_not_denied() -> None:
+    found = sections(replace(nothing(), recorded=frozenset(("message.publish", "message.delivered"))))
+    assert section(found, "drops").nothing == "Not recorded: message.dropped."
+    assert section(found, "traffic").nothing == "No message was published or delivered."
+    assert section(found, "alarms").nothing == "Not recorded: alarm.activated, alarm.deactivated."
+    assert section(found, "queues").nothing == "No message waited for a client."
+    unknown = section(sections(nothing()), "drops").nothing
+    assert unknown == "The log has nothing of that, and does not say whether it is recorded."
+    narrow = sections(replace(nothing(), recorded=frozenset(("message.dropped",)), narrowed=["clients", "topics"]))
+    assert section(narrow, "drops").nothing == "No message was dropped. Only some clients and topics are recorded."
+
+
+def test_alarms_that_are_on_are_first() -> None:
+    table = part(section(sections(bad_day("odd")), "alarms"), "alarm-times")
+    assert isinstance(table, Table)
+    assert [[row[0].text, row[3].text, row[4].text] for row in table.rows] == [
+        ["events.disk", "before", "goes on"],
+        ["sessions_full", "2025-06-01 14:30:30", "2025-06-01 14:31:30"],
+    ]
 
 
 def test_every_section_has_parts_with_names_of_their_own() -> None:
@@ -92,18 +113,18 @@ def test_as_many_reasons_as_fit_are_all_told_apart() -> None:
 
 def test_what_is_full_first_is_first() -> None:
     rows = [
-        Growth("", "retained.count", "n1", 34, 0.0, None),
-        Growth("c", "queue_length", "n1", 900, 0.5, 7200),
-        Growth("d", "queue_length", "n1", 1000, -0.25, 0),
-        Growth("e", "queue_length", "n1", 7, None, None),
+        Growth("", "retained.count", "n1", 34, 0.0, None, None),
+        Growth("c", "queue_length", "n1", 900, 0.5, 4500, 7200),
+        Growth("d", "queue_length", "n1", 1000, -0.25, 1000, 0),
+        Growth("e", "queue_length", "n1", 7, None, None, None),
     ]
     table = part(section(sections(replace(nothing(), growth=rows)), "queues"), "queue-growth")
     assert isinstance(table, Table)
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["queue_length", "d", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
-        ["queue_length", "c", "900", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
-        ["retained.count", "n1", "34", "+0 a minute", "–"],
-        ["queue_length", "e", "7", "–", "–"],
+        ["queue_length", "d", "1k", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
+        ["queue_length", "c", "900", "4.5k", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
+        ["retained.count", "n1", "34", "–", "+0 a minute", "–"],
+        ["queue_length", "e", "7", "–", "–", "–"],
     ]
     assert table.note == LIMITS
 
