@@ -75,13 +75,13 @@ def need_spark() -> None:
 
 @contextmanager
 def spark_failures() -> Generator[None]:
-    """End with a line where there is no Spark, or no Java."""
+    """End with a line that says why there is no Spark or no Java; Java's last output follows it."""
     from trunkline.analytics.spark import SparkError
 
     try:
         yield
     except SparkError as error:
-        fail([error], FAILED)
+        fail(str(error).splitlines(), FAILED)
 
 
 def start_spark(

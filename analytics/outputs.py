@@ -72,6 +72,8 @@ class Output:
                 raise OutputError("--overwrite: a stream goes on with what is there")
         elif self.form in ("json", "parquet") and self.place and not self.overwrite and Path(self.place).exists():
             raise OutputError(f"{self.place} exists already: give another place, or --overwrite")
+        if self.form == "json" and self.place and not Path(self.place).absolute().parent.is_dir():
+            raise OutputError(f"--output {self.place}: there is no folder {Path(self.place).parent}")
         if self.form == "delta" and self.overwrite:
             raise OutputError("--overwrite: a Delta table is added to")
 

@@ -15,6 +15,8 @@ from trunkline.management.logs import printable
 
 Row = Mapping[str, Any]
 
+#: Numbers that are copied into other commands: as `--node n1@1763739192123`.
+_IDS: Final = ("incarnation",)
 #: Wider than any table.
 UNLIMITED_WIDTH: Final = 100_000
 
@@ -55,7 +57,7 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
         table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         # not as markup: clients choose the names
-        table.add_row(*[Text(_cell(row[name])) for name in columns])
+        table.add_row(*[Text(str(row[name]) if name in _IDS else _cell(row[name])) for name in columns])
     return table
 
 

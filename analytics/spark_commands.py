@@ -1,6 +1,8 @@
 """`trunkline spark`: Spark and its Java."""
 
 import json
+import re
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,8 +17,33 @@ def _as_option(ctx: click.Context, param: click.Parameter, file: str | None) -> 
     return ["--properties-file", file] if file else []
 
 
+def _check_host(ctx: click.Context, param: click.Parameter, host: str) -> str:
+    """Spark answers a wrong one with the stack of its calls."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        raise click.BadParameter(f"{host!r} is no address, nor a name that leads to one", ctx, param) from None
+    return host
+
+
+def _check_master(ctx: click.Context, param: click.Parameter, url: str) -> str:
+    if not re.fullmatch(r"spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*", url):
+        raise click.BadParameter(f"{url!r} is not of the form spark://HOST:PORT", ctx, param)
+    return url
+
+
+def _check_size(ctx: click.Context, param: click.Parameter, size: str | None) -> str | None:
+    if size is not None and not re.fullmatch(r"\d+[kmgt]?b?", size, re.IGNORECASE):
+        raise click.BadParameter(f"{size!r} is not a size such as 500m or 2g", ctx, param)
+    return size
+
+
 _host_option = click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Listen there: a client that reaches it can run code."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    callback=_check_host,
+    help="Listen there: a client that reaches it can run code.",
 )
 _properties_option = click.option(
     "--properties-file",
@@ -77,11 +104,13 @@ def master(host: str, port: int, web_port: int, properties: Sequence[str], java:
 
 
 @spark.command()
-@click.argument("master_url", metavar="MASTER")
+@click.argument("master_url", metavar="MASTER", callback=_check_master)
 @_host_option
 @click.option("--webui-port", "web_port", default=8081, show_default=True, help="For browsers.")
 @click.option("--cores", type=int, help="Processors that sessions may use. [default: all]")
-@click.option("--memory", metavar="SIZE", help="Memory for sessions, as 2g. [default: all but a gigabyte]")
+@click.option(
+    "--memory", metavar="SIZE", callback=_check_size, help="Memory for sessions, as 2g. [default: all but a gigabyte]"
+)
 @click.option("--folder", type=click.Path(file_okay=False), help="For files and logs. [default: PySpark's own]")
 @_properties_option
 @java_option

@@ -102,6 +102,8 @@ def tail(
         _check_kind(kind)
     log = _open(root)
     choice = Selection(node, kinds, clients, topics)
+    if node and not follow and not any(map(choice.has_node, log.nodes())):
+        raise click.BadParameter(f"no node {node} is in {root}, only {', '.join(log.nodes())}", param_hint="--node")
     show: Callable[[Mapping[str, Any]], str] = _json if as_json else _line
     rows, ends = newest(log, choice, count)
     for row in rows:

@@ -148,9 +148,13 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     keep the nodes of a stream at the same time, one that is behind looks silent for a while.
 
     Raises:
-        OptionError: a stream, and `root` is given: consumers are looked at once, when the job begins.
+        OptionError: `root` is not there; or it is given for a stream, while consumers are looked at once, when the job
+            begins.
         LogError: the log at `root` cannot be read.
     """
+    folder = None if options.root is None else local_root(options.root)
+    if folder is not None and not folder.is_dir():
+        raise OptionError(f"job audit: option root={options.root!r}: there is no such folder")
     if options.root is not None and events.isStreaming:
         raise OptionError("job audit: option root: is for recorded events; a stream has no moment to look at the log")
     silence = microseconds(options.silence)

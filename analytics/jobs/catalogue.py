@@ -53,7 +53,12 @@ def find(name: str) -> "Job[Any]":
             raise UnknownJob(name)
         function = name.replace("-", "_")
         module = f"trunkline.analytics.jobs.{function}"
-    imported = import_module(module)
+    try:
+        imported = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise  # one that the module imports
+        raise UnknownJob(name, f"no module {module} is in this folder or installed") from None
     found = getattr(imported, function, None)
     if not isinstance(found, Job):
         raise UnknownJob(name, f"{module} has no function {function} that is declared with `job`")

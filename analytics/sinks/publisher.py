@@ -146,7 +146,8 @@ class Publisher:
         if delay is None:
             raise PublishError(f"{where}: {error}") from None
         if spent + delay > limit:
-            left = f"{len(self._waiting)} messages or more to go"
+            waiting, plural = len(self._waiting), "" if len(self._waiting) == 1 else "s"
+            left = f"at least {waiting} message{plural} not sent"
             tried = f"gave up after {self._failures} connections in {spent:.1f} s, with {left}"
             raise PublishError(f"{where}: {error}; {tried}") from None
         if self._failures == 1:

@@ -46,9 +46,10 @@ _OPENED: Final = (
     "jdk.internal.ref",
     "sun.nio.ch",
     "sun.nio.cs",
-    "sun.security.action",
     "sun.util.calendar",
 )
+#: Newer ones than this do not have the package any more, and warn.
+_LAST_WITH_SECURITY_ACTION: Final = 24
 #: The flags that Spark's own launcher passes.
 FLAGS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -93,8 +94,10 @@ def flags(java: Java, jars: Path, *first: str) -> list[str]:
     conf = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
     # several jars bring it, and this one must win
     logging = sorted(map(str, jars.glob("slf4j-api-*.jar")))
+    old = int(java.version.partition(".")[0]) <= _LAST_WITH_SECURITY_ACTION
     return [
         *FLAGS,
+        *(["--add-opens=java.base/sun.security.action=ALL-UNNAMED"] if old else ()),
         # Java itself does not look at TMPDIR
         f"-Djava.io.tmpdir={tempfile.gettempdir()}",
         *([f"--add-modules={VECTOR_MODULE}"] if VECTOR_MODULE in java.modules else ()),
@@ -215,7 +218,9 @@ class JavaProcess:
         self._quiet = False
 
     def _last_words(self) -> str:
-        return ", and printed nothing" if not self.output else ":" + "".join(f"\n  {line}" for line in self.output)
+        # without the stack of Java's calls, which fills screens
+        lines = [line for line in self.output if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
+        return ", and printed nothing" if not lines else ":" + "".join(f"\n  {line}" for line in lines)
 
     def kill(self) -> None:
         self.process.kill()

@@ -38,6 +38,8 @@ CONNECT_PORT: Final = 15002
 #: Modules of which PySpark needs all.
 CONNECT_NEEDS: Final = ("grpc", "grpc_status", "zstandard")
 _MASTER_PORT: Final = 7077
+#: What Spark takes for a master begins so.
+_MASTERS: Final = ("local", "spark://", "yarn", "k8s://")
 
 
 def session(
@@ -121,6 +123,8 @@ def _driven(
     try:
         if local.under_way():
             return local.built(options)
+        if not master.startswith(_MASTERS):
+            raise SparkError(f"{master!r} is no master of Spark: that is local[2], spark://host:7077, yarn or k8s://…")
         if master.startswith("spark://"):
             _check_reachable(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
         defaults = {**DEFAULTS, **LOCAL_DEFAULTS} if master.startswith("local") else DEFAULTS

@@ -202,7 +202,9 @@ class Backlogs:
 
     async def _shorten(self, backlog: Backlog) -> None:
         """Let the members that have too much to get drop some of it."""
-        total, weight, cut = backlog.total, backlog.total_weight, await self._find_cut(backlog)
+        cut = await self._find_cut(backlog)
+        # of the members that drop some, the limits are left
+        total, weight = backlog.total + self.max_length, backlog.total_weight + self.max_bytes
         async for member in Paced(list(backlog.members), MEMBERS_AT_ONCE):
             if (
                 backlog.total - member.total > self.max_waiting
@@ -210,8 +212,9 @@ class Backlogs:
             ):
                 member.cursor.shorten(cut)
             else:
-                total, weight = min(total, member.total), min(weight, member.total_weight)
-        backlog.check_at(total + self.max_waiting, weight + self.max_bytes_waiting)
+                total = min(total, member.total + self.max_waiting)
+                weight = min(weight, member.total_weight + self.max_bytes_waiting)
+        backlog.check_at(total, weight)
 
     async def _find_cut(self, backlog: Backlog) -> Cut | None:
         """Once for all members."""

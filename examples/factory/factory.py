@@ -3,7 +3,7 @@
     python examples/factory/factory.py
 
 needs `pip install 'trunkline[spark]'`. At its end the results are compared with what plain Python computes from the
-same events; it ends with 1 if anything differs. With the defaults all of it takes two to three minutes.
+same events; it ends with 1 if anything differs. With the defaults all of it takes two to four minutes.
 """
 
 import secrets

@@ -220,7 +220,7 @@ def test_an_index_of_a_later_version_is_a_line(
     [
         (("run", "latenzy", "--input", "{log}"), "no job 'latenzy': did you mean latency?"),
         (("explain", "latenzy"), "no job 'latenzy': did you mean latency?"),
-        (("run", "nowhere_at_all:x", "--input", "{log}"), "No module named 'nowhere_at_all'"),
+        (("run", "nowhere_at_all:x", "--input", "{log}"), "no module nowhere_at_all is in this folder or installed"),
         (("explain", "json:loads"), "no job 'json:loads': json has no function loads that is declared with `job`"),
         (("run", "latency", "--input", "{log}", "--set", "windw=1"), "unknown option windw; did you mean window?"),
         (("run", "latency", "--input", "{log}/none"), "log/none: there is no such file or folder"),
@@ -228,6 +228,7 @@ def test_an_index_of_a_later_version_is_a_line(
         (("run", "latency", "--input", "{log}", "--node", "n9"), "log: has no node n9, only n1, n2"),
         (("run", "latency", "--input", "{log}", "--format", "parquet"), "--format parquet needs --output"),
         (("run", "latency", "--input", "{log}", "--columns", "p50"), "job latency has no column p50"),
+        (("run", "latency", "--input", "{log}", "--output", "{log}/no/x.jsonl"), "log/no/x.jsonl: there is no folder"),
         (
             ("run", "latency", "--input", "{log}", "--stream", "--output", "x"),
             "--output of a stream needs --checkpoint",

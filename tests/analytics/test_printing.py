@@ -73,3 +73,7 @@ def test_that_there_is_more_is_said() -> None:
 
 def test_no_rows_are_no_table() -> None:
     assert printed([]) == ["Title", "nothing"]
+
+
+def test_an_incarnation_is_written_as_in_the_key_of_a_node() -> None:
+    assert "1763739192123" in printed([{"incarnation": 1763739192123, "rows": 2}])[4]

@@ -85,3 +85,18 @@ def test_programs(command: str, words: list[str], monkeypatch: pytest.MonkeyPatc
     assert run(*command.split()).exit_code == 0
     [arguments] = became
     assert " ".join(words) in " ".join(arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("worker foo", "'foo' is not of the form spark://HOST:PORT"),
+        ("worker spark://x", "'spark://x' is not of the form spark://HOST:PORT"),
+        ("worker spark://a:1,b:2 --memory 8q", "'8q' is not a size such as 500m or 2g"),
+        ("master --host a..b", "'a..b' is no address, nor a name that leads to one"),
+    ],
+)
+def test_what_spark_would_answer_with_a_stack(command: str, problem: str) -> None:
+    result = run(*command.split())
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith(problem)

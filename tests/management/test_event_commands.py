@@ -53,7 +53,6 @@ def test_tail_chooses(log: Path) -> None:
     assert seqs(call("tail", log, "-n", 2, "--client", "device-3", "--json")) == [275, 292]
     assert seqs(call("tail", log, "--topic", "plant/7/+", "--json")) == [7]
     assert seqs(call("tail", log, "-n", 1, "--node", NODE, "--json")) == [299]
-    assert seqs(call("tail", log, "--node", "other", "--json")) == []
 
 
 def test_tail_follows(log: Path) -> None:
@@ -174,6 +173,12 @@ def test_a_filter_that_is_none(log: Path) -> None:
     result = call("tail", log, "--topic", "a/#/b")
     assert result.exit_code == 2
     assert "'#' is not alone at the end" in result.stderr
+
+
+def test_a_node_that_is_none(log: Path) -> None:
+    result = call("tail", log, "--node", "n9")
+    assert result.exit_code == 2
+    assert f"no node n9 is in {log}, only n1@" in result.stderr
 
 
 def without_pyarrow(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -103,6 +103,9 @@ def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: P
     assert [(one.consumer, one.rows) for one in found if one.check == "lag"] == [("lake", 10)]
     assert summed(found, rows.to_pylist()) == plainly(rows.to_pylist())
 
+    with pytest.raises(OptionError, match="no such folder"):
+        audit(frame(spark, rows), AuditOptions(root=str(tmp_path / "none")))
+
     whole = made(1_500)
     events = stream(spark, whole, tmp_path / "in", 2)
     with pytest.raises(OptionError, match="root: is for recorded events"):

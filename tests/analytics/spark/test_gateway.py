@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ def test_the_command_line(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = command(java, jars, Path("file"), {}, fast_start=False)
     assert line[:2] == ["java", "-Xmx1g"]
     assert sum(flag.startswith("--add-opens=java.base/") for flag in line) == 14
+    newer = command(replace(java, version="25.0.2"), jars, Path("file"), {}, fast_start=False)
+    assert set(line) - set(newer) == {"--add-opens=java.base/sun.security.action=ALL-UNNAMED"}
     assert f"--add-modules={VECTOR_MODULE}" in line
     assert line[line.index("-cp") + 1] == f"{jars}/slf4j-api-2.jar:{jars}/*"
     end = ["org.apache.spark.deploy.SparkSubmit", "--properties-file", "file", "--load-spark-defaults", "pyspark-shell"]

@@ -99,6 +99,13 @@ def test_no_master_answers(closed: int, monkeypatch: pytest.MonkeyPatch) -> None
         session(config={"spark.master": f"spark://127.0.0.1:{closed}"})
 
 
+def test_a_master_of_no_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: False)
+    with pytest.raises(SparkError, match=r"^'lcoal' is no master of Spark: that is local\[2\], spark://host:7077"):
+        session(master="lcoal")
+
+
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has no session and was told nothing."""

@@ -106,6 +106,21 @@ async def test_members_with_too_much_are_told() -> None:
     assert (long.too_long, short.too_long) == (1, 0)
 
 
+async def test_a_member_that_dropped_some_is_told_again_when_twice_the_limit_waits() -> None:
+    here, place = Readable(max_length=5), Place()
+    member = here.backlogs.join("t", place)
+    for _ in range(11):
+        here.publish("t")
+    await here.collect()
+    member.total = member.backlog.total - 5  # it was told, and drops all above the limit
+    told: list[int] = []
+    for _ in range(6):
+        here.publish("t")
+        await here.collect()
+        told.append(place.too_long)
+    assert told == [1, 1, 1, 1, 1, 2]
+
+
 def stored(here: Here) -> list[StoredBacklog]:
     return [filter_from_row(key, row) for key, row in rows(here.engine, FILTERS)]
 
