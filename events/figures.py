@@ -156,7 +156,8 @@ def _parts(log: EventLog, segments: Iterable[Segment], problems: list[str]) -> I
                 continue
             (info,) = log.filesystem.get_file_info([segment.path])
             if info.type == FileType.NotFound:
-                raise FileNotFoundError(segment.path)
+                log.filesystem.open_input_file(segment.path).close()  # says why: it is gone, or a link in a circle
+                raise FileNotFoundError(segment.path)  # it came back
             for batch in segment.index.batches:
                 if batch.flags & BEATS or 0 < batch.size <= (info.size or 0) - batch.offset:
                     yield Part(batch.first, batch.end, batch.min_time, batch.max_time, batch.size)
