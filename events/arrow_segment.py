@@ -146,10 +146,21 @@ def _ended(file: pa.NativeFile) -> bool:
     return file.read() == END_OF_STREAM
 
 
-def rows_without_index(filesystem: FileSystem, path: str) -> int:
+def rows_of_index(filesystem: FileSystem, files: SegmentFiles) -> int:
+    """The rows of an index whose data file is gone."""
+    try:
+        with filesystem.open_input_file(files.paths[0]) as file:
+            index = Index(files.first)
+            index.feed(file.read())
+            return index.end - index.first
+    except (LogError, FileNotFoundError):
+        return 0
+
+
+def rows_without_index(filesystem: FileSystem, files: SegmentFiles) -> int:
     """The rows of a data file whose index is gone."""
     try:
-        with filesystem.open_input_file(path) as file:
+        with filesystem.open_input_file(files.paths[0]) as file:
             schema = pa.ipc.read_schema(pa.ipc.read_message(file))
             return sum(_rows_behind(file, schema))
     except (pa.ArrowException, EOFError, FileNotFoundError):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trunkline.events.arrow_segment import ArrowSegment, rows_without_index
+from trunkline.events.arrow_segment import ArrowSegment, rows_of_index, rows_without_index
 from trunkline.events.layout import DATA, LogError, NodeKey
 from trunkline.events.listing import SegmentFiles, covers, list_segments
 from trunkline.events.parquet_segment import ParquetSegment
@@ -25,7 +25,7 @@ class LogProblem(StrEnum):
     GAP = "gap"
     #: Rows are older or newer than their index record says, so that a search by time may miss them.
     TIMES = "times"
-    #: Rows are in the file, and not in its index, so that nobody reads them.
+    #: Rows are in the file and not in its index, or in the index of a file that is gone, so that nobody reads them.
     UNINDEXED = "unindexed"
     #: Another file of the same kind has some of the rows too; each row is still read once.
     OVERLAP = "overlap"
@@ -63,7 +63,7 @@ def check(log: EventLog) -> Iterator[Checked]:
     log.refresh()
     for key, _ in log.segments():
         yield from _check_node(log, key)
-    yield from _without_index(log)
+    yield from _without_other(log)
 
 
 def _check_node(log: EventLog, key: NodeKey) -> Iterator[Checked]:
@@ -101,23 +101,25 @@ def _kind(segment: Segment) -> str:
     return "compacted" if is_compacted(segment.files) else "merged"
 
 
-def _without_index(log: EventLog) -> Iterator[Checked]:
+def _without_other(log: EventLog) -> Iterator[Checked]:
     for key in list_segments(log.filesystem, log.root):
-        for files, rows in without_index(log, key):
+        for files, rows in without_other(log, key):
             node, path, first = str(key), files.paths[0], files.first
-            text = f"its index is gone: {rows} rows are not read"
+            gone = "index" if path.endswith(DATA) else "data file"
+            text = f"its {gone} is gone: {rows} rows are not read"
             finding = LogFinding(LogProblem.UNINDEXED, path, node, first, first + rows, text)
             yield Checked(path, node, first, first + rows, (finding,))
 
 
-def without_index(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:
-    """The files of a node that have rows and no index, and how many rows. A segment that is being made has no rows
-    yet, and the rows of one whose deletion was cut short are in another file."""
+def without_other(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:
+    """The files of a node that have rows and no index, or an index and no rows, and how many rows. A segment that is
+    being made has no rows yet, and the rows of one whose deletion was cut short are in another file."""
     listed = list_segments(log.filesystem, log.root, key).get(key, ())
     moved = [(files.first, files.end) for files in listed if files.end is not None]
     for files in listed:
-        if not files.is_whole and files.paths[0].endswith(DATA):
-            rows = rows_without_index(log.filesystem, files.paths[0])
+        if not files.is_whole:
+            count = rows_without_index if files.paths[0].endswith(DATA) else rows_of_index
+            rows = count(log.filesystem, files)
             if rows and not covers(moved, files.first, files.first + rows):
                 yield files, rows
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.checking import without_index
-from trunkline.events.layout import BEATS, LogError, NodeKey, local_root
+from trunkline.events.checking import without_other
+from trunkline.events.layout import BEATS, DATA, LogError, NodeKey, local_root
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.projection import Projection
@@ -184,8 +184,9 @@ def _told_unindexed(log: EventLog, node: str, segments: Iterable[Segment]) -> It
     for segment in segments:
         if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
             yield f"{behind} rows of {segment.path} are not read: its index ends before them"
-    for files, rows in without_index(log, NodeKey.parse(node)):
-        yield f"{rows} rows of {files.paths[0]} are not read: its index is gone"
+    for files, rows in without_other(log, NodeKey.parse(node)):
+        gone = "index" if files.paths[0].endswith(DATA) else "data file"
+        yield f"{rows} rows of {files.paths[0]} are not read: its {gone} is gone"
 
 
 class _Jump(NamedTuple):

@@ -76,7 +76,8 @@ class Index:
         if self.batches and (beats := self.batches[-1]).flags & BEATS:
             if record.flags & BEATS and record.first == beats.first and record.rows >= beats.rows:
                 self.batches.pop()
-            elif is_next and record.first > beats.end:  # they became more after they were read
+            elif is_next and record.offset == beats.offset and record.first > beats.end:
+                # they became more after they were read
                 self.batches[-1] = beats._replace(rows=record.first - beats.first, max_time=record.min_time)
         if record.first < self.end or not (record.rows or ends) or record.offset < self.behind:
             return False

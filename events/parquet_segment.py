@@ -16,6 +16,8 @@ from trunkline.events.segment import Damage, Part, Rows
 from trunkline.events.times import to_microseconds
 
 _BATCH_ROWS: Final = 16384
+#: Bytes in which footers are, mostly.
+_END: Final = 65_536
 
 
 class ParquetSegment:
@@ -141,7 +143,8 @@ class ParquetSegment:
         if self._footer is None:
             try:
                 footer = pq.ParquetFile(file).metadata
-            except (pa.ArrowException, EOFError) as error:
+            except (pa.ArrowException, EOFError, OSError, UnicodeDecodeError) as error:
+                _read_end(file)
                 return f"its footer cannot be read: {error}"
             if footer.num_rows != self.end - self.first:
                 return f"it has {footer.num_rows} rows, but its name says {self.end - self.first}"
@@ -167,6 +170,12 @@ def _times(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:
             if isinstance(oldest, datetime) and isinstance(newest, datetime):
                 return to_microseconds(oldest), to_microseconds(newest)
     return None
+
+
+def _read_end(file: pa.NativeFile) -> None:
+    """Raises OSError as `_read_raw` does."""
+    file.seek(max(0, file.size() - _END))
+    file.read()
 
 
 def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: Sequence[str]) -> None:

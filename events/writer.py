@@ -283,8 +283,10 @@ class _Segment:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the file was deleted. Some file systems do not count links, so its name is checked as well."""
-        return not os.fstat(self._data.fileno()).st_nlink and not os.path.exists(self._data.name)
+        """Whether a file was deleted. Some file systems do not count links, so its name is checked as well."""
+        return any(
+            not os.fstat(file.fileno()).st_nlink and not os.path.exists(file.name) for file in (self._data, self._index)
+        )
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
         whole = self._whole

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.events.logs import KEY, NODE, append, batch, expected, flip, opened, time, write, write_parquet
 from trunkline.events.arrow_segment import ArrowSegment
@@ -78,6 +79,28 @@ def test_a_sealed_segment_whose_last_records_are_gone(tmp_path: Path) -> None:
     index = segment(tmp_path, 0, ".idx")
     index.write_bytes(index.read_bytes()[: -2 * RECORD_SIZE])
     assert found(tmp_path) == [(LogProblem.UNINDEXED, ".arrows", 30, 60)]
+
+
+def test_an_index_whose_data_file_is_gone(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20, 30], roll_bytes=10)
+    segment(tmp_path, 30, ".arrows").unlink()
+    assert found(tmp_path) == [(LogProblem.UNINDEXED, "30.idx", 30, 60)]
+    segment(tmp_path, 30, ".idx").write_bytes(b"")
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"protocol", b"pr\xeftocol"), (b"ARROW:schema", b"ARROW:schema")], ids=["name", "schema"]
+)
+def test_a_damaged_footer_is_a_problem_and_no_error(tmp_path: Path, old: bytes, new: bytes) -> None:
+    path = write_parquet(tmp_path, 0, 10)
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer = bytearray(whole[begin:].replace(old, new))
+    if old == new:
+        footer[footer.index(old) + len(old) + 8] ^= 1  # in the schema itself
+    path.write_bytes(whole[:begin] + footer)
+    assert found(tmp_path) == [(LogProblem.CORRUPT, "-00000000000000000010.parquet", 0, 10)]
 
 
 def test_a_segment_that_grows_while_it_is_checked(tmp_path: Path) -> None:

@@ -152,6 +152,11 @@ def test_heartbeats_that_became_more_after_they_were_read() -> None:
     assert [(batch.first, batch.end, batch.size) for batch in index.batches[1:]] == [(110, 113, 0), (113, 133, 1000)]
 
 
+def test_a_batch_without_record_behind_heartbeats_is_a_hole() -> None:
+    index = fed(HEADER.pack() + RECORDS[0].pack() + BEAT.pack() + AFTER._replace(offset=2200).pack())
+    assert [(batch.first, batch.end, batch.flags) for batch in index.batches[2:]] == [(112, 113, 0), (113, 133, 0)]
+
+
 @pytest.mark.parametrize("flags", [0, BEATS])
 def test_a_damaged_record_behind_heartbeats_is_a_hole_and_no_heartbeats(flags: int) -> None:
     damaged = Record(1500, 0 if flags else 700, 112, 1, 0, 8000, 8000, flags).pack()[:-1] + b"?"

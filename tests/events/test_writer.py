@@ -495,3 +495,10 @@ def test_whatever_the_sizes_all_rows_are_there(
     if total := sum(sizes):
         assert read(root, 0, total) == expected(0, total)
         assert EventLog(root).nodes()[NODE].newest == time(total - 1)
+
+
+def test_rows_go_on_in_another_segment_when_the_index_is_deleted(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3])
+    next(tmp_path.rglob("*.idx")).unlink()
+    append(writer, 4)
+    assert read(tmp_path, 3, 7) == expected(3, 7)
