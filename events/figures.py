@@ -185,8 +185,8 @@ def _told_unindexed(log: EventLog, node: str, segments: Iterable[Segment]) -> It
         if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
             yield f"{behind} rows of {segment.path} are not read: its index ends before them"
     for files, rows in without_other(log, NodeKey.parse(node)):
-        gone = "index" if files.paths[0].endswith(DATA) else "data file"
-        yield f"{rows} rows of {files.paths[0]} are not read: its {gone} is gone"
+        if files.paths[0].endswith(DATA):  # the others are among the missing ones
+            yield f"{rows} rows of {files.paths[0]} are not read: its index is gone"
 
 
 class _Jump(NamedTuple):
