@@ -6,9 +6,11 @@ The heartbeats of a node to which nothing happens are in its index alone. Merged
 `<first seq>-<end seq>.parquet`, compacted ones in folders `date=YYYY-MM-DD` below the node's.
 """
 
+import os
 import re
 import struct
 import zlib
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote, urlsplit
@@ -179,6 +181,13 @@ def _sealed(data: bytes) -> bytes:
 
 def _whole(data: bytes) -> bool:
     return len(data) == RECORD_SIZE and zlib.crc32(data[: -_CRC.size]) == _CRC.unpack(data[-_CRC.size :])[0]
+
+
+def matching(root: str) -> list[str]:
+    """The directories that a path stands for: those that it matches, if it is a pattern and no directory itself."""
+    if not has_magic(root) or os.path.isdir(root):
+        return [root]
+    return sorted(path for path in glob(root) if os.path.isdir(path))
 
 
 def local_root(root: str | Path) -> Path | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.layout import LogError, NodeKey, local_root
-from trunkline.events.listing import list_segments
+from trunkline.events.layout import LogError, NodeKey, local_root, matching
+from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage
@@ -146,8 +146,9 @@ class _Node:
 class EventLog:
     """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
 
-    With `filesystem`, `root` is a path in that one. A missing directory is a log without nodes: it may be created
-    later. One object belongs to one thread at a time.
+    A path of this machine may be a pattern (`*`, `?`, `[…]`) that stands for several directories; a node may be in one
+    of them only. With `filesystem`, `root` is a path in that one. A missing directory is a log without nodes: it may be
+    created later. One object belongs to one thread at a time.
 
     All methods raise LogError for an invalid log, and OSError if the files cannot be read.
     """
@@ -174,7 +175,7 @@ class EventLog:
         """Looks for new nodes, segments and rows. Of an index that was read before only what is new is read."""
         segments: dict[str, Segment] = {}
         nodes: list[_Node] = []
-        for key, listed in list_segments(self.filesystem, self.root).items():
+        for key, listed in self._list().items():
             mine: list[Segment] = []
             for files in listed:
                 if files.is_whole:
@@ -188,6 +189,18 @@ class EventLog:
         for path in [path for path in self._warm if path not in segments]:
             del self._warm[path]
         self._nodes = {str(node.key): node for node in sorted(nodes, key=lambda node: node.key)}
+
+    def _list(self) -> dict[NodeKey, list[SegmentFiles]]:
+        found: dict[NodeKey, list[SegmentFiles]] = {}
+        homes: dict[str, str] = {}
+        for root in matching(self.root) if isinstance(self.filesystem, LocalFileSystem) else [self.root]:
+            listed = list_segments(self.filesystem, root)
+            for key in listed:
+                if homes.setdefault(key.name, root) != root:
+                    cure = "give each broker a node.name of its own, or read one of the two"
+                    raise LogError(f"node {key.name!r} is in {homes[key.name]} and in {root}: {cure}")
+            found |= listed
+        return found
 
     def nodes(self) -> dict[str, Extent]:
         """The extent of each node with rows, by its key, as of the last `refresh`."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.options import STORAGE
-from trunkline.events.layout import local_root
+from trunkline.events.layout import local_root, matching
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -35,8 +35,11 @@ def check_place(settings: "SourceSettings") -> None:
         if settings.storage:
             option = STORAGE + min(settings.storage)
             raise OptionError(f"option {option}: it is for object stores, and path={settings.path!r} is a directory")
-        if not os.path.isdir(root):
+        places = matching(str(root))
+        if not places or not os.path.isdir(places[0]):
             raise OptionError(f"option path={settings.path!r}: there is no such directory")
+        if settings.consumer is not None and places != [str(root)]:
+            raise OptionError(f"option consumer={settings.consumer!r}: each log keeps positions of its own; name one")
     elif settings.consumer is not None:
         raise OptionError(f"option consumer={settings.consumer!r}: only a log in a directory keeps positions")
     elif settings.storage and _scheme(settings.path) not in _SYSTEMS:

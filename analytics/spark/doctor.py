@@ -165,7 +165,9 @@ def _spark_home(environ: Mapping[str, str]) -> Iterator[Finding]:
     if _numbers(version)[:2] == _numbers(ours)[:2]:
         yield Finding("SPARK_HOME", State.GOOD, f"{home}, Spark {version}: started by its own scripts")
     else:
-        fit = f"pip install pyspark=={version}, or {mend}"
+        oldest, newer = PACKAGES["pyspark"]
+        fits = _numbers(oldest) <= _numbers(version) and (newer is None or _numbers(version) < _numbers(newer))
+        fit = f"pip install pyspark=={version}, or {mend}" if fits else mend
         yield Finding("SPARK_HOME", State.WRONG, f"{home} is Spark {version}, and PySpark is {ours}", fit)
 
 

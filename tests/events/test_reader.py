@@ -619,6 +619,24 @@ def test_a_relative_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read(log, 0, 10) == expected(0, 10)
 
 
+def test_a_pattern_reads_several_logs_as_one(tmp_path: Path) -> None:
+    other = NodeKey("n2", 7)
+    write(tmp_path / "region-a", [10])
+    log = EventLog(tmp_path / "region-*")
+    log.refresh()
+    assert list(log.nodes()) == [NODE]
+    write(tmp_path / "region-b", [5], other)
+    write(tmp_path / "elsewhere", [5], NodeKey("n3", 7))
+    log.refresh()
+    assert {node: extent.end for node, extent in log.nodes().items()} == {NODE: 10, str(other): 5}
+    assert read(log, 0, 5, other) == expected(0, 5, other)
+    write(tmp_path / "region-c", [5], NodeKey("n2", 8))
+    with pytest.raises(LogError, match=r"node 'n2' is in .*region-b and in .*region-c: give each broker a node\.name"):
+        log.refresh()
+    write(tmp_path / "odd[1]", [3], NodeKey("n4", 1))
+    assert list(EventLog(tmp_path / "odd[1]").nodes()) == ["n4@1"], "a directory is no pattern"
+
+
 def test_a_root_that_pyarrow_does_not_know() -> None:
     with pytest.raises(LogError, match="nonsense://x"):
         EventLog("nonsense://x")

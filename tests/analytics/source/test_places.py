@@ -21,10 +21,19 @@ def test_a_directory_may_be_named_in_any_way(tmp_path: Path) -> None:
         assert extent.end == 3
 
 
+def test_logs_that_match_a_pattern_are_read_as_one(tmp_path: Path) -> None:
+    for region, node in (("a", "n1"), ("b", "n2")):
+        write(tmp_path / f"region-{region}", ticks(node, 0, 3))
+    reader = EventReader(settings(tmp_path / "region-*"), schema_of())
+    assert [row["node"] for row in by_number(read(reader, reader.partitions()))] == ["n1"] * 3 + ["n2"] * 3
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"path": "{}/none"}, "there is no such directory"),
+        ({"path": "{}/region-*"}, "option path='.*/region-.': there is no such directory"),
+        ({"path": "{}*", "consumer": "me"}, "option consumer='me': each log keeps positions of its own; name one"),
         ({"path": "{}", "fs.region": "x"}, "option fs.region: it is for object stores, and path='.*' is a directory"),
         ({"path": "hdfs://somewhere/x", "fs.user": "me"}, "options fs.* go with s3://"),
         (
