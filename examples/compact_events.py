@@ -13,7 +13,7 @@ from trunkline.events.compaction import compact
 
 def compacted(log: str, lake: str) -> None:
     done = compact(log, lake, settle=0, progress=lambda step: print(f"{step.rows} of {step.total} rows"))
-    print(f"{done.rows} rows are now in {done.files} files more")
+    print(f"{done.rows} rows were compacted; new files: {done.files}")
 
 
 def kinds(lake: str) -> dict[str, int]:

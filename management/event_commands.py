@@ -291,6 +291,7 @@ def compact(
             consumer=consumer,
             progress=lambda step: bar.update(task, completed=step.rows, total=step.total),
         )
-    words = f"{done.rows:,} rows in {done.files:,} {'commits' if form == 'delta' else 'files'}"
+    made = ("commit" if form == "delta" else "file") + ("" if done.files == 1 else "s")
+    words = f"{done.rows:,} rows in {done.files:,} {made}"
     unfinished = f", {done.unfinished:,} are in segments that are still written to" if done.unfinished else ""
     click.echo(f"{words}; {done.waiting:,} wait for more{unfinished}, {done.missing:,} could not be read")

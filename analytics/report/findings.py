@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from trunkline.analytics.report import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Row
 
     from trunkline.analytics.report.results import Results
 
@@ -65,6 +67,15 @@ def _share(part: int, whole: int, of: str) -> str:
     return f"{100 * part / whole:.3g}% {of}" if whole else f"none {of}"
 
 
+def _distinct(names: Iterable[str]) -> list[str]:
+    return [wording.name(name) for name in dict.fromkeys(names)]
+
+
+def _limited(row: Row) -> str:
+    """What a row of the job `queues` is about."""
+    return f"{row.metric} of {wording.name(row.client_id or row.node)}"
+
+
 def _named(names: Sequence[str]) -> str:
     """The first of them."""
     more = len(names) - _NAMED
@@ -74,16 +85,19 @@ def _named(names: Sequence[str]) -> str:
 def findings(results: Results) -> list[Finding]:
     missing = sum(row.missing + row.corrupt for row in results.health)
     dropped = sum(row.dropped for row in results.health)
-    flapping = len({row.subject for row in results.flapping})
-    silent = len({row.client_id for row in results.silences if row.end is None})
-    guessing = len({row.subject for row in results.alerts if row.name in ("logins", "names")})
+    flapping = _distinct(row.subject for row in results.flapping)
+    silent = _distinct(row.client_id for row in results.silences if row.end is None)
+    guessing = _distinct(row.subject for row in results.alerts if row.name in ("logins", "names"))
     lost = sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
     on = [alarm.name for alarm in results.alarms if alarm.end is None]
-    losers = [wording.name(name) for name in dict.fromkeys(row.client_id for row in results.losses)]
+    losers = _distinct(row.client_id for row in results.losses)
+    slow = [name for name in _distinct(row.client_id for row in results.consumers) if name not in losers]
     by_losers = sum(row.messages for row in results.losses)
     killed = [row.node for row in results.health if row.end == "killed"]
-    full = [row.full_in for row in results.growth if row.full_in is not None]
-    first = wording.duration(min(full, default=0.0))
+    growing = sorted((row for row in results.growth if row.full_in is not None), key=lambda row: row.full_in)
+    full = [_limited(row) for row in growing if row.full_in == 0]
+    filling = [_limited(row) for row in growing if row.full_in > 0]
+    first = wording.duration(min((row.full_in for row in growing if row.full_in > 0), default=0.0))
     count = wording.count
     found = [
         (missing, "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
@@ -95,16 +109,14 @@ def findings(results: Results) -> list[Finding]:
             f"Clocks were corrected {count(len(results.corrections), 'time')}: durations across that are not exact.",
         ),
         (on, "alarms", f"Alarms that are on: {_named(list(map(wording.name, on)))}."),
-        (flapping, "flapping", f"{count(flapping, 'client')} flapped."),
-        (silent, "silent", f"{count(silent, 'client')} fell silent."),
-        (guessing, "denials", f"Passwords were guessed from {count(guessing, 'address', 'addresses')}."),
+        (flapping, "flapping", f"{count(len(flapping), 'client')} flapped: {_named(flapping)}."),
+        (silent, "silent", f"{count(len(silent), 'client')} fell silent: {_named(silent)}."),
+        (guessing, "denials", f"Passwords were guessed from {_named(guessing)}."),
         (results.denied and not guessing, "denials", f"Refused: {count(results.denied, 'request')}."),
         (lost, "drops", f"{count(lost, 'message')} did not reach a subscriber."),
         (losers, "queues", f"Too slow or away too long, and lost {count(by_losers, 'message')}: {_named(losers)}."),
-        (
-            full,
-            "queues",
-            f"{count(len(full), 'queue or store', 'queues or stores')} will be full, the first in {first}.",
-        ),
+        (slow, "queues", f"Slow subscribers: {_named(slow)}."),
+        (full, "queues", f"Full: {_named(full)}."),
+        (filling, "queues", f"Will be full, the first in {first}: {_named(filling)}."),
     ]
     return [Finding(section, text) for happened, section, text in found if happened]

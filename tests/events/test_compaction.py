@@ -71,7 +71,7 @@ def test_the_page_shows_what_works(tmp_path: Path) -> None:
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert told == [
         "60 of 60 rows",
-        "60 rows are now in 1 files more",
+        "60 rows were compacted; new files: 1",
         "{'client.connected': 20, 'message.delivered': 40}",
     ]
 

@@ -211,14 +211,14 @@ def test_without_pyarrow_it_says_what_to_install(log: Path) -> None:
 def test_compact(log: Path, tmp_path: Path) -> None:
     lake, table = tmp_path / "lake", tmp_path / "table"
     done = call("compact", log, "--to", lake, "--settle", "0")
-    assert (done.exit_code, done.stdout) == (0, "300 rows in 1 files; 0 wait for more, 0 could not be read\n")
+    assert (done.exit_code, done.stdout) == (0, "300 rows in 1 file; 0 wait for more, 0 could not be read\n")
     assert seqs(call("tail", lake, "-n", 2, "--json")) == [298, 299]
     again = call("compact", log, "--to", lake)
     assert again.stdout == "0 rows in 0 files; 0 wait for more, 0 could not be read\n"
     delta = call("compact", log, "--to", table, "--format", "delta", "--consumer", "delta", "--rows-per-file", 200)
     assert delta.stdout.startswith("300 rows in 2 commits")
     within = call("compact", log, "--remove", "--consumer", "within")
-    assert within.stdout.startswith("300 rows in 1 files")
+    assert within.stdout.startswith("300 rows in 1 file")
     assert not list(log.rglob("*.arrows"))
     assert seqs(call("tail", log, "-n", 1, "--json")) == [299]
 
@@ -231,7 +231,7 @@ def test_compact_tells_of_what_is_still_written_to(tmp_path: Path) -> None:
     done = call("compact", tmp_path / "log", "--settle", "0")
     writer.close()
     rest = "0 wait for more, 40 are in segments that are still written to, 0 could not be read"
-    assert done.stdout == f"100 rows in 1 files; {rest}\n"
+    assert done.stdout == f"100 rows in 1 file; {rest}\n"
 
 
 def test_help_says_that_the_log_may_be_left_out() -> None:
