@@ -181,6 +181,7 @@ CHOICES: dict[str, list[Any]] = {
     "qos": [1, 2],
     "queue_length": [5, None],
     "inflight": [3, None],
+    "inflight_limit": [None, 3],
     "topic": ["a", "b"],
     "filter": ["a", "+"],
     "client_id": ["a", "b"],
