@@ -58,13 +58,15 @@ class Grid:
             found[index] = max(value, found[index] or 0.0)
         return found
 
-    def held(self, levels: Sequence[float | None], seconds: float) -> list[float | None]:
-        """Levels that are read now and then: each counts until the next reading, but not longer than this."""
-        found: list[float | None] = []
-        last, age = None, 0.0
-        for level in levels:
-            last, age = (last, age + self.step) if level is None else (level, 0.0)
-            found.append(last if age <= seconds else None)
+    def held(self, readings: Iterable[tuple[datetime, float, float, datetime]]) -> list[float | None]:
+        """Levels that are read now and then: time of a window, the highest in it, and the last, which holds until a
+        time. Each point has the highest."""
+        found: list[float | None] = [None] * self.size
+        for time, highest, last, until in readings:
+            first = math.floor((time - self.begin).total_seconds() / self.step + 1e-9)
+            end = math.ceil((until - self.begin).total_seconds() / self.step - 1e-9)
+            for index in range(max(first, 0), min(max(end, first + 1), self.size)):
+                found[index] = max(highest if index == first else last, found[index] or 0.0)
         return found
 
     def marks(self, most: int = 8) -> list[tuple[float, str]]:

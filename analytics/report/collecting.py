@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Row
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
+from trunkline.analytics.jobs.job import CLOCK
 from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
@@ -21,20 +24,24 @@ from trunkline.analytics.report.results import (
     Denial,
     EndCount,
     Health,
+    LimitChange,
     NodeSums,
+    QueueReading,
     Results,
     Silence,
     Window,
 )
+from trunkline.events.columns import spark_schema
 from trunkline.events.layout import NodeKey
 from trunkline.events.reader import EventLog
+from trunkline.events.schema import COLUMNS
 from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
 from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from trunkline.analytics.jobs.job import Job
 
@@ -43,12 +50,14 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 200
 #: Rows of alerts in the results; an alert has up to two.
 MAX_ALERTS: Final = 5_000
-#: Clients whose queues are in the results.
-MAX_QUEUES: Final = 10
-#: Rows at the beginning of a node within which the exporter says what it records.
-_SAID_WITHIN: Final = 10_000
-#: Seconds over which growth is measured, at least and at most.
-_GROWTH: Final = (60.0, 900.0)
+#: The jobs of a report.
+_JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
+#: Kinds whose last reading from before the period counts.
+_READINGS: Final = ("session.stats", "node.stats")
+#: What no figure of a report needs, and what may be long.
+_UNUSED: Final = ("payload", "user_properties")
+#: Seconds over which growth is measured: longer than a reading holds.
+_GROWTH: Final = 900.0
 
 
 class NothingRecorded(ValueError):
@@ -107,31 +116,52 @@ def collect(
     first = math.floor((begin - EPOCH).total_seconds() / seconds) * seconds
     found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
     found["begin"] = EPOCH + timedelta(seconds=first)
-    reading = _Reading(spark, source, since, until)
+    reading = _Reading(spark, source, begin, end)
+    say("audit")
+    findings = _rows(reading.audit())
+    found["health"] = _health(findings)
+    found["lags"] = [row for row in findings if row["check"] == "lag"]
+    try:
+        found |= _of_events(reading, source, begin, end, seconds, found["health"], say)
+    finally:
+        reading.close()
+    return Results(**found)
+
+
+def _of_events(
+    reading: _Reading,
+    source: str,
+    begin: datetime,
+    end: datetime,
+    seconds: float,
+    health: Sequence[Health],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    events = reading.events
     say("traffic, connections, drops")
-    timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
+    timeline = _rows(figures.timeline(events, seconds))
     found["timeline"] = _windows(timeline)
     found["ends"] = _ends(timeline)
     say("nodes, alarms")
-    facts = _facts(source, _rows(reading.events(figures.FACTS, figures.FACT_COLUMNS).orderBy("time", "seq")))
+    facts = _facts(_rows(reading.facts()), begin, _running(source, begin, end))
     found |= facts
-    found["nodes"] = _nodes(timeline, facts["versions"])
-    del found["versions"]
-    losses = figures.losses(reading.events(("message.dropped",), figures.COLUMNS))
+    found["nodes"] = _nodes(timeline, found.pop("versions"), found.pop("starts"))
+    losses = figures.losses(events)
     found["losses"] = _rows(losses.orderBy(F.desc("messages"), "client_id").limit(MAX_ROWS))
     dropped = [row for row in timeline if row.sort == "dropped"]
     found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
-    published = reading.events(("message.publish",), figures.COLUMNS)
+    published = events.where("kind = 'message.publish'")
     found["topics"] = _rows(_top(published, "topic"))
     found["clients"] = _rows(_top(published, "client_id"))
     say("refusals")
-    refusals = figures.refusals(reading.events(figures.REFUSAL_KINDS, figures.COLUMNS))
+    refusals = figures.refusals(events)
     most = refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS)
     found["denials"] = [_denial(row) for row in _rows(most)]
     found["denied"] = _rows(refusals.agg(F.sum("times").alias("times")))[0]["times"] or 0
     say("latency")
-    delays = figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds)
+    delays = figures.delays(events, seconds)
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
     found["latency"] = _rows(delays)
     found["slow"] = _rows(windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
@@ -142,44 +172,67 @@ def collect(
     found["alerts"] = [*_alerts(_rows(reading.run("denials").limit(MAX_ALERTS))), *storms]
     found["silences"] = _silences(_rows(reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS)))
     say("queues, slow consumers")
-    length = (end - begin).total_seconds()
-    measured = min(max(_GROWTH[0], length), _GROWTH[1])
-    slow = reading.run("slow-consumers", window=max(1.0, math.ceil(length))).where("slow")
+    # windows begin with the epoch: one of them holds the whole period
+    slow = reading.run("slow-consumers", window=math.ceil(end.timestamp()) + 1).where("slow")
     lost = (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped")
-    found["queues"] = _rows(_longest(reading.run("queues", window=seconds)))
-    found["growth"] = _rows(_newest(reading.run("queues", window=measured, slide=measured / 5), end))
+    found["queues"] = _held(_rows(figures.queue_lengths(events, seconds)), health)
+    found["growth"] = _rows(_newest(reading.run("queues", window=_GROWTH, slide=_GROWTH / 5), end))
     found["consumers"] = _rows(slow.select("*", lost).limit(MAX_ROWS))
-    say("audit")
-    findings = _rows(reading.audit())
-    found["health"] = _health(findings)
-    found["lags"] = [row for row in findings if row["check"] == "lag"]
-    return Results(**found)
+    return found
 
 
 class _Reading:
-    """Reads the log for one job after the other: each gets the kinds of events that it needs."""
+    """Reads what a report needs of the log once, and keeps that for one job after the other: rows become Spark's at the
+    cost of a microsecond or two each, and nearly all rows of a quiet log are heartbeats."""
 
-    def __init__(self, spark: SparkSession, source: str, since: datetime | None, until: datetime | None) -> None:
+    def __init__(self, spark: SparkSession, source: str, begin: datetime, end: datetime) -> None:
         self._spark = spark
         self._source = source
-        times = {"startingTimestamp": since, "endingTimestamp": until}
-        self._options = {name: time.isoformat() for name, time in times.items() if time is not None}
+        self._begin = begin
+        kinds = {
+            *figures.TIMELINE,
+            *figures.REFUSAL_KINDS,
+            *figures.FACTS,
+            *(kind for name in _JOBS for kind in find(name).kinds()),
+        }
+        parts = [
+            self._load(kinds.difference(_READINGS, (CLOCK,)), begin, end),
+            self._load(_READINGS, begin - timedelta(seconds=figures.HELD), end),
+            # time goes on to the end of the period
+            self._load((CLOCK,), end - timedelta(minutes=1), end),
+        ]
+        #: Of the period; readings also of before.
+        self.events = reduce(DataFrame.union, parts).persist(StorageLevel.MEMORY_AND_DISK)
 
-    def events(self, kinds: Iterable[str], columns: str | None = None) -> DataFrame:
+    def close(self) -> None:
+        self.events.unpersist()
+
+    def _load(self, kinds: Iterable[str], since: datetime | None, until: datetime) -> DataFrame:
+        start = {} if since is None else {"startingTimestamp": since.isoformat()}
+        columns = spark_schema(tuple(column for column in COLUMNS if column.name not in _UNUSED))
         reader = self._spark.read.format("trunkline").options(
-            path=self._source, kinds=",".join(kinds), onCorrupt="skip", failOnDataLoss=False, **self._options
+            path=self._source,
+            kinds=",".join(sorted(kinds)),
+            onCorrupt="skip",
+            failOnDataLoss=False,
+            endingTimestamp=until.isoformat(),
+            **start,
         )
-        return (reader if columns is None else reader.schema(columns)).load()
+        return reader.schema(columns).load()
+
+    def facts(self) -> DataFrame:
+        """From the beginning of the log: what was on, or said, before the period still is."""
+        of_period = self.events.where(F.col("kind").isin(*figures.FACTS))
+        return of_period.union(self._load(figures.FACTS, None, self._begin)).orderBy("time", "seq")
 
     def run(self, name: str, **given: object) -> DataFrame:
         job: Job[Any] = find(name)
-        options = job.read_options(given)
-        return job(self.events(job.kinds(options)), options)
+        return job(self.events, job.read_options(given))
 
     def audit(self) -> DataFrame:
         """Of the whole log: rows that a period leaves out are not missing."""
         reader = self._spark.read.format("trunkline").options(onCorrupt="skip", failOnDataLoss=False)
-        events = reader.load(self._source)
+        events = reader.schema(figures.AUDIT_COLUMNS).load(self._source)
         job: Job[Any] = find("audit")
         found = job(events, job.read_options({"root": self._source}))
         first = F.col("check") != "incarnation"
@@ -201,19 +254,25 @@ def _top(published: DataFrame, column: str) -> DataFrame:
     )
 
 
-def _longest(queues: DataFrame) -> DataFrame:
-    """All readings, also those of an empty queue, of the clients whose queues were longest."""
-    lengths = queues.where("metric = 'queue_length' and client_id is not null")
-    top = lengths.groupBy("client_id").agg(F.max("max").alias("top")).where("top > 0")
-    chosen = top.orderBy(F.desc("top"), "client_id").limit(MAX_QUEUES).select("client_id")
-    return lengths.join(F.broadcast(chosen), "client_id").select(
-        F.col("window_start").alias("time"), "client_id", F.col("max").cast("bigint").alias("length")
-    )
+def _held(readings: Sequence[Row], health: Sequence[Health]) -> list[QueueReading]:
+    """Each reading holds until the next one of the same session and node, but no longer than readings do, nor than the
+    node went on recording."""
+    found: list[QueueReading] = []
+    following: dict[tuple[str, str], datetime] = {}
+    for row in sorted(readings, key=lambda row: row["time"], reverse=True):
+        key = row["node"], row["client_id"]
+        alive = [each.newest for each in health if each.name == row["node"] and each.newest >= row["at"]]
+        longest = row["at"] + timedelta(seconds=figures.HELD)
+        until = min(longest, *alive[:1], following.get(key, longest))
+        following[key] = row["time"]
+        found.append(QueueReading(row["time"], row["client_id"], row["length"], row["last"], until))
+    return found[::-1]
 
 
 def _newest(queues: DataFrame, end: datetime) -> DataFrame:
-    """Queues that grow at the end of the period, or will be full: older readings do not show that."""
-    last = queues.where(F.unix_micros("window_end") >= F.lit(to_microseconds(end)))
+    """Queues that grow at the end of the period, or will be full: older readings do not show that. What is in flight
+    rises to its limit with every burst."""
+    last = queues.where((F.unix_micros("window_end") >= F.lit(to_microseconds(end))) & (F.col("metric") != "inflight"))
     newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
         *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "limit", "full_in")]
     )
@@ -243,73 +302,82 @@ def _ends(timeline: Sequence[Row]) -> list[EndCount]:
     return [EndCount(of, reason, times) for (of, reason), times in found.most_common()]
 
 
-def _nodes(timeline: Sequence[Row], versions: Mapping[str, Sequence[str]]) -> list[NodeSums]:
+def _nodes(timeline: Sequence[Row], versions: Mapping[str, Sequence[str]], starts: Mapping[str, int]) -> list[NodeSums]:
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for row in timeline:
         sums[row["node"]][row["sort"]] += row["events"]
     return [
         NodeSums(
             name,
-            ", ".join(dict.fromkeys(versions.get(name, ()))),
-            len(versions.get(name, ())),
+            ", ".join(versions.get(name, ())),
+            starts.get(name, 0),
             *(sums[name][sort] for sort in ("connected", "published", "delivered", "dropped")),
         )
         for name in sorted(sums.keys() | versions.keys())
     ]
 
 
-def _facts(source: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Alarms, corrections of clocks, and the versions that each node started with, from rows in the order of time."""
+def _running(source: str, begin: datetime, end: datetime) -> list[NodeKey]:
+    """The incarnations of nodes that recorded in the period."""
+    log = EventLog(source)
+    log.refresh()
+    found: list[NodeKey] = []
+    for key, extent in log.nodes().items():
+        first = next(log.spans(key, extent.first, extent.end), None)
+        if first is not None and from_microseconds(first.min_time) < end and from_microseconds(extent.newest) >= begin:
+            found.append(NodeKey.parse(key))
+    return found
+
+
+def _facts(rows: Sequence[Row], begin: datetime, running: Sequence[NodeKey]) -> dict[str, Any]:
+    """Alarms, corrections of clocks, limits that changed, and the versions and starts of each node in the period that
+    has this `begin`, from all rows in the order of time. `running` are the incarnations of the period."""
     alarms: dict[tuple[str, str], AlarmTime] = {}
     ended: list[AlarmTime] = []
     corrections: list[Correction] = []
     versions: dict[str, list[str]] = defaultdict(list)
+    starts = Counter[str]()
+    limits: dict[tuple[str, str], float] = {}
+    changes: list[LimitChange] = []
+    said: dict[tuple[str, int], list[tuple[str, str | None]]] = defaultdict(list)
     for row in rows:
-        key = row["node"], row["name"]
-        if row["kind"] == "exporter.started":
-            versions[row["node"]].append(row["reason"])
-            # they ended by now, or are said to be on again
-            ended += [alarms.pop(each)._replace(end=row["time"]) for each in list(alarms) if each[0] == row["node"]]
-        elif row["kind"] == "node.clock":
-            corrections.append(Correction(row["node"], row["time"], row["value"]))
-        elif row["kind"] == "alarm.deactivated":
-            begun = alarms.pop(key, AlarmTime(*key, row["reason"] or "", None, None))
-            ended.append(begun._replace(end=row["time"]))
-        elif row["kind"] in ("alarm.activated", "alarm.active") and key not in alarms:
-            begin = row["time"] if row["kind"] == "alarm.activated" else None
-            alarms[key] = AlarmTime(*key, row["reason"] or "", begin, None)
-    recorded, narrowed = _recorded(source, rows)
+        node, time = row["node"], row["time"]
+        key = node, row["name"]
+        match row["kind"]:
+            case "exporter.started" | "node.version":
+                if row["kind"] == "exporter.started":
+                    starts[node] += time >= begin
+                    # they ended by now, or are said to be on again
+                    ended += [alarms.pop(each)._replace(end=time) for each in list(alarms) if each[0] == node]
+                version = row["reason"] or row["name"]
+                if (node, row["incarnation"]) in running and version and version not in versions[node]:
+                    versions[node].append(version)
+            case "exporter.records":
+                said[node, row["incarnation"]].append((row["name"], row["reason"]))
+            case "node.clock" if time >= begin:
+                corrections.append(Correction(node, time, row["value"]))
+            case "node.limit":
+                former = limits.get(key)
+                limits[key] = row["value"]
+                if former not in (None, row["value"]) and time >= begin:
+                    changes.append(LimitChange(node, time, row["name"], former or 0.0, row["value"]))
+            case "alarm.deactivated":
+                begun = alarms.pop(key, AlarmTime(*key, row["reason"] or "", None, None))
+                ended.append(begun._replace(end=time))
+            case "alarm.activated" | "alarm.active" if key not in alarms:
+                began = time if row["kind"] == "alarm.activated" else None
+                alarms[key] = AlarmTime(*key, row["reason"] or "", began, None)
+    of_period = [said[key] for key in running]
+    kinds = [frozenset(name for name, _ in each) for each in of_period]
     return {
-        "alarms": [*ended, *alarms.values()],
+        "alarms": [*(alarm for alarm in ended if alarm.end is None or alarm.end >= begin), *alarms.values()],
         "corrections": corrections,
+        "limits": changes,
         "versions": versions,
-        "recorded": recorded,
-        "narrowed": narrowed,
+        "starts": starts,
+        "recorded": frozenset.intersection(*kinds) if kinds and all(kinds) else None,
+        "narrowed": sorted({word for each in of_period for _, reason in each if reason for word in reason.split(", ")}),
     }
-
-
-def _recorded(source: str, rows: Sequence[Row]) -> tuple[frozenset[str] | None, list[str]]:
-    """The kinds that all nodes record, and what narrows that: from the period, or else from the beginning of what each
-    node has left. None if a node does not say so."""
-    said: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] == "exporter.records":
-            said[row["node"]].append((row["name"], row["reason"]))
-    log = EventLog(source)
-    log.refresh()
-    for key, extent in log.nodes().items():
-        node = NodeKey.parse(key).name
-        if node not in said:
-            said[node] = []
-            end = min(extent.end, extent.first + _SAID_WITHIN)
-            columns = ["kind", "name", "reason"]
-            for batch in log.read(key, extent.first, end, columns=columns, on_corrupt="skip", on_lost="skip"):
-                for kind, name, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if kind == "exporter.records":
-                        said[node].append((name, reason))
-    narrowed = {word for each in said.values() for _, reason in each if reason for word in reason.split(", ")}
-    kinds = [frozenset(name for name, _ in each) for each in said.values()]
-    return frozenset.intersection(*kinds) if kinds and all(kinds) else None, sorted(narrowed)
 
 
 def _denial(row: Row) -> Denial:
@@ -342,6 +410,7 @@ def _health(findings: Sequence[Row]) -> list[Health]:
     return [
         Health(
             node=f"{row['node']}@{row['incarnation']}",
+            name=row["node"],
             begin=row["since"],
             newest=row["until"],
             events=row["rows"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
+from trunkline.analytics.jobs.queues import ENDS
 from trunkline.analytics.jobs.windows import window
 
 if TYPE_CHECKING:
@@ -27,21 +28,19 @@ TIMELINE: Final = {
 #: What is read row by row: there are few.
 FACTS: Final = (
     *("alarm.active", "alarm.activated", "alarm.deactivated"),
-    *("node.clock", "node.version", "exporter.started", "exporter.records", "log.corrupt", "log.lost"),
-)
-FACT_COLUMNS: Final = (
-    "node string, incarnation bigint, seq bigint, time timestamp, kind string, name string, value double, reason string"
+    *("node.clock", "node.limit", "node.version", "exporter.started", "exporter.records"),
 )
 #: Reasons for which a subscriber loses messages by being slow or away too long.
 LOSSES: Final = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
 REFUSAL_KINDS: Final = ("client.connack", "client.acl_decided", "message.dropped")
-#: The columns that `timeline` and `refusals` read.
-COLUMNS: Final = (
-    "node string, time timestamp, kind string, weight int, client_id string, peer string, topic string, flags int, "
-    "size bigint, publisher string, reason string, reason_code int, action string"
+#: The columns that the audit reads.
+AUDIT_COLUMNS: Final = (
+    "node string, incarnation bigint, seq bigint, time timestamp, kind string, reason string, value double"
 )
-#: The columns that `delays` reads.
-DELAY_COLUMNS: Final = "time timestamp, kind string, weight int, latency_us bigint"
+#: Seconds for which a reading counts if no other comes: the exporter records all of them every ten minutes.
+HELD: Final = 700.0
+#: Clients whose queues are drawn.
+MAX_QUEUES: Final = 10
 
 
 def timeline(events: DataFrame, seconds: float) -> DataFrame:
@@ -107,4 +106,27 @@ def delays(events: DataFrame, seconds: float) -> DataFrame:
             "deliveries",
             *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
         )
+    )
+
+
+def queue_lengths(events: DataFrame, seconds: float) -> DataFrame:
+    """The greatest and the last reading of each window (`length`, `last`, and `at` which time that was), of the clients
+    with the longest queues. A session that ended has none."""
+    ended = F.col("kind").isin(*ENDS)
+    readings = events.where(ended | (F.col("kind") == "session.stats")).withColumn(
+        "length", F.when(ended, F.lit(0)).otherwise(F.col("queue_length"))
+    )
+    readings = readings.where(F.col("client_id").isNotNull() & F.col("length").isNotNull())
+    top = readings.groupBy("client_id").agg(F.max("length").alias("top")).where("top > 0")
+    chosen = top.orderBy(F.desc("top"), "client_id").limit(MAX_QUEUES).select("client_id")
+    order = F.struct("time", "incarnation", "seq")
+    return (
+        readings.join(F.broadcast(chosen), "client_id")
+        .groupBy(window(seconds), "node", "client_id")
+        .agg(
+            F.max("length").alias("length"),
+            F.max_by("length", order).alias("last"),
+            F.max("time").alias("at"),
+        )
+        .select(F.col("window.start").alias("time"), "node", "client_id", "length", "last", "at")
     )

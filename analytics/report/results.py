@@ -104,10 +104,35 @@ class Correction(NamedTuple):
     seconds: float
 
 
+class LimitChange(NamedTuple):
+    """A limit of a node's configuration differs from before."""
+
+    node: str
+    time: datetime
+    #: The setting.
+    name: str
+    former: float
+    value: float
+
+
+class QueueReading(NamedTuple):
+    """The queue of a client in the window `time`."""
+
+    time: datetime
+    client_id: str
+    #: The greatest length that was read.
+    length: int
+    last: int
+    #: The last one holds until then.
+    until: datetime
+
+
 class Health(NamedTuple):
     """The rows that the exporter of one incarnation of a node delivered."""
 
+    #: The node's key, which is its name and incarnation.
     node: str
+    name: str
     begin: datetime
     newest: datetime
     events: int
@@ -146,14 +171,14 @@ class Results:
     alerts: Sequence[Alert] = ()
     #: `messages` by `time` and `reason`.
     drops: Sequence[Row] = ()
-    #: The greatest `length` of the queue of a `client_id` that was read within the window `time`.
-    queues: Sequence[Row] = ()
+    queues: Sequence[QueueReading] = ()
     #: `messages` that a `client_id` lost by being slow or away too long, by `reason`.
     losses: Sequence[Row] = ()
     ends: Sequence[EndCount] = ()
     alarms: Sequence[AlarmTime] = ()
     nodes: Sequence[NodeSums] = ()
     corrections: Sequence[Correction] = ()
+    limits: Sequence[LimitChange] = ()
     #: The kinds of events that all nodes record, as far as the log says so; None if it does not.
     recorded: frozenset[str] | None = None
     #: Settings of the exporter that leave events out: topics, clients.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Reasons, or clients, that a plot shows apart; the rest is one.
 MAX_SERIES: Final = 5
-#: Seconds for which a reading counts: the exporter records all of them every ten minutes.
-HELD: Final = 700.0
 LIMITS: Final = "“Full in” is for limits that the event log holds; without one, nothing is forecast."
 
 _ALERTS: Final = {
@@ -224,6 +222,19 @@ def _nodes(results: Results, grid: Grid) -> Section:
                 ("Put forward by", SECONDS, "seconds"),
             )
         )
+    if results.limits:
+        parts.append(
+            table(
+                "limits",
+                "Limits that were changed",
+                results.limits,
+                ("Node", NAME, "node"),
+                ("Time (UTC)", TIME, "time"),
+                ("Setting", NAME, "name"),
+                ("Before", LEVEL, "former"),
+                ("Since then", LEVEL, "value"),
+            )
+        )
     words = "What each node did in the period. Starts are those of its recording."
     return Section("nodes", "Nodes", words, parts, "No node recorded anything.")
 
@@ -373,7 +384,7 @@ def _queues(results: Results, grid: Grid) -> Section:
         Series(
             wording.name(client_id),
             grid.held(
-                grid.highest((row.time, row.length) for row in results.queues if row.client_id == client_id), HELD
+                (row.time, row.length, row.last, row.until) for row in results.queues if row.client_id == client_id
             ),
         )
         for client_id in sorted(longest, key=lambda client_id: (-longest[client_id], client_id))[:MAX_SERIES]

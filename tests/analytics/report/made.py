@@ -13,7 +13,9 @@ from trunkline.analytics.report.results import (
     Denial,
     EndCount,
     Health,
+    LimitChange,
     NodeSums,
+    QueueReading,
     Results,
     Silence,
     Window,
@@ -26,7 +28,6 @@ Growth = Row("client_id", "metric", "node", "last", "slope", "limit", "full_in")
 Loss = Row("client_id", "reason", "messages")
 Lag = Row("consumer", "rows", "seconds")
 Latency = Row("time", "deliveries", "p50", "p95", "p99")
-Queue = Row("time", "client_id", "length")
 Slow = Row("window_start", "prefix", "qos", "delivered", "p99_us", "undelivered")
 Talker = Row("name", "messages", "bytes")
 
@@ -47,6 +48,7 @@ def bad_day(hostile: str = HOSTILE) -> Results:
     messages = [int(400 + 150 * math.sin(index / 20) + random.random() * 60) for index in range(WINDOWS)]
     return Results(
         source=hostile,
+        limits=[LimitChange("n1", times[9], "session.max_queue_length", 40.0, 1000.0)],
         made=times[-1],
         begin=BEGIN,
         end=BEGIN + timedelta(seconds=WINDOW * WINDOWS),
@@ -91,13 +93,13 @@ def bad_day(hostile: str = HOSTILE) -> Results:
         silences=[Silence("meter-3", times[30], 10.0, None), Silence(hostile, times[40], 1.0, times[60])],
         drops=[Drop(time, reason, random.randrange(1, 9)) for time in times[::3] for reason in reasons],
         queues=[
-            Queue(time, client_id, int(growth * index + random.randrange(20)))
+            QueueReading(time, client_id, int(growth * index + random.randrange(20)), 0, time)
             for index, time in enumerate(times)
             for client_id, growth in (("archive", 5.0), (hostile, 2.0))
         ],
         health=[
-            Health("n1@1748788200000", BEGIN, times[-1], 812_345, 0, 0, 0, "running"),
-            Health(hostile, BEGIN, times[-9], 12_345, 3, 40, 2, "stopped"),
+            Health("n1@1748788200000", "n1", BEGIN, times[-1], 812_345, 0, 0, 0, "running"),
+            Health(hostile, hostile, BEGIN, times[-9], 12_345, 3, 40, 2, "stopped"),
         ],
         losses=[Loss("archive", "queue_full", 30), Loss(hostile, "slow_consumer", 10)],
         ends=[EndCount("session", "expired", 4), EndCount("connection", hostile, 9)],

@@ -45,8 +45,15 @@ def test_a_moment_is_one_window() -> None:
     assert grid(0).size == 1
 
 
-def test_levels_hold_until_the_next_reading_but_not_for_long() -> None:
-    assert grid(70).held([None, 3, None, None, None, 5, None], 20) == [None, 3, 3, 3, None, 5, 5]
+def test_the_last_of_a_window_holds_until_its_time() -> None:
+    def reading(begin: float, highest: float, last: float, until: float) -> tuple[datetime, float, float, datetime]:
+        return NOON + timedelta(seconds=begin), highest, last, NOON + timedelta(seconds=until)
+
+    assert grid(70).held([reading(10, 9, 3, 40), reading(50, 5, 5, 500)]) == [None, 9, 3, 3, None, 5, 5]
+    # emptied within a window
+    assert grid(30).held([reading(0, 200, 0, 300)]) == [200, 0, 0]
+    # from before, by a node that stopped within the window, and of two nodes
+    assert grid(30).held([reading(-20, 9, 4, 11), reading(20, 7, 7, 21), reading(20, 8, 8, 21)]) == [4, 4, 8]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Row
 
-from tests.analytics.events_made import INCARNATION, START, at, row, table
-from tests.analytics.report.made import Queue
+from tests.analytics.events_made import INCARNATION, START, at, guid, row, table
+from tests.analytics.source.logs import write
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, window
+from trunkline.analytics.report.figures import HELD
 from trunkline.analytics.report.results import (
     AlarmTime,
     Alert,
@@ -16,10 +18,13 @@ from trunkline.analytics.report.results import (
     Denial,
     EndCount,
     Health,
+    LimitChange,
     NodeSums,
+    QueueReading,
     Silence,
     Window,
 )
+from trunkline.events.layout import NodeKey
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 
@@ -120,10 +125,22 @@ QUEUES = (
 )
 
 
-def test_queues_are_drawn_with_the_readings_that_found_them_empty(spark: "SparkSession") -> None:
-    rows = [queue("full", 0, 200), queue("full", 10, 0), queue("empty", 0, 0), queue(None, 0, 7)]
-    found = collecting._rows(collecting._longest(spark.createDataFrame(rows, QUEUES)))
-    assert sorted(found) == [Queue(at(0), "full", 200), Queue(at(10), "full", 0)]
+def test_a_reading_holds_until_the_next_or_the_end_of_its_node() -> None:
+    def reading(node: str, begin: float, length: int, last: int, time: float) -> Row:
+        return Row(time=at(begin), node=node, client_id="c", length=length, last=last, at=at(time))
+
+    rows = [reading("n1", 0, 200, 0, 4), reading("n2", 0, 7, 7, 3), reading("n1", 20, 9, 9, 20)]
+    health = [
+        Health("n1@1", "n1", at(0), at(5000), 100, 0, 0, 0, "running"),
+        Health("n2@1", "n2", at(0), at(2), 100, 0, 0, 0, "killed"),
+        Health("n2@2", "n2", at(3), at(30), 100, 0, 0, 0, "killed"),
+        Health("n2@3", "n2", at(50), at(90), 100, 0, 0, 0, "running"),
+    ]
+    assert sorted(collecting._held(rows, health)) == [
+        QueueReading(at(0), "c", 7, 7, at(30)),
+        QueueReading(at(0), "c", 200, 0, at(20)),
+        QueueReading(at(20), "c", 9, 9, at(20 + HELD)),
+    ]
 
 
 def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
@@ -183,8 +200,8 @@ def test_what_is_missing_counts_for_its_incarnation() -> None:
         found("incarnation", 200, incarnation=2),
     ]
     assert collecting._health(rows) == [
-        Health("n@1", at(0), at(9), 100, 12, 6, 7, "killed"),
-        Health("n@2", at(0), at(9), 200, 1, 0, 0, "killed"),
+        Health("n@1", "n", at(0), at(9), 100, 12, 6, 7, "killed"),
+        Health("n@2", "n", at(0), at(9), 200, 1, 0, 0, "killed"),
     ]
 
 
@@ -203,40 +220,101 @@ def test_ends_and_nodes_are_sums() -> None:
         EndCount("session", "expired", 4),
         EndCount("session", "clean start", 1),
     ]
-    assert collecting._nodes(timeline, {"n2": ["1.0", "1.0", "1.1"], "n3": ["1.1"]}) == [
+    assert collecting._nodes(timeline, {"n2": ["1.0", "1.1"], "n3": ["1.1"]}, {"n2": 3}) == [
         NodeSums("n1", "", 0, 0, 9, 0, 0),
         NodeSums("n2", "1.0, 1.1", 3, 0, 0, 0, 0),
-        NodeSums("n3", "1.1", 1, 0, 0, 0, 0),
+        NodeSums("n3", "1.1", 0, 0, 0, 0, 0),
     ]
 
 
-def told(kind: str, second: float, node: str = "n1", **columns: object) -> dict[str, Any]:
-    return {"node": node, "time": at(second), "kind": kind, "name": None, "value": None, "reason": None, **columns}
+def told(kind: str, second: float, node: str = "n1", incarnation: int = 1, **columns: object) -> dict[str, Any]:
+    empty = {"name": None, "value": None, "reason": None}
+    return {"node": node, "incarnation": incarnation, "time": at(second), "kind": kind, **empty, **columns}
 
 
-def test_facts_of_nodes(tmp_path: Path) -> None:
-    log = written(tmp_path, 5)
-    rows = [
-        told("exporter.started", 0, reason="1.0"),
-        told("exporter.records", 0, name="message.publish", reason="topics"),
-        told("exporter.records", 0, name="message.dropped", reason="topics"),
-        told("alarm.active", 1, name="hot", reason="too hot"),
-        told("alarm.activated", 2, name="full", reason="x"),
-        told("alarm.deactivated", 3, name="hot", reason="too hot"),
-        told("node.clock", 4, value=-5.0),
-        told("alarm.activated", 5, "n2", name="lost"),
-        told("exporter.started", 6, "n2", reason="1.1"),
-        told("exporter.records", 6, "n2", name="message.publish"),
-    ]
-    assert collecting._facts(log, rows) == {
+FACTS = [
+    told("exporter.started", 0, reason="1.0"),
+    told("exporter.records", 0, name="message.publish", reason="topics"),
+    told("exporter.records", 0, name="message.dropped", reason="topics"),
+    told("node.limit", 0, name="session.max_queue_length", value=40.0),
+    told("alarm.active", 1, name="hot", reason="too hot"),
+    told("alarm.activated", 2, name="full", reason="x"),
+    told("alarm.deactivated", 3, name="hot", reason="too hot"),
+    told("node.clock", 4, value=-5.0),
+    told("alarm.activated", 5, "n2", name="lost"),
+    told("exporter.started", 6, "n2", 2, reason="1.1"),
+    told("exporter.records", 6, "n2", 2, name="message.publish"),
+    told("exporter.started", 7, incarnation=3, reason="1.2"),
+    told("exporter.records", 7, incarnation=3, name="message.publish"),
+    told("node.limit", 7, incarnation=3, name="session.max_queue_length", value=1000.0),
+    told("alarm.active", 7, incarnation=3, name="full", reason="x"),
+    told("alarm.active", 8, incarnation=3, name="full", reason="x"),
+]
+RUNNING = [NodeKey("n1", 1), NodeKey("n1", 3), NodeKey("n2", 2)]
+
+
+def test_facts_of_nodes() -> None:
+    assert collecting._facts(FACTS, at(0), RUNNING) == {
         "alarms": [
             AlarmTime("n1", "hot", "too hot", None, at(3)),
             AlarmTime("n2", "lost", "", at(5), at(6)),
-            AlarmTime("n1", "full", "x", at(2), None),
+            AlarmTime("n1", "full", "x", at(2), at(7)),
+            AlarmTime("n1", "full", "x", None, None),
         ],
         "corrections": [Correction("n1", at(4), -5.0)],
-        "versions": {"n1": ["1.0"], "n2": ["1.1"]},
+        "limits": [LimitChange("n1", at(7), "session.max_queue_length", 40.0, 1000.0)],
+        "versions": {"n1": ["1.0", "1.2"], "n2": ["1.1"]},
+        "starts": {"n1": 2, "n2": 1},
         "recorded": frozenset(["message.publish"]),
         "narrowed": ["topics"],
     }
-    assert collecting._facts(log, [])["recorded"] is None, "the log does not say it"
+    assert collecting._facts([], at(0), RUNNING)["recorded"] is None, "the log does not say it"
+
+
+def test_what_was_before_the_period_is_still_on() -> None:
+    found = collecting._facts(FACTS[:9], at(4.5), RUNNING[:1])
+    assert (
+        found["alarms"] == [AlarmTime("n2", "lost", "", at(5), None), AlarmTime("n1", "full", "x", at(2), None)][::-1]
+    )
+    assert (found["corrections"], found["starts"]) == ([], {"n1": 0})
+    assert found["versions"] == {"n1": ["1.0"]}
+    assert found["recorded"] == {"message.publish", "message.dropped"}
+
+
+def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) -> None:
+    """What was said, and read, before still holds in it."""
+    own: dict[str, Any] = {"client_id": "slow", "qos": 1, "topic": "t"}
+    limits = {"queue_limit": 40, "inflight_limit": 20}
+    rows = [
+        row("exporter.started", 0, reason="1.0"),
+        row("node.version", 0, name="1.0"),
+        *(row("exporter.records", 0, name=kind) for kind in ("message.delivered", "message.dropped")),
+        row("alarm.activated", 1, name="hot", reason="too hot"),
+        row("session.stats", 50, client_id="full", queue_length=40, inflight=20, **limits),
+        *(row("session.stats", 10 + n, client_id="emptied", queue_length=10 * n, **limits) for n in range(4)),
+        row("session.stats", 300, client_id="emptied", queue_length=0, **limits),
+        row("session.stats", 320, client_id="ended", queue_length=30, **limits),
+        row("session.terminated", 330, client_id="ended", reason="expired"),
+        row("message.delivered", 310, guid=guid(at(310)), **own),
+        row("message.acked", 3700, guid=guid(at(310)), **own),
+        row("message.dropped", 3700, reason="slow_consumer", **own),
+        *(row("node.tick", second) for second in range(0, 900, 5)),
+    ]
+    write(tmp_path / "log", table(sorted(rows, key=lambda one: one["time"])))
+    found = collecting.collect(spark, str(tmp_path / "log"), now=START, since=at(301), until=at(895))
+    assert found.alarms == [AlarmTime("n1", "hot", "too hot", at(1), None)]
+    assert found.nodes == [NodeSums("n1", "1.0", 0, 0, 0, 1, 0)]
+    assert found.recorded == {"message.delivered", "message.dropped"}
+    assert [(each.client_id, each.last, each.limit, each.full_in) for each in found.growth] == [("full", 40, 40, 0.0)]
+    drawn = [(each.client_id, each.length, each.last) for each in found.queues]
+    assert sorted(drawn) == [
+        ("emptied", 0, 0),
+        ("emptied", 30, 30),
+        ("ended", 0, 0),
+        ("ended", 30, 30),
+        ("full", 40, 40),
+    ]
+    slow = sorted((each.client_id, each.delivered, each.unanswered) for each in found.consumers)
+    assert slow == [("full", 0, 0), ("slow", 1, 1)]
+    assert found.drops == []
+    assert [(each.name, each.events, each.missing) for each in found.health] == [("n1", len(rows), 0)]

@@ -81,7 +81,10 @@ def test_who_lost_messages_is_named() -> None:
 
 
 def test_a_node_that_was_killed_is_named() -> None:
-    rows = [Health("n1@1", BEGIN, BEGIN, 5, 0, 0, 0, "killed"), Health("n1@2", BEGIN, BEGIN, 5, 0, 0, 0, "running")]
+    rows = [
+        Health("n1@1", "n1", BEGIN, BEGIN, 5, 0, 0, 0, "killed"),
+        Health("n1@2", "n1", BEGIN, BEGIN, 5, 0, 0, 0, "running"),
+    ]
     assert [finding.text for finding in findings(replace(nothing(), health=rows))] == ["Ended without a stop: n1@1."]
 
 

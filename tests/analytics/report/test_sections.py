@@ -1,9 +1,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.analytics.report.made import BEGIN, WINDOW, Drop, Growth, Lag, Queue, bad_day, nothing
+from tests.analytics.report.made import BEGIN, WINDOW, Drop, Growth, Lag, bad_day, nothing
 from trunkline.analytics.report.plots import Plot
-from trunkline.analytics.report.results import Alert, Silence, Window
+from trunkline.analytics.report.results import Alert, QueueReading, Silence, Window
 from trunkline.analytics.report.sections import LIMITS, MAX_SERIES, Section, sections
 from trunkline.analytics.report.tables import Table
 
@@ -130,7 +130,7 @@ def test_what_is_full_first_is_first() -> None:
 
 
 def test_the_longest_queues_are_drawn() -> None:
-    rows = [Queue(BEGIN, f"c{number}", number) for number in range(9)]
+    rows = [QueueReading(BEGIN, f"c{number}", number, number, BEGIN) for number in range(9)]
     plot = part(section(sections(replace(nothing(), queues=rows)), "queues"), "queue-lengths")
     assert isinstance(plot, Plot)
     assert [each.name for each in plot.series] == ["c8", "c7", "c6", "c5", "c4"]
