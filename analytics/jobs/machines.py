@@ -10,7 +10,7 @@ A machine that waits for something names the time at which it is due. Events of 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 #: An output of a machine: a row of the job's result, with times as microseconds since the epoch.
 Result: TypeAlias = dict[str, Any]
@@ -25,22 +25,6 @@ class Subject(NamedTuple):
 
     scope: str
     name: str
-
-
-class MachineEvent(Protocol):
-    """A named tuple that begins with these; they give events their order. No two are alike in all four."""
-
-    @property
-    def at(self) -> int:
-        """Microseconds since the epoch."""
-        ...
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def incarnation(self) -> int: ...
-    @property
-    def seq(self) -> int: ...
 
 
 def microseconds(seconds: float) -> int:
@@ -83,7 +67,8 @@ class Machine(Generic[E]):
 class Machines(NamedTuple):
     """The machines of a job. It is sent to Spark's workers."""
 
-    #: The named tuple that they take, see `MachineEvent`.
+    #: The named tuple that they take. It begins with `at` (microseconds since the epoch), `node`, `incarnation` and
+    #: `seq`, which give events their order: no two are alike in all four.
     event: type[Any]
     #: Makes the one of a subject, which knows nothing yet.
     make: Callable[[Subject], Machine[Any]]
@@ -96,7 +81,7 @@ class Machines(NamedTuple):
         return machine
 
 
-def play(machine: Machine[Any], events: Iterable[MachineEvent], until: int) -> Iterator[Result]:
+def play(machine: Machine[Any], events: Iterable[Any], until: int) -> Iterator[Result]:
     """Give a machine its next events, in order, and let time go on to `until`."""
     for event in events:
         while machine.due is not None and machine.due < event.at:
@@ -151,7 +136,7 @@ class Keeper:
             kept = self._read[key] = _Kept(self._texts.pop(key, None))
         return kept
 
-    def add(self, subject: Subject, event: MachineEvent) -> None:
+    def add(self, subject: Subject, event: Any) -> None:
         """An event that came just now; in any order."""
         self._get(f"{subject.scope} {subject.name}").pending.append(event)
 
