@@ -57,7 +57,7 @@ class EventsSettings(NeedsExtra):
     )
     hash_key: Secret = setting(SecretStr(""), "Key of the hashes, up to 64 bytes.")
     leave_out: tuple[PersonalColumn, ...] = setting((), "Columns that stay empty.")
-    batch_rows: Whole = setting(512, "Rows that are written together.", "rows", ge=1, le=65_536)
+    batch_rows: Whole = setting(1024, "Rows that are written together.", "rows", ge=1, le=65_536)
     batch_time: Duration = setting(
         1.0, "How long a row waits for others to be written with it; a tenth of that if none follow.", "seconds", gt=0
     )

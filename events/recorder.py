@@ -1,6 +1,6 @@
 """From the hooks to the log: observations are gathered, and written a batch at a time.
 
-A batch is converted and written in the turn of the event that completed it, in half a millisecond: a worker thread
+A batch is converted and written in the turn of the event that completed it, in one to two milliseconds: a worker thread
 would take longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
 
 A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that

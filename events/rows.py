@@ -93,10 +93,10 @@ class Converter:
         """
         things = [each[3] for each in observed]
         times = [each[1] for each in observed]
-        if not isfinite(sum(times)) or max(map(abs, times), default=0.0) >= _FOREVER:
+        if not isfinite(sum(times)) or max(times, default=0.0) >= _FOREVER or min(times, default=0.0) <= -_FOREVER:
             raise ValueError("an event without a time that a calendar has")
         columns: dict[str, Values] = {
-            "time": pa.array([int((time + correction) * 1e6) for time in times], pa.int64()).cast(_TIME),
+            "time": pa.array([int((time + correction) * 1e6) for time in times], pa.int64()).view(_TIME),
             "kind": pa.array([self._kinds[each[0]] for each in observed], pa.string()),
         }
         columns |= self._clients([each[2] for each in observed])

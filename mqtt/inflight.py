@@ -198,8 +198,12 @@ class Inflight(Generic[T]):
                 f"{_WAITS_FOR[state]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[found]}"
             )
 
-    def publications(self, packet_ids: Iterable[int]) -> list[Publication]:
+    def publications(self, packet_ids: Sequence[int]) -> list[Publication]:
         """The messages of these open packet ids; messages that were sent together are returned together."""
+        if len(packet_ids) == 1:
+            entry = self._entries[packet_ids[0]]
+            number = packet_ids[0] - entry.first_id
+            return [entry.publication.part(number, number + 1)]
         found: list[Publication] = []
         for entry, group in groupby(packet_ids, self._entries.__getitem__):
             numbers = [packet_id - entry.first_id for packet_id in group]

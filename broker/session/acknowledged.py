@@ -48,13 +48,12 @@ class Acknowledged:
         else:
             self._metrics.messages_acked += packet.count
             observed = hooks.message_acked or hooks.delivery_completed
-            ended = window.publications(packet_ids) if observed else None
+            ended = window.publications(packet_ids) if observed else ()
             window.end(packet_ids)
-            if ended is not None:
-                for publication in ended:
-                    hooks.notify(MESSAGE_ACKED, self._session.client, publication)
-                for publication in ended:
-                    hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+            for publication in ended:
+                hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+            for publication in ended if hooks.delivery_completed else ():
+                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
 
     def pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
         """Answer with PUBREL, unless the client refuses.  # [MQTT-4.3.3-3] [MQTT-4.3.3-4]"""
