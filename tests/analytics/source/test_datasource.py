@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.analytics.events_made import INCARNATION, at, made
 from tests.analytics.source.logs import Log, by_number, ticks, write
+from tests.analytics.source.versions import needs
 from trunkline.analytics.source.datasource import TrunklineDataSource
 from trunkline.events.positions import Positions
 
@@ -65,6 +66,7 @@ def test_a_table_of_the_catalog_stands_for_a_log(spark: "SparkSession", tmp_path
         spark.sql("DROP TABLE IF EXISTS everything")
 
 
+@needs("4.1", "pushFilters")
 def test_conditions_of_a_query_reach_the_reader(spark: "SparkSession", tmp_path: Path) -> None:
     events = made(3_000)
     write(tmp_path, events)
@@ -100,6 +102,7 @@ def run(frame: "DataFrame", name: str, checkpoint: Path) -> list[dict[str, Any]]
         query.stop()
 
 
+@needs("4.2", "streams")
 def test_a_stream_goes_on_where_it_ended(spark: "SparkSession", tmp_path: Path) -> None:
     root, checkpoint = tmp_path / "log", tmp_path / "checkpoint"
     events = made(3_000)
@@ -128,6 +131,7 @@ def test_a_stream_goes_on_where_it_ended(spark: "SparkSession", tmp_path: Path) 
     assert source["latestOffset"] == {N1: ends["n1"], N2: ends["n2"]}
 
 
+@needs("4.2", "streams")
 def test_the_watermark_drops_nothing_of_a_node_that_is_behind(spark: "SparkSession", tmp_path: Path) -> None:
     root = tmp_path / "log"
     write(root, pa.concat_tables([ticks("n1", 0, 400), ticks("n2", 300, 100)]), rows=10)

@@ -1,24 +1,31 @@
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringStartsWith,
-)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
+from tests.analytics.events_made import INCARNATION, at, made
+from tests.analytics.source.logs import by_number, read, schema_of, settings, write
+from tests.analytics.source.versions import needs
 from trunkline.analytics.source.planning import Window
-from trunkline.analytics.source.pushdown import Pushed
+
+with needs("4.1", "pushFilters"):
+    from pyspark.sql.datasource import (
+        EqualTo,
+        Filter,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        IsNotNull,
+        LessThan,
+        LessThanOrEqual,
+        Not,
+        StringContains,
+        StringStartsWith,
+    )
+
+    from trunkline.analytics.source.pushdown import Pushed, PushingEventReader
 
 WANTED = StructType(
     [
@@ -110,3 +117,24 @@ def test_names_of_nodes_leave_the_others_out() -> None:
     assert pushed.take(EqualTo(("node",), "n2"), WANTED)
     assert not pushed.may_be_of("n1@5")
     assert pushed.may_be_of("n2@5")
+
+
+def test_pushed_conditions_spare_the_other_node_and_times(tmp_path: Path) -> None:
+    events = made(3_000)
+    write(tmp_path, events, roll_bytes=100_000)
+    reader = PushingEventReader(settings(tmp_path, pushFilters="true"), schema_of("seq", "node", "kind", "time"))
+    conditions = [
+        EqualTo(("node",), "n1"),
+        In(("kind",), ("node.tick", "node.stats")),
+        GreaterThanOrEqual(("time",), at(240)),
+        StringContains(("kind",), "tick"),
+    ]
+    assert reader.pushFilters(conditions) == conditions[3:]
+    parts = reader.partitions()
+    assert {part.value.node for part in parts} == {f"n1@{INCARNATION}"}
+    expected = [
+        one["seq"]
+        for one in by_number(events)
+        if one["node"] == "n1" and one["kind"] in ("node.tick", "node.stats") and one["time"] >= at(240)
+    ]
+    assert read(reader, parts).column("seq").to_pylist() == expected

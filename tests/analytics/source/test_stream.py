@@ -9,17 +9,21 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from pyspark.cloudpickle import dumps, loads
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from tests.analytics.events_made import INCARNATION, at, made, microseconds, row, table
 from tests.analytics.source.logs import Events, Log, by_number, read, schema_of, settings, ticks, write
+from tests.analytics.source.versions import needs
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.offsets import Offsets
-from trunkline.analytics.source.stream import EventStreamReader
 from trunkline.events.positions import Positions
 from trunkline.events.reader import LostRows
 from trunkline.events.schema import SCHEMA
 from trunkline.events.writer import LogWriter
+
+with needs("4.2", "streams"):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+    from trunkline.analytics.source.stream import EventStreamReader
 
 N1, N2 = f"n1@{INCARNATION}", f"n2@{INCARNATION}"
 #: When `events_made` begins, seconds since the epoch.

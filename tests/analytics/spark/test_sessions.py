@@ -11,7 +11,7 @@ import pytest
 from tests.analytics.spark.java_scripts import java_script, java_that_lists
 from trunkline.analytics.spark import SparkError, session, sessions
 from trunkline.analytics.spark.gateway import GatewayError
-from trunkline.analytics.spark.java import Java
+from trunkline.analytics.spark.java import Java, JavaError
 from trunkline.analytics.spark.sessions import DEFAULTS
 
 if TYPE_CHECKING:
@@ -37,6 +37,30 @@ def test_it_knows_the_event_log(spark: "SparkSession") -> None:
 
     with pytest.raises(AnalysisException, match="path"):
         spark.read.format("trunkline").load()
+
+
+def test_older_pysparks_get_what_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sessions.defaults("local[2]") == {**DEFAULTS, "spark.sql.shuffle.partitions": "2"}
+    monkeypatch.setattr("pyspark.__version__", "4.0.5")
+    assert DEFAULTS.keys() - sessions.defaults("yarn").keys() == {"spark.sql.streaming.join.stateFormatVersion"}
+
+
+@pytest.mark.parametrize(
+    ("spark_version", "version", "fits"),
+    [("4.1.4", "25.0.2", False), ("4.1.4", "21.0.8", True), ("4.2.0", "25.0.2", True)],
+)
+def test_older_pysparks_need_an_older_java(
+    monkeypatch: pytest.MonkeyPatch, spark_version: str, version: str, fits: bool
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", spark_version)
+    java = Java(Path("/j/bin/java"), "bundled", version, frozenset())
+    if fits:
+        assert sessions._fitting(java) is java
+    else:
+        with pytest.raises(
+            JavaError, match="PySpark 4.1.4 needs Java 17 to 22, and /j/bin/java .bundled. is 25.0.2: pip"
+        ):
+            sessions._fitting(java)
 
 
 def test_the_second_session_of_a_process_is_the_first(spark: "SparkSession") -> None:
