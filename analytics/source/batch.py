@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from trunkline.analytics.source.planning import Range, Window
 from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
+from trunkline.analytics.source.wrong_options import in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,7 @@ class EventReader(DataSourceReader):
         self._rows = RowReader(settings, schema)
         self._window = Window(settings.starting_timestamp, settings.ending_timestamp)
 
+    @in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         view = View(self._settings)
         start = view.offsets(self._settings.starting_offsets, "startingOffsets")

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.options import Mode, of_table, understood
+from trunkline.analytics.source.wrong_options import in_one_line
 from trunkline.events.schema import SCHEMA, SPARK_SCHEMA
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class TrunklineDataSource(DataSource):
     def name(cls) -> str:
         return "trunkline"
 
+    @in_one_line()
     def schema(self) -> "str | StructType":
         # asked for by load(): errors are better raised there than when the first query runs
         self._settings(None)
@@ -57,6 +59,7 @@ class TrunklineDataSource(DataSource):
         schema.fields[0].metadata = {_OPTIONS: json.dumps(own)}
         return schema
 
+    @in_one_line()
     def reader(self, schema: "StructType") -> "DataSourceReader":
         settings = self._settings("batch", schema)
         if settings.push_filters:
@@ -67,6 +70,7 @@ class TrunklineDataSource(DataSource):
 
         return EventReader(settings, schema)
 
+    # Spark's process for a stream forgets an error in here for one of its own, unless it shows both tracebacks
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
         settings = self._settings("stream", schema)
         with _needing("4.2", "streams"):

@@ -151,7 +151,9 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
     if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
     if mode == "batch" and settings.starting_offsets == "latest":
-        raise OptionError("option startingOffsets='latest': only streams begin there; a batch would be empty")
+        raise OptionError(
+            "option startingOffsets='latest': a batch would be empty; leave it out, or read with spark.readStream"
+        )
     if settings.ending_offsets == "earliest":
         raise OptionError("option endingOffsets='earliest': expected latest, or JSON: a batch would be empty")
     begin, end = settings.starting_timestamp, settings.ending_timestamp

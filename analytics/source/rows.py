@@ -46,6 +46,8 @@ def arrow_schema(schema: "StructType") -> pa.Schema:
             )
         own = SCHEMA.field(field.name).type
         try:
+            if pa.types.is_string(own) and not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
+                raise pa.ArrowInvalid  # Arrow would try it with each text
             pa.nulls(0, own).cast(field.type)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             raise OptionError(f"schema: column {field.name} is {own}, which does not become {field.type}") from None

@@ -62,8 +62,9 @@ class View:
     def offsets(self, position: "Position", option: str) -> Offsets:
         """What a position means now. Of nodes that it does not name, all rows are meant.
 
-        Raises: OptionError, for rows that are not there.
+        Raises: OptionError, for rows or nodes that are not there.
         """
+        self._check_nodes()
         if position == "earliest":
             return self.first()
         if position == "latest":
@@ -76,6 +77,15 @@ class View:
                 raise OptionError(f"option {option}: {node} has no row {number} yet, it ends at {extents[node].end}")
         rest = self.first() if option == "startingOffsets" else self.end()
         return {node: position.get(node, rest[node]) for node in rest}
+
+    def _check_nodes(self) -> None:
+        """A query of nothing, for a name that was mistyped, would look like a node to which nothing happened."""
+        keys = self.log.nodes()
+        names = {NodeKey.parse(node).name for node in keys}
+        for wanted in self._settings.nodes:
+            if wanted not in keys and wanted not in names:
+                there = f"there are {', '.join(sorted(names))}" if names else "it has no nodes yet"
+                raise OptionError(f"option nodes={wanted!r}: there is no such node in {self._settings.path}; {there}")
 
     def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
         """In which pieces the rows between are read. A node that the start does not know begins at 0."""

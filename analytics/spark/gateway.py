@@ -28,10 +28,11 @@ from trunkline.analytics.spark.java import VECTOR_MODULE, Java, SparkError
 
 #: Lines of the Java process's output that are kept, to be shown when it does not start.
 MAX_LINES: Final = 200
-#: PySpark prints lines with these beginnings, each followed by an empty one, whenever a stateful stream starts.
-_CHATTER: Final = (
-    b"Starting Streaming TransformWithStateInPandas Python worker",
-    b"Streaming TransformWithStateInPandas Python worker",
+#: Lines that Spark prints whenever a stream starts, and of which nobody can do anything; those of PySpark with an empty
+#: one behind.
+_CHATTER: Final = re.compile(
+    rb"(Starting )?Streaming TransformWithStateInPandas Python worker"
+    rb"|\S+ \S+ WARN ResolveWriteToStream: spark\.sql\.adaptive\.enabled is not supported in streaming"
 )
 _OPENED: Final = (
     "java.lang",
@@ -181,7 +182,7 @@ class JavaProcess:
         chatter = False
         with output:
             for line in output:
-                after, chatter = chatter, line.startswith(_CHATTER)
+                after, chatter = chatter, _CHATTER.match(line) is not None
                 if chatter or (after and not line.strip()):
                     continue
                 self.output.append(line.decode(errors="replace").rstrip())
@@ -202,7 +203,10 @@ class JavaProcess:
                     self._listener.join(1.0)
                     raise GatewayError(f"Java ended with code {self.process.returncode}{self._last_words()}")
                 if time.monotonic() > deadline:
-                    raise GatewayError(f"Spark's Java did not start within {within:g} s{self._last_words()}")
+                    raise GatewayError(
+                        f"Spark's Java did not start within {within:g} s; if this machine is busy, give it longer "
+                        f"(within={2 * within:g}){self._last_words()}"
+                    )
                 time.sleep(0.02)
             data = self._connection.read_bytes()
         except BaseException:

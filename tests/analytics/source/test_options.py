@@ -84,7 +84,7 @@ def test_what_is_wrong_is_named(options: dict[str, str], complaint: str) -> None
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"startingOffsets": "latest"}, "only streams begin there"),
+        ({"startingOffsets": "latest"}, "a batch would be empty; leave it out"),
         ({"endingOffsets": "earliest"}, "a batch would be empty"),
     ],
 )

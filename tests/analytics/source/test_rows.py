@@ -42,6 +42,7 @@ def test_a_value_that_does_not_fit_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "complaint"),
     [
+        (StructField("kind", IntegerType()), "column kind is string, which does not become int32"),
         (StructField("clientid", StringType()), "events have no column 'clientid', perhaps client_id?"),
         (StructField("zzz", StringType()), "events have no column 'zzz'"),
         (StructField("guid", DateType()), "column guid is binary, which does not become date32"),

@@ -68,6 +68,15 @@ def test_there_are_as_many_partitions_as_are_wanted(tmp_path: Path) -> None:
         assert sum(each.rows for each in ranges) == 500
 
 
+def test_a_node_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="nodes='n1': there is no such node in .*; it has no nodes yet"):
+        View(settings(tmp_path, nodes="n1")).offsets("earliest", "startingOffsets")
+    write(tmp_path, pa.concat_tables([ticks("n1", 0, 5), ticks("n2", 0, 5)]))
+    for node in ("n9", "n1@5"):
+        with pytest.raises(OptionError, match=f"nodes='{node}': there is no such node in .*; there are n1, n2"):
+            View(settings(tmp_path, nodes=f"n2,{node}")).offsets("earliest", "startingOffsets")
+
+
 def test_new_rows_are_seen_when_it_looks_again(tmp_path: Path) -> None:
     with Log(tmp_path) as log:
         log.write(ticks("n1", 0, 5))
