@@ -1,8 +1,8 @@
 """How fast Spark reads events, from the log and from files of its own formats: `python -m bench.spark_read --help`.
 
-The same events are written as an event log, in batches as the exporter makes them, as the Parquet files that compaction
-would leave, and by Spark as Parquet and as JSON lines. Each is then read in two ways: all columns into a sink that
-drops them, and three columns into a small aggregate.
+The same events are written as an event log, in batches as the exporter makes them, which is then compacted; and by
+Spark as Parquet and as JSON lines. Each is read in two ways: all columns into a sink that drops them, and three columns
+into a small aggregate.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -21,10 +22,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from bench.report import machine
-from trunkline.events.layout import NodeKey, SegmentName
+from trunkline.events.compaction import compact
+from trunkline.events.layout import NodeKey
 from trunkline.events.schema import SCHEMA, SPARK_SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 
@@ -73,8 +74,6 @@ def write_logs(root: Path, rows: int, nodes: int) -> None:
     for node in range(nodes):
         key = NodeKey(f"n{node}", INCARNATION)
         writer = LogWriter(root / "log", key.name, key.incarnation)
-        folder = root / "compacted" / key.directory
-        folder.mkdir(parents=True)
         share = rows // nodes
         try:
             for first in range(0, share, BLOCK):
@@ -83,14 +82,10 @@ def write_logs(root: Path, rows: int, nodes: int) -> None:
                 for batch in stored.to_batches(max_chunksize=BATCH):
                     begin = INCARNATION * 1000 + writer.next_seq * STEP
                     writer.append(batch, begin, begin + (batch.num_rows - 1) * STEP)
-                name = SegmentName(first, first + block.num_rows, ".parquet")
-                filled = block.set_column(0, SCHEMA.field("node"), pa.array([key.name] * block.num_rows))
-                filled = filled.set_column(
-                    1, SCHEMA.field("incarnation"), pa.array([INCARNATION] * block.num_rows, pa.int64())
-                )
-                parquet.write_table(filled, folder / str(name), compression="zstd")
         finally:
             writer.close()
+    shutil.copytree(root / "log", root / "compacted")
+    compact(root / "compacted", remove=True, settle=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,10 @@ def test_of_a_stream(spark: "SparkSession", log: Path, tmp_path: Path) -> None:
     assert [skipped(each.observedMetrics["trunkline"].asDict()) for each in (first, last)] == [[], [LOST]]
     assert sum(behind(first).values()) == 504
     assert set(behind(last).values()) == {0}
+    # what Spark takes from sources in Java only, as the documentation says
+    (source,) = last.sources
+    assert source.metrics == {}
+    assert "PythonMicroBatchStream" in source.description
 
 
 def progress(*offsets: tuple[Any, Any]) -> Any:
