@@ -27,6 +27,7 @@ from trunkline.analytics.source.planning import (
 )
 from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
+from trunkline.analytics.source.wrong_options import in_one_line
 from trunkline.events.positions import Positions, checked
 from trunkline.events.reader import Span
 
@@ -58,6 +59,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = View(self._settings)
         return self._opened
 
+    @in_one_line()
     def initialOffset(self) -> Offsets:
         return self._view().offsets(self._settings.starting_offsets, "startingOffsets")
 

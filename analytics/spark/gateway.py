@@ -33,6 +33,7 @@ MAX_LINES: Final = 200
 _CHATTER: Final = re.compile(
     rb"(Starting )?Streaming TransformWithStateInPandas Python worker"
     rb"|\S+ \S+ WARN ResolveWriteToStream: spark\.sql\.adaptive\.enabled is not supported in streaming"
+    rb"|\S+ \S+ WARN MicroBatchExecution: Disabling AQE since"
 )
 _OPENED: Final = (
     "java.lang",

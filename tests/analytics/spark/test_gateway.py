@@ -129,7 +129,20 @@ def test_it_says_much(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_all_streams_print_is_left_out(tmp_path: Path, jars: Path) -> None:
     worker = "Streaming TransformWithStateInPandas Python worker"
     warning = "26/03/01 12:00:00 WARN ResolveWriteToStream: spark.sql.adaptive.enabled is not supported in streaming"
-    lines = [warning, f"Starting {worker}.", "", "mine", "", f"{worker} Completed execution of UDF: f.", "", "yours"]
+    other = (
+        "26/03/01 12:00:00 WARN MicroBatchExecution: Disabling AQE since AQE is not supported in stateful workloads."
+    )
+    lines = [
+        warning,
+        other,
+        f"Starting {worker}.",
+        "",
+        "mine",
+        "",
+        f"{worker} Completed execution of UDF: f.",
+        "",
+        "yours",
+    ]
     process = JavaProcess(scripted(tmp_path, "; ".join(f"echo '{line}'" for line in lines) + "; exit 1"), jars, {})
     with pytest.raises(GatewayError, match="^Java ended with code 1:\n  mine\n  \n  yours$"):
         process.connect(60.0)
