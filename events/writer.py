@@ -8,43 +8,22 @@ with a file that another has left behind.
 import contextlib
 import os
 import threading
-import zlib
-from io import FileIO
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal
 
 import pyarrow as pa
 
-from trunkline.events.layout import (
-    BEATS,
-    DATA,
-    END_OF_STREAM,
-    INDEX,
-    LAST,
-    RECORD_SIZE,
-    SEALED,
-    VERSION_KEY,
-    Header,
-    LogError,
-    NodeKey,
-    Record,
-    SegmentName,
-)
+from trunkline.events.layout import END_OF_STREAM, LAST, VERSION_KEY, LogError, NodeKey
+from trunkline.events.open_segment import OpenSegment
 from trunkline.events.schema import STORED, VERSION
 
 #: Finished segments that wait for `sync`; further ones are left to the operating system.
 _UNSYNCED: Final = 4
-#: Heartbeats of one index record: those are lost at most if the machine fails while it is overwritten.
-_MAX_BEATS: Final = 3600
-#: Microseconds by which a heartbeat's time may be another than it was: its row follows from those before it.
-_JITTER: Final = 50_000
 #: Batches with fewer rows are not compressed, which takes ten times as long as the rest of writing one. Those of a
 #: quiet node are merged later.
 _SHORT: Final = 128
 #: Bytes of `roll_bytes` for which a segment that is not small has a row.
 _SMALL: Final = 1024
-
-_flush = getattr(os, "fdatasync", os.fsync)
 
 
 class LogWriter:
@@ -84,7 +63,7 @@ class LogWriter:
         self._roll_age_small = max(self._roll_age, int(roll_age_small * 1_000_000))
         self._compression: Final = None if compression == "none" else compression
         self._head = self.schema.serialize().to_pybytes()
-        self._segment: _Segment | None = None
+        self._segment: OpenSegment | None = None
         #: Segments begun so far.
         self.segments = 0
         #: Number of the next row if there is no segment.
@@ -92,7 +71,7 @@ class LogWriter:
         self._closed = False
         #: Held for moments: `sync` flushes copies of the descriptors, so that appends go on meanwhile.
         self._lock = threading.Lock()
-        self._unsynced: list[_Segment] = []
+        self._unsynced: list[OpenSegment] = []
         #: Rows were appended that are not synced; heartbeats do not count.
         self._is_dirty = False
         self.key: Final = _new_key(Path(root), NodeKey(node, incarnation))
@@ -140,7 +119,7 @@ class LogWriter:
         if self._closed:
             raise ValueError(f"the log of {self.key} is closed")
 
-    def _room_for(self, size: int, min_time: int, max_time: int) -> "_Segment":
+    def _room_for(self, size: int, min_time: int, max_time: int) -> OpenSegment:
         """The segment that takes so many bytes more."""
         segment = self._segment
         if segment is not None and segment.is_deleted:  # rows written to it would be lost
@@ -194,20 +173,20 @@ class LogWriter:
                 self._retire(self._segment)
             self.sync()
 
-    def _is_full(self, segment: "_Segment", more: int, max_time: int) -> bool:
+    def _is_full(self, segment: OpenSegment, more: int, max_time: int) -> bool:
         age = max_time - segment.born
         small = segment.rows < self._roll_bytes // _SMALL
         return segment.size + more > self._roll_bytes or age >= (self._roll_age_small if small else self._roll_age)
 
-    def _begin(self, min_time: int) -> "_Segment":
+    def _begin(self, min_time: int) -> OpenSegment:
         self.directory.mkdir(parents=True, exist_ok=True)  # it may have been deleted
-        segment = _Segment.create(self.directory, self.next_seq, self._head, min_time)
+        segment = OpenSegment.create(self.directory, self.next_seq, self._head, min_time)
         with self._lock:
             self._segment = segment
         self.segments += 1
         return segment
 
-    def _retire(self, segment: "_Segment") -> None:
+    def _retire(self, segment: OpenSegment) -> None:
         with self._lock:
             self._begins_at = segment.end
             self._segment = None
@@ -215,175 +194,6 @@ class LogWriter:
             left = self._unsynced.pop(0) if len(self._unsynced) > _UNSYNCED else None
         if left is not None:
             left.close()
-
-
-class _Whole(NamedTuple):
-    """How far a segment's files are whole."""
-
-    #: Bytes of each.
-    data_size: int
-    index_size: int
-    #: The number of the next row.
-    end: int
-    #: Microseconds since the epoch, of all rows.
-    min_time: int
-    max_time: int
-    #: The last record, if it is one of heartbeats.
-    beats: Record | None = None
-
-
-class _Segment:
-    """The two files of a segment."""
-
-    def __init__(
-        self, data: FileIO, index: FileIO, directory: Path, first: int, schema_crc: int, whole: _Whole
-    ) -> None:
-        self._data = data
-        self._index = index
-        self._directory = directory
-        self._first = first
-        self._schema_crc = schema_crc
-        #: Replaced atomically, because Ctrl-C may come anywhere.
-        self._whole = whole
-        #: The files may be longer than their complete part.
-        self._torn = False
-        #: Time of the first row, microseconds since the epoch.
-        self.born = whole.min_time
-
-    @classmethod
-    def create(cls, directory: Path, first: int, head: bytes, born: int) -> Self:
-        schema_crc = zlib.crc32(head)
-        paths = [directory / str(SegmentName(first, None, suffix)) for suffix in (DATA, INDEX)]
-        made: list[FileIO] = []
-        try:
-            for path in paths:
-                made.append(FileIO(path, "wb"))  # the rest of a failed attempt
-            _write(made[0], head)
-            _write(made[1], Header(first, len(head), schema_crc).pack())
-        except OSError:
-            for path, file in zip(paths, made, strict=False):
-                with contextlib.suppress(OSError):
-                    file.close()
-                with contextlib.suppress(OSError):
-                    path.unlink()
-            raise
-        return cls(made[0], made[1], directory, first, schema_crc, _Whole(len(head), RECORD_SIZE, first, born, born))
-
-    @property
-    def rows(self) -> int:
-        return self._whole.end - self._first
-
-    @property
-    def end(self) -> int:
-        return self._whole.end
-
-    @property
-    def size(self) -> int:
-        return self._whole.data_size
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether a file was deleted. Some file systems do not count links, so its name is checked as well."""
-        return any(
-            not os.fstat(file.fileno()).st_nlink and not os.path.exists(file.name) for file in (self._data, self._index)
-        )
-
-    def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
-        whole = self._whole
-        record = Record(whole.data_size, data.size, whole.end, rows, zlib.crc32(data), min_time, max_time)
-        self._extend(data, record, min(whole.min_time, min_time), max(whole.max_time, max_time))
-
-    def beat(self, time: int, interval: int) -> None:
-        whole, beats = self._whole, self._whole.beats
-        if not (beats and beats.rows < _MAX_BEATS and _follows(beats, time, interval)):
-            low, high = min(whole.min_time, time), max(whole.max_time, time)
-            self._extend(b"", Record(whole.data_size, 0, whole.end, 1, 0, time, time, BEATS), low, high)
-            return
-        # not `time`: the rows that readers have already would move
-        record = beats._replace(rows=beats.rows + 1, max_time=beats.max_time + interval)
-        if self._torn:
-            self._cut_back()
-        self._torn = True
-        try:
-            self._index.seek(whole.index_size - RECORD_SIZE)
-            _write(self._index, record.pack())
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._cut_back()
-            raise
-        self._whole = whole._replace(end=record.end, max_time=max(whole.max_time, record.max_time), beats=record)
-        self._torn = False
-
-    def seal(self, flags: int) -> None:
-        whole = self._whole
-        size = len(END_OF_STREAM)
-        times = whole.min_time, whole.max_time
-        record = Record(whole.data_size, size, whole.end, 0, self._schema_crc, *times, SEALED | flags)
-        self._extend(END_OF_STREAM, record, whole.min_time, whole.max_time)
-
-    def _extend(self, data: pa.Buffer | bytes, record: Record, min_time: int, max_time: int) -> None:
-        packed = record.pack()
-        if self._torn:
-            self._cut_back()
-        # until both are written, the ends of the files are not valid
-        self._torn = True
-        try:
-            _write(self._data, data)
-            _write(self._index, packed)
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._cut_back()
-            raise
-        self._whole = _Whole(
-            record.offset + record.size,
-            self._whole.index_size + RECORD_SIZE,
-            record.end,
-            min_time,
-            max_time,
-            record if record.flags & BEATS else None,
-        )
-        self._torn = False
-
-    def _cut_back(self) -> None:
-        # the index first: no record may outlive its rows
-        for file, size in ((self._index, self._whole.index_size), (self._data, self._whole.data_size)):
-            file.truncate(size)
-            file.seek(size)
-        if self._whole.beats is not None:  # it may be half overwritten
-            self._index.seek(self._whole.index_size - RECORD_SIZE)
-            _write(self._index, self._whole.beats.pack())
-        self._torn = False
-
-    def duplicate(self) -> "_Segment":
-        """The same files, by descriptors of their own."""
-        data = FileIO(os.dup(self._data.fileno()), "r+b")
-        try:
-            index = FileIO(os.dup(self._index.fileno()), "r+b")
-        except OSError:
-            data.close()
-            raise
-        return _Segment(data, index, self._directory, self._first, self._schema_crc, self._whole)
-
-    def sync(self) -> None:
-        _flush(self._data.fileno())
-        _flush(self._index.fileno())
-        with contextlib.suppress(PermissionError, FileNotFoundError):  # Windows cannot; or it is deleted already
-            directory = os.open(self._directory, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-
-    def close(self) -> None:
-        for file in (self._data, self._index):
-            with contextlib.suppress(OSError):
-                file.close()
-
-
-def _follows(beats: Record, time: int, interval: int) -> bool:
-    """Whether a heartbeat of this time comes where the next one of the record is due."""
-    is_even = beats.max_time - beats.min_time == (beats.rows - 1) * interval
-    return is_even and abs(time - beats.max_time - interval) <= min(_JITTER, interval // 10)
 
 
 def _new_key(root: Path, key: NodeKey) -> NodeKey:
@@ -398,13 +208,3 @@ def _new_key(root: Path, key: NodeKey) -> NodeKey:
         with contextlib.suppress(FileExistsError):  # another process was faster
             (root / key.directory).mkdir()
             return key
-
-
-def _write(file: FileIO, data: pa.Buffer | bytes) -> None:
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-    except OSError as error:
-        error.filename = str(file.name)
-        raise

@@ -55,6 +55,8 @@ TESTED_IN: dict[str, str] = {
     "config/files.py": "config/test_config.py",
     "config/reader.py": "config/test_config.py",
     "events/segment.py": "events/test_arrow_segment.py",
+    "events/open_segment.py": "events/test_writer.py",
+    "analytics/report/sections/section.py": "analytics/report/sections/test_messages.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",
     "hooks/registration.py": "hooks/test_chain.py",

@@ -14,7 +14,7 @@ from trunkline.analytics.report import wording
 from trunkline.analytics.report.collecting import collect
 from trunkline.analytics.report.findings import findings, tiles
 from trunkline.analytics.report.plots import SIDE, Plot
-from trunkline.analytics.report.sections import sections
+from trunkline.analytics.report.sections.order import sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable

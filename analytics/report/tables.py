@@ -39,6 +39,7 @@ END: Final = Form(lambda time: "goes on" if time is None else wording.moment(tim
 #: The beginning of a thing that may have been there before.
 BEGIN: Final = Form(lambda time: "before" if time is None else wording.moment(time))
 NUMBER: Final = Form(wording.whole, number=True)
+LEVEL: Final = Form(wording.short, number=True)
 COUNT: Final = Form(wording.whole, number=True, bar=True)
 SIZE: Final = Form(wording.size, number=True, bar=True)
 SECONDS: Final = Form(wording.duration, number=True)

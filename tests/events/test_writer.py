@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.events.logs import KEY, NODE, START, append, batch, expected, read, time, write
-from trunkline.events import writer as writing
+from trunkline.events import open_segment
 from trunkline.events.index import Index
 from trunkline.events.layout import VERSION_KEY, LogError, NodeKey
 from trunkline.events.reader import EventLog
@@ -272,7 +272,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(writing, "FileIO", disk.file)
+    monkeypatch.setattr(open_segment, "FileIO", disk.file)
     return disk
 
 
@@ -327,7 +327,7 @@ def test_an_error_names_the_file(tmp_path: Path, disk: Disk) -> None:
 @pytest.mark.parametrize("suffix", [".arrows", ".idx"])
 def test_an_interrupt_leaves_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     writer = write(tmp_path, [2])
-    write_file = writing._write
+    write_file = open_segment._write
 
     def interrupt(file: FileIO, data: Any) -> None:
         write_file(file, data)
@@ -335,7 +335,7 @@ def test_an_interrupt_leaves_nothing_either(tmp_path: Path, monkeypatch: pytest.
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "_write", interrupt)
+        patch.setattr(open_segment, "_write", interrupt)
         with pytest.raises(KeyboardInterrupt):
             append(writer, 3)
     assert writer.next_seq == 2
@@ -446,7 +446,9 @@ def test_sync_goes_on_while_rows_are_appended(tmp_path: Path) -> None:
 
 def test_sync_flushes_what_has_been_rolled_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[str] = []
-    monkeypatch.setattr(writing, "_flush", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")[-10:]))
+    monkeypatch.setattr(
+        open_segment, "_flush", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")[-10:])
+    )
     writer = write(tmp_path, [5, 5, 5], roll_bytes=10)
     writer.sync()
     assert flushed == ["000.arrows", "000000.idx", "005.arrows", "000005.idx", "010.arrows", "000010.idx"]
@@ -478,7 +480,7 @@ def test_a_disk_that_fails_to_flush_is_told_of(tmp_path: Path, monkeypatch: pyte
 
     writer = write(tmp_path, [5, 5], roll_bytes=10)
     before = open_files()
-    monkeypatch.setattr(writing, "_flush", fail)
+    monkeypatch.setattr(open_segment, "_flush", fail)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         writer.sync()
     assert open_files() == before - 2  # the segment that is over is not tried again

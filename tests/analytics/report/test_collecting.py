@@ -3,28 +3,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import Row
 
 from tests.analytics.events_made import INCARNATION, START, at, guid, row, table
 from tests.analytics.source.logs import write
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, window
-from trunkline.analytics.report.figures import HELD
 from trunkline.analytics.report.results import (
     AlarmTime,
-    Alert,
-    Correction,
-    Denial,
-    EndCount,
-    Health,
-    LimitChange,
     NodeSums,
-    QueueReading,
-    Silence,
-    Window,
 )
-from trunkline.events.layout import NodeKey
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 
@@ -82,27 +70,6 @@ def test_centuries_have_a_window_too() -> None:
     assert window(START, START + timedelta(days=80_000)) > 0
 
 
-def sums(
-    sort: str, second: float, events: int, bytes: int = 0, why: str | None = None, node: str = "n1"
-) -> dict[str, Any]:
-    return {"time": at(second), "node": node, "sort": sort, "reason": why, "events": events, "bytes": bytes}
-
-
-def test_sums_become_windows() -> None:
-    timeline = [
-        sums("delivered", 1, 3, 30),
-        sums("connected", 1, 2),
-        sums("published", 0, 1, 10),
-        sums("published", 1, 2, 20),
-        sums("refused", 0, 5),
-        sums("dropped", 1, 9, 0, "expired"),
-    ]
-    assert collecting._windows(timeline) == [
-        Window(at(0), published=1, published_bytes=10, refused=5),
-        Window(at(1), published=2, published_bytes=20, delivered=3, delivered_bytes=30, connected=2),
-    ]
-
-
 def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:
     return (
         at(begin),
@@ -125,160 +92,11 @@ QUEUES = (
 )
 
 
-def test_a_reading_holds_until_the_next_or_the_end_of_its_node() -> None:
-    def reading(node: str, begin: float, length: int, last: int, time: float) -> Row:
-        return Row(time=at(begin), node=node, client_id="c", length=length, last=last, at=at(time))
-
-    rows = [reading("n1", 0, 200, 0, 4), reading("n2", 0, 7, 7, 3), reading("n1", 20, 9, 9, 20)]
-    health = [
-        Health("n1@1", "n1", at(0), at(5000), 100, 0, 0, 0, "running"),
-        Health("n2@1", "n2", at(0), at(2), 100, 0, 0, 0, "killed"),
-        Health("n2@2", "n2", at(3), at(30), 100, 0, 0, 0, "killed"),
-        Health("n2@3", "n2", at(50), at(90), 100, 0, 0, 0, "running"),
-    ]
-    assert sorted(collecting._held(rows, health)) == [
-        QueueReading(at(0), "c", 7, 7, at(30)),
-        QueueReading(at(0), "c", 200, 0, at(20)),
-        QueueReading(at(20), "c", 9, 9, at(20 + HELD)),
-    ]
-
-
 def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
     """A queue that filled hours ago, and was emptied, will not be full."""
     rows = [queue("old", 0, 200, 70.0), queue("new", 92, 7, 50.0), queue("new", 94, 8, 40.0), queue(None, 95, 1)]
     found = collecting._rows(collecting._newest(spark.createDataFrame(rows, QUEUES), at(100)))
     assert [(row.client_id, row.last, row.full_in) for row in found] == [("new", 7, 50.0), ("", 1, None)]
-
-
-def test_denials_of_connections_tell_why_and_others_what() -> None:
-    refused = {"client_id": "c", "peer": "p", "action": "connect", "topic": None, "reason_code": 0x87, "times": 2}
-    assert collecting._denial(refused) == Denial("c", "p", "connect", "not authorized", 2)
-    message = {"client_id": "c", "peer": None, "action": "publish", "topic": "t", "reason_code": None, "times": 1}
-    assert collecting._denial(message) == Denial("c", "", "publish", "t", 1)
-
-
-def test_begin_and_end_of_an_alert_are_one() -> None:
-    def told(state: str, time: datetime, count: int, subject: str = "c") -> dict[str, Any]:
-        return {
-            "alert": "flapping",
-            "scope": "client",
-            "subject": subject,
-            "state": state,
-            "time": time,
-            "began": at(1),
-            "count": count,
-        }
-
-    rows = [told("end", at(9), 40), told("begin", at(1), 11), told("begin", at(1), 11, "d")]
-    assert collecting._alerts(rows) == [
-        Alert("flapping", "client", "c", at(1), at(9), 40),
-        Alert("flapping", "client", "d", at(1), None, 11),
-    ]
-
-
-def test_begin_and_end_of_a_silence_are_one() -> None:
-    def told(state: str, time: datetime, client_id: str) -> dict[str, Any]:
-        return {"client_id": client_id, "state": state, "time": time, "last_seen": at(1), "usual": 2.0}
-
-    rows = [told("end", at(9), "c"), told("begin", at(5), "c"), told("begin", at(5), "d")]
-    assert collecting._silences(rows) == [Silence("c", at(1), 2.0, at(9)), Silence("d", at(1), 2.0, None)]
-
-
-def test_what_is_missing_counts_for_its_incarnation() -> None:
-    def found(check: str, rows: int, incarnation: int = 1) -> dict[str, Any]:
-        times = {"since": at(0), "until": at(9)}
-        return {"check": check, "node": "n", "incarnation": incarnation, "rows": rows, "reason": "killed", **times}
-
-    rows = [
-        found("gap", 3),
-        found("gap", 4),
-        found("lost", 5),
-        found("dropped", 6),
-        found("corrupt", 7),
-        found("gap", 1, incarnation=2),
-        found("incarnation", 100),
-        found("incarnation", 200, incarnation=2),
-    ]
-    assert collecting._health(rows) == [
-        Health("n@1", "n", at(0), at(9), 100, 12, 6, 7, "killed"),
-        Health("n@2", "n", at(0), at(9), 200, 1, 0, 0, "killed"),
-    ]
-
-
-def test_ends_and_nodes_are_sums() -> None:
-    timeline = [
-        sums("disconnected", 1, 2, why="142"),
-        sums("disconnected", 2, 3, why="142", node="n2"),
-        sums("ended", 1, 4, why="expired"),
-        sums("ended", 1, 1, why="clean start"),
-        sums("taken over", 1, 7),
-        sums("published", 1, 9),
-    ]
-    assert collecting._ends(timeline) == [
-        EndCount("session", "taken over", 7),
-        EndCount("connection", "session taken over", 5),
-        EndCount("session", "expired", 4),
-        EndCount("session", "clean start", 1),
-    ]
-    assert collecting._nodes(timeline, {"n2": ["1.0", "1.1"], "n3": ["1.1"]}, {"n2": 3}) == [
-        NodeSums("n1", "", 0, 0, 9, 0, 0),
-        NodeSums("n2", "1.0, 1.1", 3, 0, 0, 0, 0),
-        NodeSums("n3", "1.1", 0, 0, 0, 0, 0),
-    ]
-
-
-def told(kind: str, second: float, node: str = "n1", incarnation: int = 1, **columns: object) -> dict[str, Any]:
-    empty = {"name": None, "value": None, "reason": None}
-    return {"node": node, "incarnation": incarnation, "time": at(second), "kind": kind, **empty, **columns}
-
-
-FACTS = [
-    told("exporter.started", 0, reason="1.0"),
-    told("exporter.records", 0, name="message.publish", reason="topics"),
-    told("exporter.records", 0, name="message.dropped", reason="topics"),
-    told("node.limit", 0, name="session.max_queue_length", value=40.0),
-    told("alarm.active", 1, name="hot", reason="too hot"),
-    told("alarm.activated", 2, name="full", reason="x"),
-    told("alarm.deactivated", 3, name="hot", reason="too hot"),
-    told("node.clock", 4, value=-5.0),
-    told("alarm.activated", 5, "n2", name="lost"),
-    told("exporter.started", 6, "n2", 2, reason="1.1"),
-    told("exporter.records", 6, "n2", 2, name="message.publish"),
-    told("exporter.started", 7, incarnation=3, reason="1.2"),
-    told("exporter.records", 7, incarnation=3, name="message.publish"),
-    told("node.limit", 7, incarnation=3, name="session.max_queue_length", value=1000.0),
-    told("alarm.active", 7, incarnation=3, name="full", reason="x"),
-    told("alarm.active", 8, incarnation=3, name="full", reason="x"),
-]
-RUNNING = [NodeKey("n1", 1), NodeKey("n1", 3), NodeKey("n2", 2)]
-
-
-def test_facts_of_nodes() -> None:
-    assert collecting._facts(FACTS, at(0), RUNNING) == {
-        "alarms": [
-            AlarmTime("n1", "hot", "too hot", None, at(3)),
-            AlarmTime("n2", "lost", "", at(5), at(6)),
-            AlarmTime("n1", "full", "x", at(2), at(7)),
-            AlarmTime("n1", "full", "x", None, None),
-        ],
-        "corrections": [Correction("n1", at(4), -5.0)],
-        "limits": [LimitChange("n1", at(7), "session.max_queue_length", 40.0, 1000.0)],
-        "versions": {"n1": ["1.0", "1.2"], "n2": ["1.1"]},
-        "starts": {"n1": 2, "n2": 1},
-        "recorded": frozenset(["message.publish"]),
-        "narrowed": ["topics"],
-    }
-    assert collecting._facts([], at(0), RUNNING)["recorded"] is None, "the log does not say it"
-
-
-def test_what_was_before_the_period_is_still_on() -> None:
-    found = collecting._facts(FACTS[:9], at(4.5), RUNNING[:1])
-    assert (
-        found["alarms"] == [AlarmTime("n2", "lost", "", at(5), None), AlarmTime("n1", "full", "x", at(2), None)][::-1]
-    )
-    assert (found["corrections"], found["starts"]) == ([], {"n1": 0})
-    assert found["versions"] == {"n1": ["1.0"]}
-    assert found["recorded"] == {"message.publish", "message.dropped"}
 
 
 def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) -> None:

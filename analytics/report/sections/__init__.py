@@ -1,0 +1,1 @@
+"""The sections of the page, with the plots and tables of each."""

@@ -1,0 +1,119 @@
+"""Messages: those that went through, and those that were dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from trunkline.analytics.report import wording
+from trunkline.analytics.report.plots import Plot, Series, bars, lines
+from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sums
+from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SIZE, TIME, Table, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Row
+
+    from trunkline.analytics.report.axes import Grid
+    from trunkline.analytics.report.results import Results
+
+
+def traffic(results: Results, grid: Grid) -> Section:
+    rows = [row for row in results.timeline if row.published or row.delivered]
+    messages = sums(rows, grid, published="published", delivered="delivered")
+    payloads = sums(rows, grid, published="published_bytes", delivered="delivered_bytes")
+    parts: list[Plot | Table] = [
+        lines("traffic-messages", "Messages", grid, messages, wording.short),
+        lines("traffic-bytes", "Bytes of payload", grid, payloads, wording.size),
+    ]
+    words = "Messages that clients published, and messages that were written to subscribers."
+    return Section(
+        "traffic",
+        "Traffic",
+        words,
+        parts if rows else [],
+        "No message was published or delivered.",
+        ("message.publish", "message.delivered"),
+    )
+
+
+def latency(results: Results, grid: Grid) -> Section:
+    rows = results.latency
+    series = [
+        Series(name, grid.highest((row.time, getattr(row, name)) for row in rows)) for name in ("p50", "p95", "p99")
+    ]
+    parts: list[Plot | Table] = [
+        lines("latency-percentiles", "Percentiles of latency", grid, series, MICROSECONDS.say, adds_up=False)
+    ]
+    if results.slow:
+        parts.append(
+            table(
+                "latency-slowest",
+                "The slowest windows",
+                sorted(results.slow, key=lambda row: (-row.p99_us, row.window_start, row.prefix, row.qos)),
+                ("From (UTC)", TIME, "window_start"),
+                ("p99", MICROSECONDS._replace(bar=True), "p99_us"),
+                ("Topics", NAME, lambda row: f"{row.prefix}/…"),
+                ("QoS", NUMBER, "qos"),
+                ("Deliveries", NUMBER, "delivered"),
+                ("Never delivered", NUMBER, "undelivered"),
+            )
+        )
+    words = "From the moment at which the broker accepted a message until it was written to a subscriber."
+    if grid.grouped > 1:
+        words += f" Each point is the worst of {grid.grouped} windows."
+    return Section(
+        "latency", "Delivery latency", words, parts if rows else [], "Nothing was delivered.", ("message.delivered",)
+    )
+
+
+def talkers(results: Results, grid: Grid) -> Section:
+    parts = [
+        _talker_table(id, title, heading, rows)
+        for id, title, heading, rows in (
+            ("top-topics", "Topics", "Topic", results.topics),
+            ("top-clients", "Clients", "Client", results.clients),
+        )
+        if rows
+    ]
+    words = "The topics with most messages, and the clients that published most."
+    return Section("talkers", "Top talkers", words, parts, "No message was published.", ("message.publish",))
+
+
+def _talker_table(id: str, title: str, heading: str, rows: Sequence[Row]) -> Table:
+    return table(
+        id,
+        title,
+        sorted(rows, key=lambda row: (-row.messages, -row.bytes, row.name)),
+        (heading, NAME, "name"),
+        ("Messages", COUNT, "messages"),
+        ("Bytes", SIZE, "bytes"),
+    )
+
+
+def drops(results: Results, grid: Grid) -> Section:
+    totals = Counter[str]()
+    for drop in results.drops:
+        totals[drop.reason] += drop.messages
+    reasons = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    own = [reason for reason, _ in (reasons if len(reasons) <= MAX_SERIES else reasons[: MAX_SERIES - 1])]
+    groups: dict[str, list[Row]] = {reason: [] for reason in own}
+    for drop in results.drops:
+        groups.setdefault(drop.reason if drop.reason in own else "other reasons", []).append(drop)
+    series = [
+        Series(wording.name(reason), grid.sums((row.time, row.messages) for row in rows))
+        for reason, rows in groups.items()
+    ]
+    parts: list[Plot | Table] = [
+        bars("drops-by-reason", "Messages that were dropped, by reason", grid, series),
+        table(
+            "drop-reasons",
+            "Reasons",
+            reasons,
+            ("Reason", NAME, lambda item: item[0]),
+            ("Messages", COUNT, lambda item: item[1]),
+        ),
+    ]
+    words = "Messages that did not reach a subscriber, or that had none."
+    return Section("drops", "Drops", words, parts if reasons else [], "No message was dropped.", ("message.dropped",))

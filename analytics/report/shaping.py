@@ -1,0 +1,185 @@
+"""From the rows of jobs to what a page shows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from trunkline.analytics.report.figures import HELD
+from trunkline.analytics.report.results import (
+    AlarmTime,
+    Alert,
+    Correction,
+    Denial,
+    EndCount,
+    Health,
+    LimitChange,
+    NodeSums,
+    QueueReading,
+    Silence,
+    Window,
+)
+from trunkline.mqtt.reasons import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pyspark.sql import Row
+
+    from trunkline.events.layout import NodeKey
+
+
+def held(readings: Sequence[Row], health: Sequence[Health]) -> list[QueueReading]:
+    """Each reading holds until the next one of the same session and node, but no longer than readings do, nor than the
+    node went on recording."""
+    found: list[QueueReading] = []
+    following: dict[tuple[str, str], datetime] = {}
+    for row in sorted(readings, key=lambda row: row["time"], reverse=True):
+        key = row["node"], row["client_id"]
+        alive = [each.newest for each in health if each.name == row["node"] and each.newest >= row["at"]]
+        longest = row["at"] + timedelta(seconds=HELD)
+        until = min(longest, *alive[:1], following.get(key, longest))
+        following[key] = row["time"]
+        found.append(QueueReading(row["time"], row["client_id"], row["length"], row["last"], until))
+    return found[::-1]
+
+
+def windows(timeline: Sequence[Row]) -> list[Window]:
+    """The sums of each window, whatever their sort; a sort that no window has a field for is left out."""
+    found: dict[datetime, Counter[str]] = defaultdict(Counter)
+    for row in timeline:
+        found[row["time"]].update({row["sort"]: row["events"], f"{row['sort']}_bytes": row["bytes"]})
+    return [Window(time, *(found[time][name] for name in Window._fields[1:])) for time in sorted(found)]
+
+
+def ends(timeline: Sequence[Row]) -> list[EndCount]:
+    found = Counter[tuple[str, str]]()
+    for row in timeline:
+        if row["sort"] == "disconnected":
+            reason = in_words(int(row["reason"])) if row["reason"] else "unknown"
+            found["connection", reason] += row["events"]
+        elif row["sort"] in ("ended", "taken over"):
+            found["session", row["reason"] or row["sort"]] += row["events"]
+    return [EndCount(of, reason, times) for (of, reason), times in found.most_common()]
+
+
+def nodes(timeline: Sequence[Row], versions: Mapping[str, Sequence[str]], starts: Mapping[str, int]) -> list[NodeSums]:
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in timeline:
+        sums[row["node"]][row["sort"]] += row["events"]
+    return [
+        NodeSums(
+            name,
+            ", ".join(versions.get(name, ())),
+            starts.get(name, 0),
+            *(sums[name][sort] for sort in ("connected", "published", "delivered", "dropped")),
+        )
+        for name in sorted(sums.keys() | versions.keys())
+    ]
+
+
+def facts(rows: Sequence[Row], begin: datetime, running: Sequence[NodeKey]) -> dict[str, Any]:
+    """Alarms, corrections of clocks, limits that changed, and the versions and starts of each node in the period that
+    has this `begin`, from all rows in the order of time. `running` are the incarnations of the period."""
+    alarms: dict[tuple[str, str], AlarmTime] = {}
+    ended: list[AlarmTime] = []
+    corrections: list[Correction] = []
+    versions: dict[str, list[str]] = defaultdict(list)
+    starts = Counter[str]()
+    limits: dict[tuple[str, str], float] = {}
+    changes: list[LimitChange] = []
+    said: dict[tuple[str, int], list[tuple[str, str | None]]] = defaultdict(list)
+    for row in rows:
+        node, time = row["node"], row["time"]
+        key = node, row["name"]
+        match row["kind"]:
+            case "exporter.started" | "node.version":
+                if row["kind"] == "exporter.started":
+                    starts[node] += time >= begin
+                    # they ended by now, or are said to be on again
+                    ended += [alarms.pop(each)._replace(end=time) for each in list(alarms) if each[0] == node]
+                version = row["reason"] or row["name"]
+                if (node, row["incarnation"]) in running and version and version not in versions[node]:
+                    versions[node].append(version)
+            case "exporter.records":
+                said[node, row["incarnation"]].append((row["name"], row["reason"]))
+            case "node.clock" if time >= begin:
+                corrections.append(Correction(node, time, row["value"]))
+            case "node.limit":
+                former = limits.get(key)
+                limits[key] = row["value"]
+                if former not in (None, row["value"]) and time >= begin:
+                    changes.append(LimitChange(node, time, row["name"], former or 0.0, row["value"]))
+            case "alarm.deactivated":
+                begun = alarms.pop(key, AlarmTime(*key, row["reason"] or "", None, None))
+                ended.append(begun._replace(end=time))
+            case "alarm.activated" | "alarm.active" if key not in alarms:
+                began = time if row["kind"] == "alarm.activated" else None
+                alarms[key] = AlarmTime(*key, row["reason"] or "", began, None)
+            case _:
+                pass
+    of_period = [said[key] for key in running]
+    kinds = [frozenset(name for name, _ in each) for each in of_period]
+    return {
+        "alarms": [*(alarm for alarm in ended if alarm.end is None or alarm.end >= begin), *alarms.values()],
+        "corrections": corrections,
+        "limits": changes,
+        "versions": versions,
+        "starts": starts,
+        "recorded": frozenset.intersection(*kinds) if kinds and all(kinds) else None,
+        "narrowed": sorted({word for each in of_period for _, reason in each if reason for word in reason.split(", ")}),
+    }
+
+
+def denials(rows: Sequence[Row]) -> list[Denial]:
+    return [
+        Denial(
+            row["client_id"] or "",
+            row["peer"] or "",
+            row["action"],
+            (row["topic"] if row["reason_code"] is None else in_words(row["reason_code"])) or "",
+            row["times"],
+        )
+        for row in rows
+    ]
+
+
+def alerts(rows: Sequence[Row]) -> list[Alert]:
+    """Begin and end of each as one row; an alert that ended has all of its events counted."""
+    found: dict[tuple[str, ...], Alert] = {}
+    for row in sorted(rows, key=lambda row: row["state"]):  # begins first
+        key = (row["alert"], row["scope"], row["subject"], str(row["began"]))
+        found[key] = Alert(*key[:3], row["began"], row["time"] if row["state"] == "end" else None, row["count"])
+    return list(found.values())
+
+
+def silences(rows: Sequence[Row]) -> list[Silence]:
+    """Begin and end of each as one row."""
+    found: dict[tuple[str, datetime], Silence] = {}
+    for row in sorted(rows, key=lambda row: row["state"]):
+        key = (row["client_id"], row["last_seen"])
+        found[key] = Silence(*key, row["usual"], row["time"] if row["state"] == "end" else None)
+    return list(found.values())
+
+
+def health(findings: Sequence[Row]) -> list[Health]:
+    sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    for row in findings:
+        sums[row["node"], row["incarnation"]][row["check"]] += row["rows"] or 0
+    return [
+        Health(
+            node=f"{row['node']}@{row['incarnation']}",
+            name=row["node"],
+            begin=row["since"],
+            newest=row["until"],
+            events=row["rows"],
+            missing=(counts := sums[row["node"], row["incarnation"]])["gap"] + counts["lost"],
+            dropped=counts["dropped"],
+            corrupt=counts["corrupt"],
+            end=row["reason"],
+        )
+        for row in findings
+        if row["check"] == "incarnation"
+    ]
