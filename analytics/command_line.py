@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.config.units import parse_duration
-from trunkline.management.command_line import FAILED, fail
+from trunkline.management.command_line import FAILED, fail, read_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -27,11 +27,18 @@ java_option = click.option(
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where Spark runs, and with which Java."""
+    """Where Spark runs, with which Java and settings."""
     master = click.option(
         "--master", metavar="URL", help="Where Spark runs, such as spark://host:7077 or sc://host:15002: else here."
     )
-    return master(java_option(command))
+    conf = click.option(
+        "--conf",
+        multiple=True,
+        callback=read_pairs,
+        metavar="NAME=VALUE",
+        help="A setting of Spark, such as spark.driver.memory=4g. May be repeated.",
+    )
+    return master(java_option(conf(command)))
 
 
 def check_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -84,15 +91,25 @@ def spark_failures() -> Generator[None]:
         fail(str(error).splitlines(), FAILED)
 
 
-def start_spark(
-    name: str, master: str | None, java: str | None, config: Mapping[str, str] | None = None
-) -> SparkSession:
-    """A session that does not write to the terminal. Without one, the command ends with a line that says why."""
+@contextmanager
+def spark_session(name: str, master: str | None, java: str | None, conf: Mapping[str, str]) -> Generator[SparkSession]:
+    """A session that does not write to the terminal. Where it does not start, or fails, the command ends with a line
+    that says why."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from trunkline.analytics.running import summary
     from trunkline.analytics.spark import session
 
     remote = master if master is not None and master.startswith("sc://") else None
     with spark_failures():
-        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=config)
-    if remote is None:
-        spark.sparkContext.setLogLevel("OFF")
-    return spark
+        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=conf)
+    try:
+        if remote is None:
+            spark.sparkContext.setLogLevel("OFF")
+        yield spark
+    except (PySparkException, Py4JError, OSError, ValueError) as error:
+        fail([f"{name}: {summary(error)}"], FAILED)
+    finally:
+        with suppress(Py4JError, OSError):  # its Java may have ended
+            spark.stop()

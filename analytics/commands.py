@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
+from trunkline.analytics.command_line import need_spark, period_options, spark_options, spark_session
 from trunkline.analytics.jobs.catalogue import UnknownJob, find, summaries
-from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, fail, read_duration, read_pairs
+from trunkline.management.command_line import BAD_USAGE, LazyGroup, fail, read_duration, read_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,9 @@ def list_jobs(as_json: bool) -> None:
 @click.option("--plan", is_flag=True, help="Print Spark's plan, too: starts Spark.")
 @_set_option
 @spark_options
-def explain(name: str, plan: bool, settings: dict[str, str], master: str | None, java: str | None) -> None:
+def explain(
+    name: str, plan: bool, settings: dict[str, str], master: str | None, java: str | None, conf: dict[str, str]
+) -> None:
     """Describe what job NAME reads, its options and its results. NAME is as for `run`."""
     job = _job(name)
     options = _options(job, settings)
@@ -66,11 +68,8 @@ def explain(name: str, plan: bool, settings: dict[str, str], master: str | None,
     if plan:
         from trunkline.analytics.explaining import planned
 
-        spark = start_spark("explain", master, java)
-        try:
+        with spark_session("explain", master, java, conf) as spark:
             click.echo("\n" + planned(spark, job, options))
-        finally:
-            spark.stop()
 
 
 @analytics.command()
@@ -114,9 +113,6 @@ def explain(name: str, plan: bool, settings: dict[str, str], master: str | None,
 )
 @click.option("--checkpoint", metavar="DIR", help="The folder of a stream's position and state.")
 @spark_options
-@click.option(
-    "--conf", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="A setting of Spark. May be repeated."
-)
 def run(
     name: str, source: str, output: str | None, form: str | None, overwrite: bool, rows: int, columns: str,
     since: datetime | None, until: datetime | None, nodes: Sequence[str], settings: dict[str, str],
@@ -130,13 +126,10 @@ def run(
     job = _job(name)
     options = _options(job, settings)
     # imported here: they take a second
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from trunkline.analytics.inputs import Input, InputError
     from trunkline.analytics.options import OptionError
     from trunkline.analytics.outputs import OutputError, parse_output
-    from trunkline.analytics.running import Run, RunError, summary
+    from trunkline.analytics.running import Run, RunError
 
     try:
         wanted = Run(
@@ -152,15 +145,11 @@ def run(
         found = wanted.check()
     except (InputError, OutputError, RunError) as error:
         fail([error], BAD_USAGE)
-    spark = start_spark(job.name, master, java, conf)
-    try:
-        wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
-    except OptionError as error:
-        fail(error.problems, BAD_USAGE)
-    except (PySparkException, Py4JError, OSError, ValueError) as error:
-        fail([f"{job.name}: {summary(error)}"], FAILED)
-    finally:
-        spark.stop()
+    with spark_session(job.name, master, java, conf) as spark:
+        try:
+            wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
+        except OptionError as error:
+            fail(error.problems, BAD_USAGE)
 
 
 def _job(name: str) -> Job[Any]:

@@ -247,6 +247,11 @@ def _cancel(spark: "SparkSession") -> None:
 def summary(error: BaseException) -> str:
     """A failure of Spark in a line, without the traces of Java and Python."""
     text = str(error)
+    # Py4J's words where Java said nothing
+    if isinstance(error, ConnectionError) or re.fullmatch(
+        r"An error occurred while calling \S+|Answer from Java side is empty", text
+    ):
+        return "Spark's Java ended in the middle; where it had too little memory, --conf spark.driver.memory=4g helps"
     _, python, rest = text.rpartition("Traceback (most recent call last):\n")
     if python:
         lines = [line for line in rest.splitlines() if line and not line.startswith(" ")]

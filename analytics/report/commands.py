@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.analytics.command_line import check_folder, need_spark, period_options, spark_options, start_spark
+from trunkline.analytics.command_line import check_folder, need_spark, period_options, spark_options, spark_session
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 
 if TYPE_CHECKING:
@@ -29,19 +29,17 @@ if TYPE_CHECKING:
 @period_options
 @spark_options
 def report(
-    source: str, html: Path, since: datetime | None, until: datetime | None, master: str | None, java: str | None
-) -> None:
+    source: str, html: Path, since: datetime | None, until: datetime | None, master: str | None, java: str | None,
+    conf: dict[str, str],
+) -> None:  # fmt: skip
     """Write a page about the state of a broker: its traffic, latency, clients, refusals, losses, and whether the event
     log is complete. The page needs no network, and can be sent or printed."""
     need_spark()
     if since is not None and until is not None and since >= until:
         fail(["--since must be before --until"], BAD_USAGE)
     # imported here: they take a second, and pip may not have brought them
-    from pyspark.errors import PySparkException
-
     from trunkline.analytics.report.collecting import NothingRecorded, period
     from trunkline.analytics.report.page import write
-    from trunkline.analytics.running import summary
     from trunkline.events.layout import LogError
 
     def say(step: str) -> None:
@@ -49,12 +47,9 @@ def report(
 
     try:
         period(source, since, until)  # before Spark starts, which takes longer
-        say("Spark starts")
-        spark = start_spark("report", master, java)
-        try:
-            write(spark, source, html, since=since, until=until, say=say)
-        finally:
-            spark.stop()
-    except (NothingRecorded, LogError, PySparkException, OSError) as error:
-        fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else summary(error)], FAILED)
+    except (NothingRecorded, LogError, OSError) as error:
+        fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else error], FAILED)
+    say("Spark starts")
+    with spark_session("report", master, java, conf) as spark:
+        write(spark, source, html, since=since, until=until, say=say)
     click.echo(html)

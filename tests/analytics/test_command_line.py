@@ -1,5 +1,7 @@
 """What commands that start Spark share."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from trunkline.analytics import command_line
-from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
+from trunkline.analytics.command_line import need_spark, period_options, spark_options, spark_session
 
 
 @click.command()
@@ -25,7 +27,7 @@ def given(*arguments: str) -> Any:
 
 
 def test_times_and_durations_before_now() -> None:
-    assert given() == {"since": None, "until": None, "master": None, "java": None}
+    assert given() == {"since": None, "until": None, "master": None, "java": None, "conf": {}}
     noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
     times = given("--since", "2025-06-01T12:00", "--until", "2025-06-01T14:00:00+02:00")
     assert (times["since"], times["until"]) == (noon, noon)
@@ -61,11 +63,28 @@ def test_a_connect_server_is_told_from_a_master(
 
     monkeypatch.setattr("trunkline.analytics.spark.session", refuse)
     for master in ("sc://host", "spark://host"):
-        with pytest.raises(SystemExit, match="1"):
-            start_spark("latency", master, None, {"a": "b"})
+        with pytest.raises(SystemExit, match="1"), spark_session("latency", master, None, {"a": "b"}):
+            raise AssertionError("it started")
     same = {"name": "trunkline-latency", "java": None, "config": {"a": "b"}}
     assert asked == [
         {**same, "master": None, "remote": "sc://host"},
         {**same, "master": "spark://host", "remote": None},
     ]
     assert capsys.readouterr().err == "trunkline: nobody answers\n" * 2
+
+
+KILLING = """
+import os
+from trunkline.analytics.command_line import spark_session
+with spark_session("report", "local[1]", None, {}) as spark:
+    os.kill(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), 9)
+    spark.range(3).collect()
+"""
+
+
+def test_the_end_of_java_is_told() -> None:
+    pytest.importorskip("pyspark")
+    done = subprocess.run([sys.executable, "-c", KILLING], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("trunkline: report: Spark's Java ended in the middle")
+    assert "Traceback" not in done.stderr
