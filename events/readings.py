@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.events.watching import Wanted
     from trunkline.plugins import Context
     from trunkline.plugins.context import Client
+    from trunkline.router import Options
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ ALL: Final = 600.0
 SETTLED: Final = 900.0
 #: Seconds after which what was said at the beginning is said again, since retention deletes the oldest rows.
 AGAIN: Final = 86_400.0
-#: Clients that are read in one turn.
+#: Clients, or subscriptions of one, that are read in one turn.
 _AT_ONCE: Final = 1000
 #: Metrics that change although nothing happens: alone, they are not worth a row.
 _RESTLESS: Final = ("process.", "loop.", "plugins.events.", "store.commits", "packets.ping", "bytes.")
@@ -74,7 +75,7 @@ class Readings:
         """What readers must know of the time before."""
         self._record_facts()
         async for client in self._clients():
-            for filter, options in self._context.subscriptions(client.client_id).items():
+            async for filter, options in self._subscriptions(client.client_id):
                 flags = Flag.NO_LOCAL * options.no_local | Flag.RETAIN_AS_PUBLISHED * options.retain_as_published
                 self._record(
                     "session.subscription",
@@ -84,6 +85,17 @@ class Readings:
                     qos=options.qos,
                     flags=int(flags),
                 )
+
+    async def _subscriptions(self, client_id: str) -> AsyncIterator[tuple[str, Options]]:
+        """Those of them that are still there when it is their turn."""
+        filters = list(self._context.subscriptions(client_id))
+        for begin in range(0, len(filters), _AT_ONCE):
+            if begin:
+                await trio.lowlevel.checkpoint()
+            known = self._context.subscriptions(client_id)
+            for filter in filters[begin : begin + _AT_ONCE]:
+                if (options := known.get(filter)) is not None:
+                    yield filter, options
 
     def _record_facts(self) -> None:
         self._facts_due = self._context.now + AGAIN

@@ -11,7 +11,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.broker.room import Room
 from tests.events.test_plugin import Row, all_bytes, recorded, recording
 from trunkline import __version__
+from trunkline.events import readings
 from trunkline.events.plugin import EventsSettings
+from trunkline.events.readings import Readings
 from trunkline.events.schema import Flag
 
 
@@ -68,6 +70,32 @@ async def test_what_was_there_when_recording_began(tmp_path: Path, autojump_cloc
         ("alarm.active", "hot", "too hot"),
         ("alarm.deactivated", "hot", "too hot"),
     ]
+
+
+async def test_many_subscriptions_of_a_client_are_told_in_slices(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is unsubscribed between two of them is not told as if it were there."""
+    monkeypatch.setattr(readings, "_AT_ONCE", 1)
+    filters = [f"a/{number}" for number in range(50)]
+    real = Readings._record_facts
+
+    def unsubscribe(self: Readings) -> None:
+        real(self)
+        self._context.unsubscribe_client("ann", *filters[1:])
+
+    async with recording(tmp_path) as here:
+        await here.node.plugins.disable("events")
+        await (await here.stay("ann")).subscribe(*((filter, 1) for filter in filters))
+        monkeypatch.setattr(Readings, "_record_facts", unsubscribe)
+        await here.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        await trio.sleep(1)
+    rows = recorded(tmp_path, "session.subscription", "session.unsubscribed")
+    there = [row["filter"] for row in rows if row["kind"] == "session.subscription"]
+    assert "a/0" in there
+    assert len(there) < 50
+    told = [row["kind"] for row in rows]
+    assert told == sorted(told), "none is told behind the end of all others"
 
 
 def files(folder: Path, *suffixes: str) -> list[Path]:
