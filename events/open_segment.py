@@ -86,9 +86,13 @@ class OpenSegment:
     @property
     def is_deleted(self) -> bool:
         """Whether a file was deleted. Some file systems do not count links, so its name is checked as well."""
-        return any(
-            not os.fstat(file.fileno()).st_nlink and not os.path.exists(file.name) for file in (self._data, self._index)
-        )
+        try:
+            return any(
+                not os.fstat(file.fileno()).st_nlink and not os.path.exists(file.name)
+                for file in (self._data, self._index)
+            )
+        except OSError:  # on a file server that does not know it any more
+            return True
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
         whole = self._whole

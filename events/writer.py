@@ -6,8 +6,10 @@ with a file that another has left behind.
 """
 
 import contextlib
+import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,6 +26,8 @@ _UNSYNCED: Final = 4
 _SHORT: Final = 128
 #: Bytes of `roll_bytes` for which a segment that is not small has a row.
 _SMALL: Final = 1024
+#: Errors that another file would have, too.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogWriter:
@@ -87,6 +91,8 @@ class LogWriter:
 
         The times are those of its oldest and newest row, in microseconds since the epoch.
 
+        A segment whose files take no more, for another reason than a full disk, is given up for the next one.
+
         Raises OSError if there is no room or the disk fails: none of the batch is in the log then, and the same batch
         may be tried again. ValueError if the writer is closed or the batch has other columns than the writer.
         """
@@ -103,7 +109,8 @@ class LogWriter:
         whole = sink.getvalue()
         # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
         data = whole.slice(len(self._head), whole.size - len(self._head) - len(END_OF_STREAM))
-        self._room_for(data.size, min_time, max_time).append(data, batch.num_rows, min_time, max_time)
+        rows = batch.num_rows
+        self._put(data.size, min_time, max_time, lambda segment: segment.append(data, rows, min_time, max_time))
         self._is_dirty = True
 
     def beat(self, time: int, interval: int) -> None:
@@ -113,11 +120,23 @@ class LogWriter:
         Raises OSError and ValueError as `append` does.
         """
         self._check_open()
-        self._room_for(0, time, time).beat(time, interval)
+        self._put(0, time, time, lambda segment: segment.beat(time, interval))
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"the log of {self.key} is closed")
+
+    def _put(self, size: int, min_time: int, max_time: int, write: Callable[[OpenSegment], None]) -> None:
+        segment = self._room_for(size, min_time, max_time)
+        try:
+            write(segment)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            self._give_up(segment)
+            if not segment.rows:  # the next file would be no other than this one
+                raise
+            write(self._begin(min_time))
 
     def _room_for(self, size: int, min_time: int, max_time: int) -> OpenSegment:
         """The segment that takes so many bytes more."""
@@ -131,10 +150,14 @@ class LogWriter:
     def roll(self) -> None:
         """Ends the segment, so that others may ship it; the next append begins another.
 
-        Raises OSError if that cannot be written; the segment goes on then.
+        Raises OSError if the disk is full; the segment goes on then.
         """
         if self._segment is not None and self._segment.rows:
-            self._segment.seal(0)
+            try:
+                self._segment.seal(0)
+            except OSError as error:
+                if error.errno in _FULL:
+                    raise
             self._retire(self._segment)
 
     def sync(self) -> None:
@@ -185,6 +208,11 @@ class LogWriter:
             self._segment = segment
         self.segments += 1
         return segment
+
+    def _give_up(self, segment: OpenSegment) -> None:
+        with contextlib.suppress(OSError):  # its rows can be read without
+            segment.seal(0)
+        self._retire(segment)
 
     def _retire(self, segment: OpenSegment) -> None:
         with self._lock:

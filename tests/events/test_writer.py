@@ -6,9 +6,10 @@ import os
 import resource
 import shutil
 import threading
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 
 from tests.events.logs import KEY, NODE, START, append, batch, expected, read, time, write
 from trunkline.events import open_segment
+from trunkline.events.checking import check
 from trunkline.events.index import Index
-from trunkline.events.layout import VERSION_KEY, LogError, NodeKey
+from trunkline.events.layout import END_OF_STREAM, VERSION_KEY, LogError, NodeKey
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import STORED
 from trunkline.events.times import to_microseconds
@@ -352,13 +354,23 @@ def test_what_cannot_be_cut_off_waits_for_that(tmp_path: Path, disk: Disk) -> No
         append(writer, 3)
     assert data.stat().st_size == size + 100
     assert read(tmp_path, 0, 2) == expected(0, 2)
-    disk.room = None
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        append(writer, 3)
-    assert writer.next_seq == 2
     disk.broken = False
+    disk.room = None
     append(writer, 4)
     assert read(tmp_path, 0, 6) == expected(0, 6)
+
+
+def test_what_can_never_be_cut_off_is_left_for_another_segment(tmp_path: Path, disk: Disk) -> None:
+    writer = write(tmp_path, [2])
+    disk.room, disk.broken = 100, True
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        append(writer, 3)
+    disk.room = None
+    append(writer, 3)
+    writer.close()
+    assert read(tmp_path, 0, 5) == expected(0, 5)
+    assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx"])
+    assert not [finding for checked in check(EventLog(tmp_path)) for finding in checked.findings]
 
 
 def test_a_full_disk_when_a_segment_ends(tmp_path: Path, disk: Disk) -> None:
@@ -385,19 +397,62 @@ def test_short_writes_are_gone_on_with(tmp_path: Path, disk: Disk) -> None:
     assert read(tmp_path, 0, 5) == expected(0, 5)
 
 
-def test_a_real_limit_of_a_files_size(tmp_path: Path) -> None:
-    writer = write(tmp_path, [100])
-    size = next(writer.directory.glob("*.arrows")).stat().st_size
+@contextlib.contextmanager
+def limited(size: int) -> Iterator[None]:
+    """No file gets longer."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
-        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
-            append(writer, 100)
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert next(writer.directory.glob("*.arrows")).stat().st_size == size
+
+
+def test_a_segment_ends_at_a_real_limit_of_a_files_size(tmp_path: Path) -> None:
+    writer = write(tmp_path, [100])
+    first = next(writer.directory.glob("*.arrows"))
+    size = first.stat().st_size
+    with limited(size + 3000):
+        append(writer, 100)
+        append(writer, 100)
+        assert len(names(tmp_path)) == 6
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            append(writer, 200)  # no file could take it
+        append(writer, 1)
+        writer.beat(START, SECOND)
+    assert first.stat().st_size == size + len(END_OF_STREAM)
     append(writer, 50)
-    assert read(tmp_path, 0, 150) == expected(0, 150)
+    writer.close()
+    assert read(tmp_path, 0, 301) == expected(0, 301)
+    assert read(tmp_path, 302, 352) == expected(302, 352)
+
+
+def test_a_segment_that_cannot_even_be_ended_is_followed_by_another(tmp_path: Path) -> None:
+    writer = write(tmp_path, [100])
+    with limited(next(writer.directory.glob("*.arrows")).stat().st_size):
+        append(writer, 10)
+        writer.roll()
+    append(writer, 3)
+    writer.close()
+    assert read(tmp_path, 0, 113) == expected(0, 113)
+    assert len(names(tmp_path)) == 6
+
+
+def test_a_segment_of_which_the_server_knows_nothing_more_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = write(tmp_path, [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        append(writer, 2)
+        writer.beat(START, SECOND)
+    writer.close()
+    assert read(tmp_path, 0, 3) == expected(0, 3)
+    assert [seq for seq, _, kind in beats(tmp_path) if kind == "node.tick"] == [3]
+
+
+def stale(_: int) -> NoReturn:
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
 def test_a_directory_that_was_cleared_up_is_made_again(tmp_path: Path) -> None:
