@@ -10,7 +10,7 @@ import pyarrow as pa
 import trio
 
 from trunkline import __version__
-from trunkline.events.file_lock import locked
+from trunkline.events.file_lock import is_deleted, locked
 from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey
 from trunkline.events.merging import Merger
 from trunkline.events.privacy import Privacy
@@ -25,6 +25,8 @@ from trunkline.hooks.points import find_all
 from trunkline.plugins import PluginError
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     from trunkline.events.plugin import EventsSettings
     from trunkline.plugins import Context
 
@@ -33,6 +35,7 @@ TIDY: Final = 30.0
 #: `max_size` must hold at least this many segments: the one being written is never deleted.
 SEGMENTS: Final = 8
 _ALARM: Final = "disk"
+_SHARED: Final = "node"
 #: Seconds without a failure after which events count as written again: a disk that is nearly full takes some batches
 #: and others not.
 _CALM: Final = 60.0
@@ -98,7 +101,7 @@ class Exporter:
         settings = self._settings
         node = self._context.node
         try:
-            self._lock = locked(settings.path / f".{NodeKey(node, 0).encoded}.lock")
+            self._lock = self._locked()
         except BlockingIOError:
             cure = "give this one another node.name or another path"
             text = f"path: another broker records as node {node!r} in {settings.path}: {cure}"
@@ -119,6 +122,27 @@ class Exporter:
         except (OSError, LogError) as error:
             self._lock.close()
             raise PluginError([f"{self._context.name}: path: {error}"]) from None
+
+    def _locked(self) -> FileIO:
+        return locked(self._settings.path / f".{NodeKey(self._context.node, 0).encoded}.lock")
+
+    def _keep_lock(self) -> bool:
+        """Whether no other broker writes as this node. Somebody may delete the file of the lock, alone or with the
+        folder."""
+        if is_deleted(self._lock):
+            try:
+                lock = self._locked()
+            except BlockingIOError:
+                who = f"node {self._context.node!r} in {self._settings.path}"
+                text = f"another broker records as {who}, since the lock was deleted: stop one of them"
+                self._context.raise_alarm(_SHARED, text)
+                return False
+            except OSError:  # there is no such folder, so there is nothing to be locked
+                return True
+            self._lock.close()
+            self._lock = lock
+        self._context.clear_alarm(_SHARED)
+        return True
 
     def start(self) -> None:
         Watching(self._recorder, self._wanted).watch(self._context.hooks, self._points)
@@ -206,6 +230,7 @@ class Exporter:
         settings = self._settings
         merge_at = -inf
         while True:
+            is_alone = self._keep_lock()
             try:
                 deleted = await trio.to_thread.run_sync(
                     lambda: enforce(
@@ -225,7 +250,7 @@ class Exporter:
                 self._lost_unread.add(deleted.unread)
                 for problem in deleted.problems:
                     self._context.logger.error("old segments could not be deleted: %s", problem)
-            if self._context.now >= merge_at:
+            if is_alone and self._context.now >= merge_at:
                 try:
                     await trio.to_thread.run_sync(lambda: self._merger.run(trio.from_thread.check_cancelled))
                 except OSError as error:

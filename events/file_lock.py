@@ -1,5 +1,6 @@
 """A lock on a file that ends with its process, however that ends."""
 
+import os
 from io import FileIO
 from pathlib import Path
 
@@ -25,3 +26,11 @@ def locked(path: Path) -> FileIO:
             file.close()
             raise
     return file
+
+
+def is_deleted(lock: FileIO) -> bool:
+    """Whether the file of a lock is not the one of this name any more, so that others may lock that."""
+    try:
+        return not os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name))
+    except OSError:
+        return True

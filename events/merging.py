@@ -7,6 +7,7 @@ Who is killed in between leaves both, or half a file; the next run clears that u
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from trunkline.events.layout import BEATS, LogError, NodeKey
 from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.parquet_target import HALF, PendingFile
 from trunkline.events.projection import Projection
+from trunkline.events.retention import ALIVE
 from trunkline.events.segment import Damage
 
 #: Segments with fewer rows in a batch, on average, are merged.
@@ -65,11 +67,11 @@ class Merger:
     def _merge(
         self, key: NodeKey, segment: ArrowSegment, merged: int | None, over: bool, check: Callable[[], object]
     ) -> bool:
-        """`merged` is the end of the file that has its rows already; `over`: nobody writes to the segment, whether it
-        is sealed or not."""
+        """`merged` is the end of the file that has its rows already; `over`: a later incarnation has begun."""
         try:
             index = segment.index
-            if not (index.sealed or over):
+            # another broker by the same name may write to it, by mistake
+            if not (index.sealed or (over and time.time() - os.path.getmtime(segment.files.paths[0]) > ALIVE)):
                 return False
             sizes = [batch.rows for batch in index.batches if not batch.flags & BEATS]
             is_small = sum(sizes) < SMALL * len(sizes) and not segment.unindexed()

@@ -22,7 +22,7 @@ from trunkline.events.positions import Positions, consumers
 #: fail.
 MARGIN: Final = 100_000
 #: Seconds after its last write during which a writer is not considered dead.
-_ALIVE: Final = 600
+ALIVE: Final = 600
 #: Segments that one call deletes at most.
 _MAX_DELETED: Final = 256
 
@@ -76,7 +76,7 @@ def enforce(
     total = sum(segment.size for segment in segments)
     gone: list[_Segment] = []
     for segment in segments:
-        if segment.open and (segment.key == incarnations[-1] or now / 1e6 - segment.written < _ALIVE):
+        if segment.open and (segment.key == incarnations[-1] or now / 1e6 - segment.written < ALIVE):
             # another node by the same name may write too, by mistake; at least its heartbeats show that it does
             continue
         too_old = max_age is not None and now / 1e6 - segment.written > max_age

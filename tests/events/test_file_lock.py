@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.events.file_lock import locked
+from trunkline.events.file_lock import is_deleted, locked
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
 
@@ -33,3 +33,13 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     with locked(path), pytest.raises(BlockingIOError):
         locked(path)
     locked(path).close()
+
+
+def test_a_lock_whose_file_is_another_by_now(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(path) as lock:
+        assert not is_deleted(lock)
+        path.unlink()
+        assert is_deleted(lock)
+        with locked(path) as other:
+            assert (is_deleted(lock), is_deleted(other)) == (True, False)

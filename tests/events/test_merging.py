@@ -83,12 +83,20 @@ def test_what_a_killed_process_left_is_merged_and_other_nodes_are_not(tmp_path: 
     write(tmp_path, [3] * 10, NodeKey("other", 5)).close()
     assert merger(tmp_path).run() == 0
     write(tmp_path, [3], LATER)
+    assert merger(tmp_path).run() == 0, "somebody may still write to it"
+    grow_old(tmp_path)
     (tmp_path / KEY.directory / f".{0:020d}{parquet_target.HALF}").write_bytes(b"half")
     assert merger(tmp_path).run() == 1
     assert [name[-8:] for name in names(tmp_path)] == [".parquet"]
     assert not list(tmp_path.rglob("*.half"))
     assert read(tmp_path, 0, 30).equals(expected(0, 30))
     assert len(names(tmp_path, NodeKey("other", 5))) == 2
+
+
+def grow_old(root: Path) -> None:
+    """The segments, so that their writers are taken for dead."""
+    for path in (root / KEY.directory).iterdir():
+        os.utime(path, (START / 1e6, START / 1e6))
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
@@ -197,6 +205,7 @@ def test_rows_without_index_records_are_not_merged_away(tmp_path: Path) -> None:
     index = next(tmp_path.rglob("*.idx"))
     index.write_bytes(index.read_bytes()[: -5 * RECORD_SIZE])
     opened(LogWriter(tmp_path, KEY.name, KEY.incarnation + 1))
+    grow_old(tmp_path)
     before = names(tmp_path)
     assert merger(tmp_path).run() == 0
     assert names(tmp_path) == before

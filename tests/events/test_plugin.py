@@ -17,6 +17,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping
+from trunkline.events.exporter import TIDY
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import OWN_KINDS, Flag
@@ -426,6 +427,27 @@ async def test_one_broker_of_a_name_records_in_a_folder(tmp_path: Path) -> None:
         await other.node.plugins.enable("events", EventsSettings(path=tmp_path / "elsewhere"))
     async with recording(tmp_path):
         pass
+    assert len({row["incarnation"] for row in recorded(tmp_path)}) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+async def test_a_lock_that_somebody_deletes_is_made_again(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path) as here, room() as other:
+        lock = tmp_path / ".trunkline@0.lock"
+        lock.unlink()
+        await trio.sleep(TIDY + 1)
+        assert lock.exists()
+        with pytest.raises(PluginError, match="another broker records as node"):
+            await other.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        lock.unlink()
+        await other.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        await trio.sleep(TIDY + 1)
+        (alarm,) = here.node.alarms.active
+        assert alarm.name == "events.node"
+        assert alarm.text.endswith("since the lock was deleted: stop one of them")
+        await other.node.plugins.disable("events")
+        await trio.sleep(TIDY + 1)
+        assert not here.node.alarms.active
     assert len({row["incarnation"] for row in recorded(tmp_path)}) == 2
 
 
