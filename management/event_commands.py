@@ -217,9 +217,13 @@ def check(root: str, as_json: bool) -> None:
     from trunkline.events.checking import check as check_log
 
     files = rows = problems = 0
+    #: Where each node's files end so far: rows may be in several, for a while or for good.
+    ends: dict[str, int] = {}
     for found in check_log(_open(root)):
         files += 1
-        rows += found.end - found.first
+        before = max(found.first, ends.get(found.node, 0))
+        ends[found.node] = max(before, found.end)
+        rows += ends[found.node] - before
         for finding in found.findings:
             problems += 1
             if as_json:

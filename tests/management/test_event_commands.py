@@ -139,6 +139,11 @@ def test_check(log: Path) -> None:
     assert (finding["problem"], finding["first"], finding["end"]) == ("corrupt", 100, 200)
 
 
+def test_check_counts_a_row_once_although_it_is_in_two_files(log: Path) -> None:
+    assert call("compact", log, "--settle", "0").exit_code == 0
+    assert call("check", log).stdout == "2 files with 300 rows: no problems\n"
+
+
 def test_a_file_that_was_cut_off_is_one_problem(log: Path) -> None:
     (data,) = log.rglob("*.arrows")
     log_read = EventLog(log)
