@@ -158,7 +158,7 @@ class Exporter:
 
     def stop(self) -> None:
         self._record("exporter.stopped")
-        self._recorder.flush()
+        self._recorder.close()
         try:
             self._writer.close()
         except OSError as error:
@@ -190,9 +190,9 @@ class Exporter:
             self._follow_clock()
             self._recorder.tick(interval)
             now = self._context.now
-            if self._recorder.trouble is not None:
+            if (trouble := self._recorder.take_trouble()) is not None:
                 failed_at = now
-                self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
+                self._context.raise_alarm(_ALARM, f"events are lost: {trouble}")
             elif now - failed_at >= _CALM:
                 self._context.clear_alarm(_ALARM)
             # not an interval from now: small delays would add up

@@ -77,8 +77,8 @@ class Recorder:
         self.rejected = 0
         #: Batches with events that could not be turned into rows.
         self._failures = 0
-        #: Why nothing can be written now.
-        self.trouble: OSError | None = None
+        #: Why something could not be written, until somebody looks.
+        self._trouble: OSError | None = None
 
     @property
     def waiting(self) -> int:
@@ -168,6 +168,18 @@ class Recorder:
             if not self._unsaid[reason]:
                 del self._unsaid[reason]
 
+    def take_trouble(self) -> OSError | None:
+        """Why something could not be written since the last call."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def close(self) -> None:
+        """Write what waits, although the last try may have failed a moment ago."""
+        self._resume_at = 0.0
+        self.flush()
+        if lost := sum(self._unsaid.values()):
+            self._logger.error("events are missing at the end of the log, which does not say so: %d", lost)
+
     def _write(self, observed: list[Observation], now: float) -> bool:
         try:
             batch = self._converter.convert(observed, self.correction)
@@ -182,7 +194,6 @@ class Recorder:
         except OSError as error:
             self._fail(error, now)
             return False
-        self.trouble = None
         return True
 
     def _wall(self, time: float) -> int:
@@ -190,7 +201,7 @@ class Recorder:
         return int((time + self.correction) * 1e6)
 
     def _fail(self, error: OSError, now: float) -> None:
-        self.trouble = error
+        self._trouble = error
         self._resume_at = now + PAUSE
 
     def _convertible(self, observed: list[Observation], error: Exception) -> list[Observation]:

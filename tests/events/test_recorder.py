@@ -124,12 +124,13 @@ def test_a_full_disk_costs_events_and_the_log_says_how_many(
     bench.tell("before", 10)
     bench.writer.full = True
     bench.tell("lost", 20)
-    assert bench.recorder.trouble is not None
     bench.writer.full = False
     bench.tell("still lost", 10)  # nothing is tried again so soon
     bench.now += PAUSE
     bench.tell("after", 10)
-    assert (bench.recorder.written, bench.recorder.dropped, bench.recorder.trouble) == (20, 30, None)
+    assert (bench.recorder.written, bench.recorder.dropped) == (20, 30)
+    assert str(bench.recorder.take_trouble()) == "[Errno 28] No space left on device"
+    assert bench.recorder.take_trouble() is None
     assert bench.topics() == ["before"] * 10 + ["disk 30"] + ["after"] * 10
 
 
@@ -144,6 +145,29 @@ def test_what_was_lost_is_said_although_nothing_follows(make: Callable[..., Benc
     bench.recorder.flush()
     bench.recorder.flush()
     assert bench.topics() == ["disk 10"]
+
+
+def test_the_end_is_written_although_the_disk_was_full_a_moment_ago(
+    make: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = make()
+    bench.writer.full = True
+    bench.tell("lost", 10)
+    bench.writer.full = False
+    bench.tell("last")
+    bench.recorder.close()
+    assert bench.topics() == ["disk 10", "last"]
+    assert not caplog.records
+
+
+def test_what_the_log_cannot_say_at_its_end_is_said_elsewhere(
+    make: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = make()
+    bench.writer.full = True
+    bench.tell("lost", 13)
+    bench.recorder.close()
+    assert caplog.messages == ["events are missing at the end of the log, which does not say so: 13"]
 
 
 def test_what_cannot_be_a_row_is_set_aside_and_the_others_are_written(
