@@ -84,15 +84,16 @@ class OpenSegment:
         return self._whole.data_size
 
     @property
-    def is_deleted(self) -> bool:
-        """Whether a file was deleted. Some file systems do not count links, so its name is checked as well."""
+    def is_gone(self) -> bool:
+        """Whether a file was deleted, or moved with its folder, or its file system was taken away."""
         try:
-            return any(
-                not os.fstat(file.fileno()).st_nlink and not os.path.exists(file.name)
-                for file in (self._data, self._index)
-            )
-        except OSError:  # on a file server that does not know it any more
+            for file in (self._data, self._index):
+                os.stat(file.name)
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:  # writing will tell
+            pass
+        return False
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
         whole = self._whole

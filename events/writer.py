@@ -141,7 +141,7 @@ class LogWriter:
     def _room_for(self, size: int, min_time: int, max_time: int) -> OpenSegment:
         """The segment that takes so many bytes more."""
         segment = self._segment
-        if segment is not None and segment.is_deleted:  # rows written to it would be lost
+        if segment is not None and segment.is_gone:  # nobody would find rows that are written to it
             self._retire(segment)
         elif segment is not None and segment.rows and self._is_full(segment, size, max_time):
             self.roll()

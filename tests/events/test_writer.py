@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -442,17 +442,29 @@ def test_a_segment_of_which_the_server_knows_nothing_more_is_followed_by_another
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = write(tmp_path, [1])
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fstat", stale)
-        append(writer, 2)
-        writer.beat(START, SECOND)
+    write_file = open_segment._write
+
+    def stale(file: FileIO, data: Any) -> None:
+        if Path(os.fsdecode(file.name)).stem == f"{0:020d}":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        write_file(file, data)
+
+    monkeypatch.setattr(open_segment, "_write", stale)
+    append(writer, 2)
+    writer.beat(START, SECOND)
     writer.close()
     assert read(tmp_path, 0, 3) == expected(0, 3)
     assert [seq for seq, _, kind in beats(tmp_path) if kind == "node.tick"] == [3]
 
 
-def stale(_: int) -> NoReturn:
-    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+def test_rows_go_on_at_the_place_of_a_log_that_was_moved_away(tmp_path: Path) -> None:
+    writer = write(tmp_path / "log", [3])
+    (tmp_path / "log").rename(tmp_path / "old")
+    append(writer, 2)
+    writer.beat(START, SECOND)
+    writer.close()
+    assert read(tmp_path / "old", 0, 3) == expected(0, 3)
+    assert read(tmp_path / "log", 3, 5) == expected(3, 5)
 
 
 def test_a_directory_that_was_cleared_up_is_made_again(tmp_path: Path) -> None:
