@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
@@ -72,10 +73,22 @@ class Output:
                 raise OutputError("--overwrite: a stream goes on with what is there")
         elif self.form in ("json", "parquet") and self.place and not self.overwrite and Path(self.place).exists():
             raise OutputError(f"{self.place} exists already: give another place, or --overwrite")
-        if self.form == "json" and self.place and not Path(self.place).absolute().parent.is_dir():
-            raise OutputError(f"--output {self.place}: there is no folder {Path(self.place).parent}")
+        if self.place and "://" not in self.place:
+            self._check_folder()
         if self.form == "delta" and self.overwrite:
             raise OutputError("--overwrite: a Delta table is added to")
+
+    def _check_folder(self) -> None:
+        """Before Spark starts, which would tell it only after the whole job."""
+        place = Path(self.place)
+        folder = place if place.is_dir() else place.parent
+        if not folder.is_dir():
+            raise OutputError(f"--output {place}: there is no folder {folder}")
+        try:
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise OutputError(f"--output {place}: nothing can be written in {folder}: {error.strerror}") from None
 
     def write(self, results: "DataFrame", job: "Job[Any]") -> None:
         """Write all results of recorded events."""

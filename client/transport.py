@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
@@ -52,6 +53,8 @@ def _reason(error: BaseException) -> str:
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed, {error.reason or error}: does the server speak TLS at this port?"
+    if isinstance(error, OSError) and error.errno and str(error.strerror).startswith("Error connecting to "):
+        return os.strerror(error.errno)  # trio's words name the address, which stands before these
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 

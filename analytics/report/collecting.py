@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
@@ -59,6 +60,8 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
         NothingRecorded: there are no events.
         LogError: there is no log that can be read.
     """
+    if "://" not in source and not Path(source).is_dir():
+        raise NothingRecorded("there is no such folder")
     log = EventLog(source)
     log.refresh()
     oldest: list[int] = []

@@ -52,4 +52,5 @@ def report(
     say("Spark starts")
     with spark_session("report", master, java, conf) as spark:
         write(spark, source, html, since=since, until=until, say=say)
+    click.echo(f"to open in a browser: {html.absolute().as_uri()}", err=True)
     click.echo(html)

@@ -20,7 +20,7 @@ from trunkline.analytics.report.results import (
     Silence,
     Window,
 )
-from trunkline.mqtt.reasons import in_words
+from trunkline.mqtt.reasons import Reason, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,11 +54,17 @@ def windows(timeline: Sequence[Row]) -> list[Window]:
     return [Window(time, *(found[time][name] for name in Window._fields[1:])) for time in sorted(found)]
 
 
+def _why_closed(reason: int) -> str:
+    if reason == Reason.UNSPECIFIED_ERROR:  # what the broker records for a connection that ended in no other way
+        return "lost, or closed without a DISCONNECT"
+    return in_words(reason)
+
+
 def ends(timeline: Sequence[Row]) -> list[EndCount]:
     found = Counter[tuple[str, str]]()
     for row in timeline:
         if row["sort"] == "disconnected":
-            reason = in_words(int(row["reason"])) if row["reason"] else "unknown"
+            reason = _why_closed(int(row["reason"])) if row["reason"] else "unknown"
             found["connection", reason] += row["events"]
         elif row["sort"] in ("ended", "taken over"):
             found["session", row["reason"] or row["sort"]] += row["events"]

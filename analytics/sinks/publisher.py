@@ -21,6 +21,7 @@ from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.client import (
     Client,
     ClientError,
+    ConnectFailed,
     ConnectionSettings,
     Disconnected,
     ExponentialBackoff,
@@ -142,16 +143,17 @@ class Publisher:
         delay = self._retry.should_retry(self._failures, error)
         spent = max(self._waited, trio.current_time() - self._failing_since)
         limit = self._settings.retry_for
-        where = "{}:{}".format(*self._settings.address)
+        # without a connection, the error names the address
+        words = str(error) if isinstance(error, ConnectFailed) else "{}:{}: {}".format(*self._settings.address, error)
         if delay is None:
-            raise PublishError(f"{where}: {error}") from None
+            raise PublishError(words) from None
         if spent + delay > limit:
             waiting, plural = len(self._waiting), "" if len(self._waiting) == 1 else "s"
             left = f"at least {waiting} message{plural} not sent"
             tried = f"gave up after {self._failures} connections in {spent:.1f} s, with {left}"
-            raise PublishError(f"{where}: {error}; {tried}") from None
+            raise PublishError(f"{words}; {tried}") from None
         if self._failures == 1:
-            _log.warning("%s: %s; trying again for %g s", where, error, limit)
+            _log.warning("%s; trying again for %g s", words, limit)
         self._waited += delay
         await self._sleep(delay)
 

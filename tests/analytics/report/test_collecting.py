@@ -46,6 +46,11 @@ def test_a_period_without_events_is_told(tmp_path: Path, since: datetime | None,
         period(log, since, until)
 
 
+def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NothingRecorded, match="there is no such folder"):
+        period(str(tmp_path / "nowhere"), None, None)
+
+
 def test_an_empty_log_is_told(tmp_path: Path) -> None:
     with pytest.raises(NothingRecorded, match="no events were recorded there"):
         period(str(tmp_path), None, None)

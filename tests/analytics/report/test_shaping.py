@@ -120,6 +120,7 @@ def test_ends_and_nodes_are_sums() -> None:
     timeline = [
         sums("disconnected", 1, 2, why="142"),
         sums("disconnected", 2, 3, why="142", node="n2"),
+        sums("disconnected", 2, 2, why="128"),
         sums("ended", 1, 4, why="expired"),
         sums("ended", 1, 1, why="clean start"),
         sums("taken over", 1, 7),
@@ -129,6 +130,7 @@ def test_ends_and_nodes_are_sums() -> None:
         EndCount("session", "taken over", 7),
         EndCount("connection", "session taken over", 5),
         EndCount("session", "expired", 4),
+        EndCount("connection", "lost, or closed without a DISCONNECT", 2),
         EndCount("session", "clean start", 1),
     ]
     assert shaping.nodes(timeline, {"n2": ["1.0", "1.1"], "n3": ["1.1"]}, {"n2": 3}) == [

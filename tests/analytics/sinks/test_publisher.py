@@ -166,7 +166,9 @@ def test_a_broker_that_is_not_there_is_named(waits: list[float]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and not listened on
         port = taken.getsockname()[1]
-        with pytest.raises(PublishError, match=f"127.0.0.1:{port}: cannot connect.*Connection refused; gave up"):
+        with pytest.raises(
+            PublishError, match=f"^cannot connect to mqtt://127.0.0.1:{port}: Connection refused; gave up"
+        ):
             Publisher(SinkSettings(port=port, retry_for=0.2), "sink", "q/0", sleeping(waits)).publish(messages(1))
     assert waits == [0.1]
 

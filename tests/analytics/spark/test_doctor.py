@@ -98,6 +98,15 @@ def test_the_java_that_a_session_would_have(tmp_path: Path) -> None:
     [wrong] = of("Java", {}, str(tmp_path / "old"))
     assert wrong.state is State.WRONG
     assert "Spark needs 17" in wrong.found
+    for environ, java, remedy in (
+        ({}, "/nope", "leave out --java"),
+        ({"TRUNKLINE_JAVA": "/nope"}, None, "unset TRUNK"),
+    ):
+        [wrong] = of("Java", environ, java)
+        assert "/nope (named) does not exist" in wrong.found
+        assert wrong.mend is not None
+        assert remedy in wrong.mend
+        assert "pip install" not in wrong.mend
 
 
 def test_a_spark_of_ones_own(tmp_path: Path) -> None:
