@@ -1,8 +1,9 @@
 """Queues that grow, and when they will be full."""
 
+from collections.abc import Collection
 from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,6 +11,8 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.job import Options, job
 from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import Names, OptionalPositive, Positive
+from trunkline.broker.metrics import Gauges, Metrics
+from trunkline.config.key_path import nearest
 from trunkline.config.units import Accepts
 
 #: With these a session ends, and its queue.
@@ -48,6 +51,15 @@ class QueuesOptions(Options):
     """Readings that a window must have before it has a slope."""
     full_within: OptionalPositive = None
     """Seconds: only what is or will be full by then. Everything if not given."""
+
+    @field_validator("metrics", "limits")
+    @classmethod
+    def _are_metrics(cls, names: Collection[str]) -> Collection[str]:
+        known = Metrics().snapshot().keys() | Gauges().snapshot().keys()
+        for name in names:
+            if name not in known and not name.startswith("plugins."):  # plugins have what names they like
+                raise ValueError(f"there is no metric {name!r}{nearest(name, known)}")
+        return names
 
     @model_validator(mode="after")
     def _no_holes(self) -> Self:

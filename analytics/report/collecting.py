@@ -161,7 +161,9 @@ def _of_events(
     found["flapping"] = [alert for alert in connecting if alert.name == "flapping"]
     storms = [alert for alert in connecting if alert.name == "storm"]
     found["alerts"] = [*shaping.alerts(_rows(reading.run("denials").limit(MAX_ALERTS))), *storms]
-    found["silences"] = shaping.silences(_rows(reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS)))
+    silences = reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS)
+    left = figures.left(events).join(silences.select("client_id"), "client_id", "left_semi")
+    found["silences"] = shaping.silences(_rows(silences), {row.client_id: row.time for row in _rows(left)})
     say("queues, slow consumers")
     # windows begin with the epoch: one of them holds the whole period
     slow = reading.run("slow-consumers", window=math.ceil(end.timestamp()) + 1).where("slow")

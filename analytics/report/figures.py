@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.queues import ENDS
 from trunkline.analytics.jobs.windows import window
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +40,8 @@ AUDIT_COLUMNS: Final = (
 )
 #: Seconds for which a reading counts if no other comes: the exporter records all of them every ten minutes.
 HELD: Final = 700.0
+#: Reason codes with which a client itself ends its connection.
+IN_ORDER: Final = (Reason.SUCCESS.value, Reason.DISCONNECT_WITH_WILL.value)
 #: Clients whose queues are drawn.
 MAX_QUEUES: Final = 10
 
@@ -91,6 +94,14 @@ def refusals(events: DataFrame) -> DataFrame:
         )
         .agg(F.sum("weight").alias("times"))
     )
+
+
+def left(events: DataFrame) -> DataFrame:
+    """Clients that disconnected in order and have not come back, and when they did."""
+    last = F.max_by(F.struct("kind", "reason_code", "time"), F.struct("time", "seq")).alias("last")
+    connections = events.where(F.col("kind").isin("client.connected", "client.disconnected"))
+    in_order = (F.col("last.kind") == "client.disconnected") & F.col("last.reason_code").isin(*IN_ORDER)
+    return connections.groupBy("client_id").agg(last).where(in_order).select("client_id", "last.time")
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:

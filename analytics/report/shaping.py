@@ -161,11 +161,13 @@ def alerts(rows: Sequence[Row]) -> list[Alert]:
     return list(found.values())
 
 
-def silences(rows: Sequence[Row]) -> list[Silence]:
-    """Begin and end of each as one row."""
+def silences(rows: Sequence[Row], left: Mapping[str, datetime]) -> list[Silence]:
+    """Begin and end of each as one row, but for clients that had left in order before they would have been silent."""
     found: dict[tuple[str, datetime], Silence] = {}
     for row in sorted(rows, key=lambda row: row["state"]):
         key = (row["client_id"], row["last_seen"])
+        if row["state"] == "begin" and row["client_id"] in left and left[row["client_id"]] <= row["time"]:
+            continue
         found[key] = Silence(*key, row["usual"], row["time"] if row["state"] == "end" else None)
     return list(found.values())
 

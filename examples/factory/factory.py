@@ -6,6 +6,7 @@ needs `pip install 'trunkline[spark]'`. At its end the results are compared with
 same events; it ends with 1 if anything differs. With the defaults all of it takes two to four minutes.
 """
 
+import logging
 import secrets
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -34,12 +36,15 @@ from table import table
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.report import results as report
 from trunkline.analytics.report.page import write
+from trunkline.analytics.running import stopped_by_signals
 from trunkline.analytics.spark import session
 from trunkline.client import ConnectionSettings
 from trunkline.client.sync import Client
 from trunkline.events.reader import EventLog
 from trunkline.management.credential_files import change_credentials
 
+#: The exit code after Ctrl-C, as shells have it.
+INTERRUPTED: Final = 130
 #: Results are published below this topic, by this user alone.
 RESULTS: Final = "$analytics"
 PUBLISHER: Final = "analytics"
@@ -319,7 +324,8 @@ def run(settings: Settings, spark: SparkSession, console: Console) -> Outcome:
             console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     console.print("The report is made …")
     made = write(spark, str(settings.log), settings.html, until=datetime.fromtimestamp(lived.until / SECOND, UTC))
-    console.print(f"report: {settings.html}", highlight=False, markup=False, soft_wrap=True)
+    page = settings.html.absolute().as_uri()
+    console.print(f"report, to open in a browser: {page}", highlight=False, markup=False, soft_wrap=True)
     return Outcome(good, lived.results, made)
 
 
@@ -331,6 +337,19 @@ def run(settings: Settings, spark: SparkSession, console: Console) -> Outcome:
 @click.option("--html", type=click.Path(path_type=Path), default=Path("factory.html"), help="The report to write.")
 def main(duration: float, rate: float, seed: int, keep: Path | None, html: Path) -> None:
     console = Console()
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it shows the traceback of an interrupted call
+    try:
+        good = play(console, duration, rate, seed, keep, html)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if good else 1)
+
+
+def play(console: Console, duration: float, rate: float, seed: int, keep: Path | None, html: Path) -> bool:
+    """
+    Raises:
+        KeyboardInterrupt: by Ctrl-C, or SIGTERM.
+    """
     with ExitStack() as stack:
         if keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="factory-")))
@@ -342,8 +361,20 @@ def main(duration: float, rate: float, seed: int, keep: Path | None, html: Path)
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("OFF")
         settings = Settings(folder=folder, html=html, duration=duration, rate=rate, seed=seed)
-        outcome = run(settings, spark, console)
-    sys.exit(0 if outcome.good else 1)
+        with stopped_by_signals(partial(stop, spark)) as asked:
+            try:
+                return run(settings, spark, console).good
+            except Exception as error:
+                if not asked.is_set():
+                    raise
+                raise KeyboardInterrupt from error
+
+
+def stop(spark: SparkSession) -> None:
+    """Have all that waits for Spark fail: batches of streams first, whose workers would else complain."""
+    for query in spark.streams.active:
+        query.stop()
+    spark.sparkContext.cancelAllJobs()
 
 
 if __name__ == "__main__":

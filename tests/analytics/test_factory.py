@@ -2,10 +2,14 @@
 the report."""
 
 import io
+import os
 import re
+import signal
+import threading
 from collections import Counter
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -14,8 +18,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from click.testing import CliRunner
 from rich.console import Console
 
+import factory
 from factory import Settings, late_rows, run
 from reference import SECOND, Event, Rows, flapping, silent
 from results import KEYS, differences, verdict
@@ -65,6 +71,23 @@ def ran(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ran:
     ]
     before = [row for row in rows if row["time"] < outcome.report.end]
     return Ran(outcome.good, console.file.getvalue(), html, outcome.results, outcome.report, before)
+
+
+def test_ctrl_c_ends_it_quietly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+    query = SimpleNamespace(stop=stopped.set)
+    context = SimpleNamespace(setLogLevel=lambda level: None, cancelAllJobs=lambda: None)
+    spark = SimpleNamespace(streams=SimpleNamespace(active=[query]), sparkContext=context, stop=lambda: None)
+
+    def interrupted(settings: Settings, spark: object, console: Console) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped.wait(60)
+        raise RuntimeError("the stream has ended")
+
+    monkeypatch.setattr(factory, "session", lambda *name, **options: spark)
+    monkeypatch.setattr(factory, "run", interrupted)
+    result = CliRunner().invoke(factory.main, ["--keep", str(tmp_path / "kept")])
+    assert (result.exit_code, result.output) == (130, "Spark starts …\n")
 
 
 def test_the_results_are_those_of_plain_python(ran: Ran) -> None:

@@ -79,7 +79,7 @@ def silent(results: Results, grid: Grid) -> Section:
         ("Usually every", SECONDS, "usual"),
         ("Until (UTC)", END, "end"),
     )
-    words = "Clients that published nothing for much longer than was usual for them."
+    words = "Clients that published nothing for much longer than was usual for them, and had not disconnected in order."
     return Section(
         "silent", "Silent clients", words, [made] if made.total else [], "No client fell silent.", ("message.publish",)
     )

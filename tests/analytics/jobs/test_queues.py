@@ -21,6 +21,8 @@ from trunkline.analytics.jobs.queues import QueuesOptions, queues
     [
         ({"slide": "2m", "window": "1m"}, "a slide of 120 s leaves holes between windows of 60 s"),
         ({"limits": "retained.count=many"}, "retained.count"),
+        ({"limits": "retained.cont=5"}, "there is no metric 'retained.cont'; did you mean retained.count?"),
+        ({"metrics": "queue.count,typo"}, "there is no metric 'typo'"),
         ({"min_samples": 1}, "min_samples"),
     ],
 )
@@ -30,6 +32,7 @@ def test_wrong_options_are_named(given: dict[str, object], problem: str) -> None
 
 
 def test_options_from_text() -> None:
+    assert queues.read_options({"metrics": "plugins.own.any"}).metrics == ("plugins.own.any",)
     options = queues.read_options({"limits": "retained.count=5, queue.bytes = 1e6,"})
     assert options.limits == {"retained.count": 5.0, "queue.bytes": 1e6}
     assert options == QueuesOptions(limits={"retained.count": 5.0, "queue.bytes": 1e6})

@@ -2,7 +2,7 @@ from typing import TYPE_CHECKING
 
 from tests.analytics.events_made import at, frame, row
 from trunkline.analytics.report.collecting import _rows
-from trunkline.analytics.report.figures import delays, refusals, timeline
+from trunkline.analytics.report.figures import delays, left, refusals, timeline
 from trunkline.events.schema import Flag
 
 if TYPE_CHECKING:
@@ -38,6 +38,21 @@ def test_sums_of_windows_heed_weights_and_borders(spark: "SparkSession") -> None
         (at(0), "dropped", "queue_full"): (1, 0),
         (at(5), "connected", None): (1, 0),
         (at(5), "refused", None): (1, 0),
+    }
+
+
+def test_who_has_left_in_order(spark: "SparkSession") -> None:
+    def ended(client_id: str, second: float, code: int) -> dict[str, object]:
+        return row("client.disconnected", second, client_id=client_id, reason_code=code)
+
+    events = [
+        row("client.connected", 0.0, client_id="left"),
+        *(ended("left", 1.0, 0), ended("with will", 1.0, 4), ended("lost", 1.0, 128)),
+        *(ended("back", 1.0, 0), row("client.connected", 2.0, client_id="back")),
+    ]
+    assert {(one.client_id, one.time) for one in _rows(left(frame(spark, events)))} == {
+        ("left", at(1)),
+        ("with will", at(1)),
     }
 
 

@@ -92,7 +92,9 @@ def test_begin_and_end_of_a_silence_are_one() -> None:
         return {"client_id": client_id, "state": state, "time": time, "last_seen": at(1), "usual": 2.0}
 
     rows = [told("end", at(9), "c"), told("begin", at(5), "c"), told("begin", at(5), "d")]
-    assert shaping.silences(rows) == [Silence("c", at(1), 2.0, at(9)), Silence("d", at(1), 2.0, None)]
+    rows += [told("begin", at(5), "left before")]
+    left = {"left before": at(4), "d": at(6)}
+    assert shaping.silences(rows, left) == [Silence("c", at(1), 2.0, at(9)), Silence("d", at(1), 2.0, None)]
 
 
 def test_what_is_missing_counts_for_its_incarnation() -> None:
