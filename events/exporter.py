@@ -107,7 +107,7 @@ class Exporter:
             text = f"path: another broker records as node {node!r} in {settings.path}: {cure}"
             raise PluginError([f"{self._context.name}: {text}"]) from None
         except (OSError, LogError) as error:
-            raise PluginError([f"{self._context.name}: path: {error}"]) from None
+            raise self._not_there(error) from None
         try:
             return LogWriter(
                 settings.path,
@@ -121,7 +121,14 @@ class Exporter:
             )
         except (OSError, LogError) as error:
             self._lock.close()
-            raise PluginError([f"{self._context.name}: path: {error}"]) from None
+            raise self._not_there(error) from None
+
+    def _not_there(self, error: OSError | LogError) -> PluginError:
+        text = str(error)
+        if isinstance(error, OSError):
+            what = f"the log cannot be written in {self._settings.path}: {error.strerror or error}"
+            text = f"{what}; give another folder, or let the broker's user write there"
+        return PluginError([f"{self._context.name}: path: {text}"])
 
     def _locked(self) -> FileIO:
         return locked(self._settings.path / f".{NodeKey(self._context.node, 0).encoded}.lock")

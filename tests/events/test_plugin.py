@@ -473,8 +473,9 @@ async def test_a_lock_that_somebody_deletes_is_made_again(tmp_path: Path, autoju
 async def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
     async with room() as here:
-        with pytest.raises(PluginError, match=r"events: path: .*File exists.*log"):
+        with pytest.raises(PluginError, match=r"events: path: .*/log: File exists; give another folder") as caught:
             await here.node.plugins.enable("events", EventsSettings(path=tmp_path / "log"))
+        assert str(caught.value).count(str(tmp_path)) == 1
         assert not here.broker.hooks.message_publish
 
 
