@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -110,21 +111,21 @@ class Input:
         stream: bool,
         observation: "str | Observation | None" = None,
     ) -> "DataFrame":
-        """The events, from a log those of these kinds alone; `form` is the result of `check`. What a log's reader skips
-        is noted in the observation."""
+        """The events, from a log those of these kinds alone; `form` is the result of `check`. What there is to say
+        about a log's rows is noted in the observation."""
         from pyspark.sql import functions as F
 
-        from trunkline.analytics.source.metrics import SKIPPED, observed
+        from trunkline.analytics.source.metrics import OBSERVED, observed
         from trunkline.events.schema import SPARK_SCHEMA
 
         reader = spark.readStream if stream else spark.read
         if form == "log":
             limit = {"maxRowsPerTrigger": str(ROWS_PER_TRIGGER)} if stream else {}
-            more = SKIPPED if kinds and observation is not None else ()
+            more = OBSERVED if kinds and observation is not None else ()
             events = reader.format("trunkline").options(**limit | self._source_options((*kinds, *more))).load()
             if observation is not None:
                 events = observed(events, observation)
-            unwanted = [kind for kind in more if kind not in kinds and "log.*" not in kinds]
+            unwanted = [kind for kind in more if not any(fnmatchcase(kind, wanted) for wanted in kinds)]
             return events.where(~F.col("kind").isin(*unwanted)) if unwanted else events
         if form == "delta":
             from deltalake import DeltaTable
@@ -149,6 +150,22 @@ class Input:
             return False
         settings = understood(self._source_options(()))
         return settings.on_corrupt == "skip" or not settings.fail_on_data_loss
+
+    def notices(self, form: Form, *, stream: bool) -> list[str]:
+        """Lines for people about rows of a log that no reader finds, and about corrections of clocks, which a stream
+        observes as it reads on.
+
+        Raises:
+            LogError, OSError: the log cannot be read.
+        """
+        from trunkline.analytics.source.options import understood
+        from trunkline.analytics.source.view import View
+        from trunkline.events.notices import notices
+
+        if form != "log":
+            return []
+        view = View(understood(self._source_options(()), "stream" if stream else "batch"))
+        return notices(view.log, self.nodes, lambda time: not stream and view.window.holds(time))
 
     def _source_options(self, kinds: tuple[str, ...]) -> dict[str, str]:
         times = {"startingTimestamp": self.since, "endingTimestamp": self.until}

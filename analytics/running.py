@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.analytics.inputs import Form, Input
 from trunkline.analytics.outputs import Output
-from trunkline.analytics.source.metrics import NAME, SKIPPED, Skipped, measures, skipped, told
+from trunkline.analytics.source.metrics import NAME, OBSERVED, Skipped, corrected, measures, skipped, told
+from trunkline.events.layout import LogError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -65,7 +66,8 @@ class Run:
         return form
 
     def start(self, spark: "SparkSession", form: Form, *, say: Callable[[str], None]) -> None:
-        """Run it to its end. `say` is called when a stream has started, and with rows that could not be read.
+        """Run it to its end. `say` is called when a stream has started, with rows that were not read, and with
+        corrections of clocks.
 
         Raises:
             RunError: it was stopped before its end; streams have none.
@@ -75,12 +77,13 @@ class Run:
 
         skips = self.input.skips(form)
         noted = Observation()
-        observation = (NAME if self.stream else noted) if skips else None
+        observation = (NAME if form == "log" else None) if self.stream else (noted if skips else None)
         kinds = self.job.kinds(self.options)
         events = self.input.read(spark, form, kinds, stream=self.stream, observation=observation)
         results = self.job(events, self.options)
         if self.stream:
-            with told_of_batches(spark, self._query_name, say) if skips else nullcontext():
+            self._say_notices(form, say)
+            with told_of_batches(spark, self._query_name, say) if observation else nullcontext():
                 self._run_stream(results, say)
             return
         with stopped_by_signals(partial(_cancel, spark)) as asked, _adaptive(spark) if skips else nullcontext():
@@ -93,6 +96,14 @@ class Run:
         if skips:
             for line in told(self._skipped(spark, form, noted)):
                 say(line)
+        self._say_notices(form, say)
+
+    def _say_notices(self, form: Form, say: Callable[[str], None]) -> None:
+        try:
+            for line in self.input.notices(form, stream=self.stream):
+                say(line)
+        except (LogError, OSError) as error:
+            say(f"what is missing in the log cannot be told: {error}")
 
     def _skipped(self, spark: "SparkSession", form: Form, noted: "Observation") -> list[Skipped]:
         from py4j.protocol import Py4JError
@@ -101,7 +112,7 @@ class Run:
             return skipped(noted.get)
         except (Py4JError, KeyError):
             # Spark forgets what it has observed where the results turn out to be none: it is read once more
-            rows = self.input.read(spark, form, SKIPPED, stream=False)
+            rows = self.input.read(spark, form, OBSERVED, stream=False)
             [found] = rows.groupBy().agg(*measures()).collect()
             return skipped(found.asDict())
 
@@ -166,7 +177,7 @@ class Run:
 
 @contextmanager
 def told_of_batches(spark: "SparkSession", query: str, say: Callable[[str], None]) -> Generator[None, None, None]:
-    """Says of each batch of the query of that name which rows could not be read."""
+    """Says of each batch of the query of that name which rows could not be read, and where clocks were corrected."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     over = Event()
@@ -177,7 +188,9 @@ def told_of_batches(spark: "SparkSession", query: str, say: Callable[[str], None
 
         def onQueryProgress(self, event: Any) -> None:
             if event.progress.runId == self.run and NAME in event.progress.observedMetrics:
-                for line in told(skipped(event.progress.observedMetrics[NAME].asDict())):
+                metrics = event.progress.observedMetrics[NAME].asDict()
+                clocks = (f"{node}: {correction}" for node, correction in corrected(metrics))
+                for line in (*told(skipped(metrics)), *clocks):
                     say(f"batch {event.progress.batchId}: {line}")
 
         def onQueryTerminated(self, event: Any) -> None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trunkline.events.arrow_segment import ArrowSegment, rows_of_index, rows_without_index
+from trunkline.events.arrow_segment import ArrowSegment
 from trunkline.events.layout import DATA, LogError, NodeKey
-from trunkline.events.listing import SegmentFiles, covers, list_segments
+from trunkline.events.notices import without_other
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.parquet_target import is_compacted
 from trunkline.events.projection import Projection
@@ -102,26 +102,14 @@ def _kind(segment: Segment) -> str:
 
 
 def _without_other(log: EventLog) -> Iterator[Checked]:
-    for key in list_segments(log.filesystem, log.root):
+    log.refresh()
+    for key in log.files():
         for files, rows in without_other(log, key):
             node, path, first = str(key), files.paths[0], files.first
             gone = "index" if path.endswith(DATA) else "data file"
             text = f"its {gone} is gone: {rows} rows are not read"
             finding = LogFinding(LogProblem.UNINDEXED, path, node, first, first + rows, text)
             yield Checked(path, node, first, first + rows, (finding,))
-
-
-def without_other(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:
-    """The files of a node that have rows and no index, or an index and no rows, and how many rows. A segment that is
-    being made has no rows yet, and the rows of one whose deletion was cut short are in another file."""
-    listed = list_segments(log.filesystem, log.root, key).get(key, ())
-    moved = [(files.first, files.end) for files in listed if files.end is not None]
-    for files in listed:
-        if not files.is_whole:
-            count = rows_without_index if files.paths[0].endswith(DATA) else rows_of_index
-            rows = count(log.filesystem, files)
-            if rows and not covers(moved, files.first, files.first + rows):
-                yield files, rows
 
 
 def _check(key: NodeKey, segment: Segment) -> Checked:

@@ -6,22 +6,16 @@ So rows that are damaged within a file are not seen here: `checking` finds those
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
-from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.checking import without_other
-from trunkline.events.layout import BEATS, DATA, LogError, NodeKey, local_root
+from trunkline.events.layout import BEATS, LogError, NodeKey, local_root
+from trunkline.events.notices import ClockCorrection, corrections, steadily, told, unread
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.positions import Positions, consumers
-from trunkline.events.projection import Projection
-from trunkline.events.segment import Part, Rows
-from trunkline.events.times import from_microseconds, to_microseconds
+from trunkline.events.segment import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,12 +25,8 @@ if TYPE_CHECKING:
 
 #: Microseconds by which times may go back from one batch to the next: rows are only nearly in the order of their times.
 _NEARLY: Final = 1_000_000
-#: How often the figures of a log are begun anew whose files are moved meanwhile.
-_TRIES: Final = 5
 #: Places of one kind that are named one by one.
 _NAMED: Final = 5
-_CLOCK: Final = "node.clock"
-_OF_CLOCK: Final = Projection(["seq", "time", "kind", "value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +75,23 @@ def figures(log: EventLog, root: str) -> Figures:
     Raises:
         LogError, OSError: the log's reader cannot tell which nodes there are.
     """
-    for _ in range(_TRIES):
-        with suppress(FileNotFoundError):  # a file was merged, compacted or deleted after it was listed
-            return _figures(log, root)
-    return _figures(log, root)
+    return steadily(log, lambda: _figures(log, root))
 
 
 def _figures(log: EventLog, root: str) -> Figures:
-    log.refresh()
     found = Figures()
-    segments = {str(key): list(some) for key, some in log.segments()}
     extents = log.nodes()
-    for node, extent in extents.items():
-        found.nodes.append(_node(log, node, extent, segments.get(node, []), found.problems))
+    for key, segments in log.segments():
+        if (extent := extents.get(str(key))) is not None:
+            found.nodes.append(_node(log, key, extent, segments, found.problems))
+        else:
+            found.problems.extend(map(str, unread(log, key, segments)))
     if local_root(root) is not None:
         _consumers(root, extents, found)
     return found
 
 
-def _node(log: EventLog, node: str, extent: Extent, segments: Sequence[Segment], problems: list[str]) -> NodeFigures:
+def _node(log: EventLog, key: NodeKey, extent: Extent, segments: Sequence[Segment], problems: list[str]) -> NodeFigures:
     missing: list[tuple[int, int]] = []
     oldest: int | None = None
     at, newest = extent.first, 0
@@ -123,8 +111,8 @@ def _node(log: EventLog, node: str, extent: Extent, segments: Sequence[Segment],
         missing.append((at, extent.end))
     notes = list(_told_missing(missing))
     try:
-        notes += _told_unindexed(log, node, segments)
-        notes += _told_clock({jump.seq: jump for segment in segments for jump in _jumps(node, segment)}, back)
+        notes += map(str, unread(log, key, segments))
+        notes += _told_clock(corrections(key, segments), back)
     except FileNotFoundError:
         raise
     except (LogError, OSError) as error:
@@ -132,7 +120,7 @@ def _node(log: EventLog, node: str, extent: Extent, segments: Sequence[Segment],
             problems.append(str(error))
     lost = sum(end - first for first, end in missing)
     return NodeFigures(
-        node,
+        str(key),
         extent.end - extent.first - lost,
         lost,
         extent.first,
@@ -180,48 +168,9 @@ def _told_missing(missing: Sequence[tuple[int, int]]) -> Iterator[str]:
         yield f"{sum(end - first for first, end in others)} more rows are missing, in {len(others)} places"
 
 
-def _told_unindexed(log: EventLog, node: str, segments: Iterable[Segment]) -> Iterator[str]:
-    for segment in segments:
-        if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
-            yield f"{behind} rows of {segment.path} are not read: its index ends before them"
-    for files, rows in without_other(log, NodeKey.parse(node)):
-        if files.paths[0].endswith(DATA):  # the others are among the missing ones
-            yield f"{rows} rows of {files.paths[0]} are not read: its index is gone"
-
-
-class _Jump(NamedTuple):
-    """A correction of the clock."""
-
-    seq: int
-    #: Microseconds since the epoch.
-    time: int
-    #: By which the clock was put forward.
-    seconds: float
-
-
-def _jumps(node: str, segment: Segment) -> Iterator[_Jump]:
-    """With a correction begins a segment; many of these may be in one compacted file."""
-    if isinstance(segment, ParquetSegment):
-        places = list(segment.groups_with(_CLOCK))
-    else:
-        places = [(batch.first, batch.end) for batch in segment.index.batches if batch.size][:1]
-    for first, end in places:
-        for piece in segment.read(NodeKey.parse(node), first, end, _OF_CLOCK, verify=True):
-            if isinstance(piece, Rows):
-                for row in piece.batch.filter(
-                    pc.equal(piece.batch.column("kind"), pa.scalar(_CLOCK, pa.string()))
-                ).to_pylist():
-                    yield _Jump(row["seq"], to_microseconds(row["time"]), row["value"])
-
-
-def _told_clock(jumps: Mapping[int, _Jump], back: Sequence[int]) -> Iterator[str]:
-    corrections = [jumps[seq] for seq in sorted(jumps)]
-    for seq, time, seconds in corrections[:_NAMED]:
-        moment = from_microseconds(time).isoformat(timespec="seconds").replace("+00:00", "Z")
-        yield f"the clock was put {'back' if seconds < 0 else 'forward'} by {abs(seconds):.1f} s: row {seq}, {moment}"
-    if others := corrections[_NAMED:]:
-        yield f"the clock was put forward or back {len(others)} more times"
-    if len(back) > sum(jump.seconds < 0 for jump in corrections):
+def _told_clock(found: Sequence[ClockCorrection], back: Sequence[int]) -> Iterator[str]:
+    yield from told(found)
+    if len(back) > sum(each.seconds < 0 for each in found):
         yield f"times go back, first at row {back[0]}"
 
 

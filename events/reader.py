@@ -6,7 +6,7 @@ searched for again before they count as lost.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -168,6 +168,7 @@ class EventLog:
         self.root: Final = base.rstrip("/") or base
         self.filesystem: Final = filesystem
         self._nodes: dict[str, _Node] | None = None
+        self._files: dict[NodeKey, list[SegmentFiles]] = {}
         self._segments: dict[str, Segment] = {}
         self._warm: OrderedDict[str, Segment] = OrderedDict()
 
@@ -175,7 +176,8 @@ class EventLog:
         """Looks for new nodes, segments and rows. Of an index that was read before only what is new is read."""
         segments: dict[str, Segment] = {}
         nodes: list[_Node] = []
-        for key, listed in self._list().items():
+        self._files = self._list()
+        for key, listed in self._files.items():
             mine: list[Segment] = []
             for files in listed:
                 if files.is_whole:
@@ -262,6 +264,11 @@ class EventLog:
         """All files of each node as of the last `refresh`, by their first rows; those whose rows are in others too."""
         for node in list(self._known().values()):
             yield node.key, node.segments
+
+    def files(self) -> Mapping[NodeKey, Sequence[SegmentFiles]]:
+        """The same, and the files that lack their other half."""
+        self._known()
+        return self._files
 
     def _read(
         self,

@@ -18,6 +18,7 @@ from trunkline.analytics.options import OptionError, Positive
 from trunkline.config.units import Accepts
 from trunkline.events.columns import Column, arrow_schema, spark_schema
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
+from trunkline.events.notices import steadily, unread
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
 
@@ -46,7 +47,7 @@ class AuditOptions(Options):
     silence: Positive = 10.0
     """Seconds without any row, not even `node.tick`, after which a node is silent."""
     root: Annotated[str | None, Accepts("a folder, or a URI")] = None
-    """Root of the event log, whose consumers and dead letters are audited too. Not for streams."""
+    """Root of the event log, whose files, consumers and dead letters are audited too. Not for streams."""
 
 
 def in_runs(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,15 +89,18 @@ class Processor(StatefulProcessor):
         self._state.update((json.dumps(auditor.save(), separators=(",", ":")),))
 
 
-def of_consumers(root: str) -> Iterator[AuditFinding]:
-    """How far each consumer of a log is behind, and what could not be written to it, as of now.
+def of_log(root: str) -> Iterator[AuditFinding]:
+    """The rows of a log that no reader finds, how far each of its consumers is behind, and what could not be written
+    to it, as of now.
 
-    Both are only noted beside a log in a directory of this machine.
+    Consumers and dead letters are only noted beside a log in a directory of this machine.
 
     Raises:
         LogError: the log cannot be read.
     """
     log = EventLog(root)
+    for found in steadily(log, lambda: [each for key, files in log.segments() for each in unread(log, key, files)]):
+        yield AuditFinding("unread", False, *NodeKey.parse(found.node), seq=found.first, rows=found.end - found.first)
     extents = log.nodes()
     folder = local_root(root)
     if folder is None:
@@ -122,7 +126,7 @@ def of_consumers(root: str) -> Iterator[AuditFinding]:
     kinds=("*",),
     columns="""
         check string What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`,
-          `silent`, `dead_letters` or `lag`.
+          `silent`, `unread` (rows of a file whose index is gone, or ends before them), `dead_letters` or `lag`.
         ok boolean Nothing to worry about.
         node string The node.
         incarnation bigint Its incarnation: milliseconds since the epoch.
@@ -174,7 +178,7 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
             .sortWithinPartitions("node", "incarnation", "first", "end")
             .mapInArrow(partial(audited, silence), spark_schema(_FINDING))
         )
-    if options.root is not None and (found_there := [*_batches(_FINDING, of_consumers(options.root))]):
+    if options.root is not None and (found_there := [*_batches(_FINDING, of_log(options.root))]):
         of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(found_there), spark_schema(_FINDING))
         findings = findings.unionByName(of_root)
     return findings.withColumns({name: F.timestamp_micros(name) for name in ("since", "until")})

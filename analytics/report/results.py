@@ -136,7 +136,7 @@ class Health(NamedTuple):
     begin: datetime
     newest: datetime
     events: int
-    #: Rows that are not in the log although they were numbered.
+    #: Rows that are not in the log although they were numbered, or that no index leads to.
     missing: int
     #: Events that the exporter reports as lost, and rows that could not be read.
     dropped: int

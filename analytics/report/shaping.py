@@ -183,7 +183,7 @@ def health(findings: Sequence[Row]) -> list[Health]:
             begin=row["since"],
             newest=row["until"],
             events=row["rows"],
-            missing=(counts := sums[row["node"], row["incarnation"]])["gap"] + counts["lost"],
+            missing=sum((counts := sums[row["node"], row["incarnation"]])[why] for why in ("gap", "lost", "unread")),
             dropped=counts["dropped"],
             corrupt=counts["corrupt"],
             end=row["reason"],

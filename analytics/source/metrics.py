@@ -1,4 +1,5 @@
-"""What a query has not read: rows that its reader skipped, and rows that it is behind.
+"""What to know about the rows of a query: which its reader skipped, where clocks were corrected, and how many it is
+behind.
 
 Spark takes no metrics from sources in Python: `sources[].metrics` of a stream's progress is always empty. But it
 measures any frame that observes itself, in batches and in streams, and a stream's progress has its offsets.
@@ -10,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.events.layout import LogError
+from trunkline.events.notices import CLOCK, ClockCorrection
 from trunkline.events.positions import checked
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Rows of these kinds stand for rows that the reader skipped.
 SKIPPED: Final = ("log.corrupt", "log.lost")
+#: The kinds that an observed frame needs.
+OBSERVED: Final = (*SKIPPED, CLOCK)
 #: The name of the observation, unless another is given.
 NAME: Final = "trunkline"
 #: Places that are named one by one.
@@ -38,11 +42,13 @@ class Skipped(NamedTuple):
 
 
 def observed(events: DataFrame, observation: str | Observation = NAME) -> DataFrame:
-    """The same rows of `format("trunkline")`; on their way, Spark notes what its reader skipped.
+    """The same rows of `format("trunkline")`; on their way, Spark notes what its reader skipped, and
+    corrections of clocks.
 
     With a name, that becomes the part of that name of `observedMetrics` in a stream's progress; with an `Observation`,
-    what its `get` gives after a batch. `places` are the runs of rows, `rows` is how many rows they are. Rows of
-    the kinds `log.*` must be among the events: a frame with the option `kinds` needs them there.
+    what its `get` gives after a batch. `places` are the runs of rows, `rows` is how many rows they are, `clocks` are
+    the corrections. Rows of the kinds `OBSERVED` must be among the events: a frame with the option `kinds` needs them
+    there.
     """
     return events.observe(observation, *measures())
 
@@ -55,7 +61,9 @@ def measures() -> list[Column]:
     # a set, for a task that is tried again, or a frame that is read twice, gives each of them twice
     places = F.sort_array(F.collect_set(F.when(F.col("kind").isin(*SKIPPED), place)))
     rows = F.aggregate(places, F.lit(0).cast("bigint"), lambda sum, each: sum + each["rows"])
-    return [rows.alias("rows"), places.alias("places")]
+    correction = F.struct("node", "incarnation", "seq", F.unix_micros("time").alias("time"), "value")
+    clocks = F.sort_array(F.collect_set(F.when(F.col("kind") == CLOCK, correction)))
+    return [rows.alias("rows"), places.alias("places"), clocks.alias("clocks")]
 
 
 def skipped(metrics: Mapping[str, Any]) -> list[Skipped]:
@@ -63,6 +71,14 @@ def skipped(metrics: Mapping[str, Any]) -> list[Skipped]:
     return [
         Skipped(f"{place['node']}@{place['incarnation']}", place["seq"], place["seq"] + place["rows"], place["kind"])
         for place in metrics["places"]
+    ]
+
+
+def corrected(metrics: Mapping[str, Any]) -> list[tuple[str, ClockCorrection]]:
+    """Each node's key and a correction of its clock, from what was observed."""
+    return [
+        (f"{clock['node']}@{clock['incarnation']}", ClockCorrection(clock["seq"], clock["time"], clock["value"]))
+        for clock in metrics["clocks"]
     ]
 
 

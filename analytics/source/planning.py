@@ -154,6 +154,9 @@ class Window(NamedTuple):
     since: int | None = None
     until: int | None = None
 
+    def holds(self, time: int) -> bool:
+        return (self.since is None or time >= self.since) and (self.until is None or time < self.until)
+
     def may_hold(self, span: Span) -> bool:
         return (self.since is None or span.max_time >= self.since) and (
             self.until is None or span.min_time < self.until

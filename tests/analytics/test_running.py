@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 
-from tests.analytics.events_made import Row, assert_rows, at, guid, made, row, table
-from tests.analytics.source.logs import Log, write
+from tests.analytics.events_made import INCARNATION, Row, assert_rows, at, guid, made, row, table
+from tests.analytics.source.logs import Log, ticks, write
 from trunkline.analytics.inputs import Input
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.outputs import Output, parse_output
 from trunkline.analytics.running import Run, RunError, stopped_by_signals, summary
+from trunkline.events.layout import RECORD_SIZE
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
@@ -64,6 +66,22 @@ def test_a_stream_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path) ->
     wanted = run(root, Output("json", str(at_once)))
     wanted.start(spark, wanted.check(), say=silently)
     assert_rows(lines(place), lines(at_once), ("window_start", "rank"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_missing_and_corrected_clocks_are_told(spark: "SparkSession", tmp_path: Path, stream: bool) -> None:
+    root, key = tmp_path / "log", f"n1@{INCARNATION}"
+    write(root, pa.concat_tables([table([row("node.clock", 1, value=-7.5)]), ticks("n1", 2, 499)]))
+    index = next(root.rglob("*.idx"))
+    index.write_bytes(index.read_bytes()[: -3 * RECORD_SIZE])  # the last two batches, and the seal
+    said: list[str] = []
+    wanted = run(root, parse_output(str(tmp_path / "results"), "parquet", "traffic"), stream=stream, once=stream)
+    if stream:
+        wanted = replace(wanted, checkpoint=str(tmp_path / "checkpoint"))
+    wanted.start(spark, wanted.check(), say=said.append)
+    clock = f"{key}: the clock was put back by 7.5 s: row 0, {at(1):%FT%TZ}"
+    unread = f"{key}: 200 rows of {index.with_suffix('.arrows')} are not read: its index ends before them"
+    assert said == ([unread, f"batch 0: {clock}"] if stream else [unread, clock])
 
 
 def test_ctrl_c_ends_a_stream_in_good_order(

@@ -123,3 +123,23 @@ def only(root: Path, suffix: str, key: NodeKey = KEY) -> Path:
     """The one file of that kind."""
     [path] = (root / key.directory).rglob(f"*{suffix}")
     return path
+
+
+def event(kind: str, at: int, value: float | None = None) -> pa.RecordBatch:
+    """A row; `at` is microseconds since the epoch."""
+    row = {"time": at, "kind": kind, "weight": 1, "value": value}
+    return pa.record_batch([pa.array([row.get(field.name)], field.type) for field in STORED], schema=STORED)
+
+
+def corrected(root: Path, corrections: Sequence[float], before: Sequence[int]) -> LogWriter:
+    """A log in which each correction of the clock begins a segment, after so many rows, one a second."""
+    writer = opened(LogWriter(root, KEY.name, KEY.incarnation))
+    at = time(0)
+    for seconds, rows in zip(corrections, before, strict=True):
+        for _ in range(rows):
+            writer.append(event("node.tick", at), at, at)
+            at += 1_000_000
+        writer.roll()
+        at += int(seconds * 1_000_000)
+        writer.append(event("node.clock", at, seconds), at, at)
+    return writer

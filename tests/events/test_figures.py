@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from tests.events.logs import KEY, NODE, append, flip, opened, time, write, write_parquet
+from tests.events.logs import KEY, NODE, append, corrected, event, flip, time, write, write_parquet
 from trunkline.events.compaction import compact
 from trunkline.events.figures import Figures, NodeFigures, figures
 from trunkline.events.layout import RECORD_SIZE, Header, NodeKey
 from trunkline.events.reader import EventLog
-from trunkline.events.schema import STORED
-from trunkline.events.writer import LogWriter
 
 
 def found(root: Path) -> Figures:
@@ -30,11 +27,6 @@ def what_is_missing(root: Path) -> tuple[int, int, list[str]]:
 
 def file(root: Path, first: int, suffix: str) -> Path:
     return root / KEY.directory / f"{first:020d}{suffix}"
-
-
-def event(kind: str, at: int, value: float | None = None) -> pa.RecordBatch:
-    row = {"time": at, "kind": kind, "weight": 1, "value": value}
-    return pa.record_batch([pa.array([row.get(field.name)], field.type) for field in STORED], schema=STORED)
 
 
 @pytest.fixture
@@ -119,6 +111,14 @@ def test_an_index_that_is_gone(log: Path) -> None:
     assert what_is_missing(log) == (60, 0, [gone])
 
 
+def test_a_node_of_which_no_index_is_left(log: Path) -> None:
+    write(log, [5], NodeKey("n2", 7))
+    (log / "node=n2@7" / f"{0:020d}.idx").unlink()
+    state = found(log)
+    assert [node.node for node in state.nodes] == [NODE]
+    assert state.problems == [f"5 rows of {log}/node=n2@7/{0:020d}.arrows are not read: its index is gone"]
+
+
 def test_a_footer_that_cannot_be_read(log: Path) -> None:
     file(log, 100, f"-{120:020d}.parquet").write_bytes(b"no footer")
     assert what_is_missing(log) == (100, 20, ["rows 100 to 119 are missing"])
@@ -138,20 +138,6 @@ def test_what_cannot_be_read_is_a_problem_and_the_rest_is_counted(log: Path, dam
     [problem] = state.problems
     assert str(index) in problem
     assert [(node.rows, node.missing) for node in state.nodes] == [(80, 20)]
-
-
-def corrected(root: Path, corrections: list[float], before: list[int]) -> LogWriter:
-    """Each correction begins a segment, after so many rows."""
-    writer = opened(LogWriter(root, KEY.name, KEY.incarnation))
-    at = time(0)
-    for seconds, rows in zip(corrections, before, strict=True):
-        for _ in range(rows):
-            writer.append(event("node.tick", at), at, at)
-            at += 1_000_000
-        writer.roll()
-        at += int(seconds * 1_000_000)
-        writer.append(event("node.clock", at, seconds), at, at)
-    return writer
 
 
 CLOCK = [

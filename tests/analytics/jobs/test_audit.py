@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, of_consumers
+from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, of_log
 from trunkline.analytics.jobs.records import AuditFinding, runs
 
 
@@ -80,7 +80,7 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     letters = tmp_path / "deadletter"
     letters.mkdir()
     (letters / f"{key}.jsonl").write_text("{}\n{}\n")
-    found = list(of_consumers(str(tmp_path)))
+    found = list(of_log(str(tmp_path)))
     end = microseconds(at(29))
     assert [(one.consumer, one.seq, one.rows, one.since, one.until, one.seconds) for one in found[:-1]] == [
         ("lake", 30, 0, end, end, 0.0),
@@ -89,9 +89,11 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
         ("slow", 12, 18, microseconds(at(10)), end, 19.0),
     ]
     assert found[-1] == AuditFinding("dead_letters", False, "n1", INCARNATION, rows=2)
+    next(tmp_path.rglob("*.idx")).unlink()
+    assert next(of_log(str(tmp_path))) == AuditFinding("unread", False, "n1", INCARNATION, seq=0, rows=30)
     with pytest.raises(LogError):
-        list(of_consumers("nothing://there"))
-    assert list(of_consumers("mock://bucket/events")) == []
+        list(of_log("nothing://there"))
+    assert list(of_log("mock://bucket/events")) == []
 
 
 def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:

@@ -108,12 +108,13 @@ def test_what_is_missing_counts_for_its_incarnation() -> None:
         found("lost", 5),
         found("dropped", 6),
         found("corrupt", 7),
+        found("unread", 8),
         found("gap", 1, incarnation=2),
         found("incarnation", 100),
         found("incarnation", 200, incarnation=2),
     ]
     assert shaping.health(rows) == [
-        Health("n@1", "n", at(0), at(9), 100, 12, 6, 7, "killed"),
+        Health("n@1", "n", at(0), at(9), 100, 20, 6, 7, "killed"),
         Health("n@2", "n", at(0), at(9), 200, 1, 0, 0, "killed"),
     ]
 
