@@ -166,8 +166,9 @@ class LogWriter:
         Raises OSError: rows appended since the last sync may get lost if the machine fails.
         """
         with self._lock:
+            # first of all: it fails where a process may open no more files, and the others wait for the next try then
+            live = self._segment.duplicate() if self._segment and self._is_dirty else None
             over, self._unsynced = self._unsynced, []
-            live = self._segment and self._is_dirty and self._segment.duplicate() or None
             self._is_dirty = False
         failures: list[OSError] = []
         for segment in (*over, live):

@@ -527,6 +527,24 @@ def test_sync_flushes_what_has_been_rolled_since(tmp_path: Path, monkeypatch: py
     assert flushed == ["010.arrows", "000010.idx", "015.arrows", "000015.idx"]
 
 
+def test_what_cannot_be_synced_for_want_of_a_file_is_synced_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(number: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    flushed: list[int] = []
+    monkeypatch.setattr(open_segment, "_flush", flushed.append)
+    writer = write(tmp_path, [5, 5], roll_bytes=10)
+    with monkeypatch.context() as full:
+        full.setattr(os, "dup", fail)
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            writer.sync()
+    assert flushed == []
+    writer.sync()
+    assert len(flushed) == 4  # the segment that is over, and the one that is written
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
