@@ -70,7 +70,7 @@ def _check_node(log: EventLog, key: NodeKey) -> Iterator[Checked]:
     #: By kind: rows may be in a segment, in a merged file and in a compacted one.
     ends: dict[str, int] = {}
     seen: set[str] = set()
-    left = deque(dict(log.segments())[key])
+    left = deque(dict(log.segments()).get(key, ()))
     while left:
         segment = left.popleft()
         seen.add(segment.path)

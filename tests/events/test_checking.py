@@ -1,6 +1,7 @@
 """A check finds what is wrong, and nothing where nothing is."""
 
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -207,6 +208,18 @@ def test_files_that_vanish_meanwhile(tmp_path: Path) -> None:
     assert next(results).path != str(gone)
     gone.unlink()
     assert [one.first for one in results] == [30, 60]
+
+
+def test_an_incarnation_that_vanishes_meanwhile(tmp_path: Path) -> None:
+    writer = write(tmp_path, [10, 20], roll_bytes=10)
+    write(tmp_path, [10], NodeKey(KEY.name, KEY.incarnation + 1)).close()
+    later = NodeKey(KEY.name, KEY.incarnation + 2)
+    write(tmp_path, [10], later).close()
+    results = check(EventLog(tmp_path))
+    assert next(results).node == NODE
+    for directory in (writer.directory, tmp_path / NodeKey(KEY.name, KEY.incarnation + 1).directory):
+        rmtree(directory)
+    assert [one.node for one in results] == [str(later)]
 
 
 def test_a_record_of_a_batch_that_is_another(tmp_path: Path) -> None:
