@@ -96,7 +96,7 @@ class ParquetSegment:
             footer = self._read_footer(file)
             if isinstance(footer, str):
                 return
-            reader = pq.ParquetFile(file, metadata=footer, read_dictionary=["kind"])
+            reader = pq.ParquetFile(file, metadata=footer, read_dictionary=["kind"], page_checksum_verification=True)
             for group, (low, high) in enumerate(self._groups(footer)):
                 try:
                     kinds: Any = reader.read_row_group(group, columns=["kind"]).column(0)
@@ -117,10 +117,9 @@ class ParquetSegment:
             footer = self._read_footer(file)
             if isinstance(footer, str) or not footer.num_row_groups:
                 return False
+            reader = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True)
             try:
-                kinds = pq.ParquetFile(file, metadata=footer).read_row_group(
-                    footer.num_row_groups - 1, columns=["kind"]
-                )
+                kinds = reader.read_row_group(footer.num_row_groups - 1, columns=["kind"])
             except (pa.ArrowException, OSError):
                 return False  # reading the rows will report it
             return kinds.num_columns == 1 and kinds.column(0)[-1].as_py() == kind

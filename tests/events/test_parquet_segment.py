@@ -117,6 +117,17 @@ def test_a_damaged_page_costs_its_row_group(tmp_path: Path) -> None:
     assert rows(segment(path), 50, 250, Projection(["kind"])) == expected(50, 250, columns=["kind"])
 
 
+def test_a_damaged_page_of_kinds_is_left_to_those_who_read_rows(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, 0, 300)
+    column = pq.ParquetFile(path).metadata.row_group(2).column(expected(0, 1).schema.get_field_index("kind"))
+    data = path.read_bytes()
+    places = range(column.dictionary_page_offset, column.dictionary_page_offset + column.total_compressed_size)
+    for place in places:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x80]) + data[place + 1 :])
+        assert list(segment(path).groups_with("client.connected"))[:2] == [(0, 100), (100, 200)]
+        assert not segment(path).is_last
+
+
 def test_a_way_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = segment(write_parquet(tmp_path, 0, 300))
 
