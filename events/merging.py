@@ -49,6 +49,7 @@ class Merger:
                 for half in Path(self._root, key.directory).glob(f".*{HALF}"):
                     half.unlink(missing_ok=True)
             self._is_swept = True
+        self._left &= {files.paths[-1] for all_files in listed.values() for files in all_files}
         merged = 0
         for key, all_files in listed.items():
             ends = {files.first: files.end for files in all_files if files.end is not None}

@@ -70,6 +70,20 @@ def test_large_batches_stay(tmp_path: Path) -> None:
     assert names(tmp_path) == before
 
 
+def test_segments_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    writer = write(tmp_path, [500, 600], roll_bytes=10)
+    one = merger(tmp_path)
+    assert one.run() == 0
+    writer.close()
+    assert one.run() == 0
+    assert len(one._left) == 2
+    segments = writer.directory.glob(f"{0:020d}.*")
+    for path in segments:
+        path.unlink()
+    assert one.run() == 0
+    assert len(one._left) == 1
+
+
 def test_damaged_segments_stay_as_they_are(tmp_path: Path) -> None:
     write(tmp_path, [3] * 10).close()
     flip(next(tmp_path.rglob("*.arrows")), 3000)
