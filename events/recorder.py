@@ -221,9 +221,8 @@ class Recorder:
                 else:
                     good.append(part)
         self._failures += 1
-        if (
-            self._failures & (self._failures - 1) == 0
-        ):  # the 1st, 2nd, 4th, 8th, …: a hook may produce invalid values all the time
+        # the 1st, 2nd, 4th, 8th, …: a hook may produce invalid values all the time
+        if self._failures & (self._failures - 1) == 0:
             self._logger.error(
                 "events could not be turned into rows (%d so far): %s", self.rejected, self._rejects.words(error)
             )
