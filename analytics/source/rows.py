@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from inspect import signature
 from itertools import chain
-from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
     from trunkline.analytics.source.planning import Range
     from trunkline.events.reader import EventLog
 
-#: Rows of batches that are put together before they go to Spark: each batch costs it something.
+#: Rows of batches that are put together before they go to Spark, as each batch costs it something; or bytes of them in
+#: memory, for payloads may be long.
 _TOGETHER: Final = 8192
+_TOGETHER_BYTES: Final = 32 << 20
 
 
 def arrow_schema(schema: "StructType") -> pa.Schema:
@@ -101,7 +102,7 @@ class RowReader:
             )
             for first, end in part.runs
         )
-        for table in together(batches, _TOGETHER, maxsize):
+        for table in together(batches, _TOGETHER, _TOGETHER_BYTES):
             for batch in table.combine_chunks().to_batches():
                 for column, condition in self._conditions:
                     batch = batch.filter(condition(batch.column(column)))

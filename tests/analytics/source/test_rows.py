@@ -8,8 +8,10 @@ from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, StringT
 from tests.analytics.events_made import INCARNATION, made, row, table
 from tests.analytics.source.logs import Log, schema_of, settings, ticks, write
 from trunkline.analytics.options import OptionError
+from trunkline.analytics.source import rows
 from trunkline.analytics.source.planning import Range
 from trunkline.analytics.source.rows import RowReader, arrow_schema
+from trunkline.events import arrow_segment
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
 
@@ -64,6 +66,15 @@ def test_small_batches_are_put_together(tmp_path: Path) -> None:
     batches = list(RowReader(settings(tmp_path), schema_of("seq")).read(Range(NODE, ((0, own.num_rows),))))
     assert len(batches) < own.num_rows / 4_000
     assert [seq for batch in batches for seq in batch.column("seq").to_pylist()] == list(range(own.num_rows))
+
+
+def test_batches_of_long_payloads_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_TOGETHER_BYTES", 100_000)
+    events = table([row("message.publish", number, payload=b"x" * 10_000) for number in range(100)])
+    write(tmp_path, events, rows=5)
+    monkeypatch.setattr(arrow_segment, "_CHUNK", 50_000)
+    found = list(RowReader(settings(tmp_path), schema_of("seq", "payload")).read(Range(NODE, ((0, 100),))))
+    assert [batch.num_rows for batch in found] == [10] * 10
 
 
 def test_only_what_the_runs_name_is_read(tmp_path: Path) -> None:
