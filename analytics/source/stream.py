@@ -1,9 +1,8 @@
 """`spark.readStream.format("trunkline")`: rows as they come, in triggers of which each can be read again exactly."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.source.options import SourceSettings
 
-#: Wide spans that are remembered as divided.
-_DIVIDED: Final = 64
-
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives in a process of Spark's driver for as long as the query runs; copies of it read the rows in tasks."""
@@ -52,7 +48,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held: Offsets | None = None
         self._target: Offsets | None = None
         self._seen: Offsets = {}
-        self._divided: OrderedDict[tuple[str, int], list[Span]] = OrderedDict()
+        #: The span of each node that was divided last: the next trigger begins in it, or behind it.
+        self._divided: dict[str, list[Span]] = {}
 
     def _view(self) -> View:
         if self._opened is None:
@@ -132,20 +129,18 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from self._pieces(view, span)
             else:
                 yield span
+        self._divided.pop(node, None)  # all of it was taken
 
     def _pieces(self, view: View, span: Span) -> list[Span]:
-        key = (span.node, span.end)
-        known = self._divided.get(key)
-        if known is None or known[0].first > span.first:
+        known = self._divided.get(span.node)
+        if known is None or known[0].first > span.first or known[-1].end != span.end:
             times: list[int] = []
             for batch in view.log.read(
                 span.node, span.first, span.end, columns=["time"], on_corrupt="skip", on_lost="skip"
             ):
                 moments: Any = batch.column("time").cast(pa.int64()).to_pylist()
                 times += moments
-            known = self._divided[key] = divide(span, times, self._within())
-            if len(self._divided) > _DIVIDED:
-                self._divided.popitem(last=False)
+            known = self._divided[span.node] = divide(span, times, self._within())
         return [piece for piece in known if piece.end > span.first]
 
     def _without_forgotten(self, view: View, end: Offsets, vanished: Offsets) -> Offsets:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,15 +14,17 @@ from tests.analytics.events_made import INCARNATION, at, made, microseconds, row
 from tests.analytics.source.logs import Events, Log, by_number, read, schema_of, settings, ticks, write
 from tests.analytics.source.versions import needs
 from trunkline.analytics.options import OptionError
+from trunkline.analytics.source import planning
 from trunkline.analytics.source.offsets import Offsets
 from trunkline.events.positions import Positions
-from trunkline.events.reader import LostRows
+from trunkline.events.reader import LostRows, Span
 from trunkline.events.schema import SCHEMA
 from trunkline.events.writer import LogWriter
 
 with needs("4.2", "streams"):
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+    from trunkline.analytics.source import stream
     from trunkline.analytics.source.stream import EventStreamReader
 
 N1, N2 = f"n1@{INCARNATION}", f"n2@{INCARNATION}"
@@ -191,6 +193,27 @@ def test_compacted_files_are_taken_in_the_order_of_their_rows(tmp_path: Path) ->
     assert sorted(one["seq"] for one in rows_of(reader, ends[3], ends[4])) == sorted(
         [*range(ends[3][N1], ends[4][N1]), *range(ends[3][N2], ends[4][N2])]
     )
+
+
+def test_a_row_group_is_divided_once_and_forgotten_when_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divided: list[int] = []
+
+    def divide(span: Span, times: Sequence[int], within: int) -> list[Span]:
+        divided.append(span.first)
+        return planning.divide(span, times, within)
+
+    monkeypatch.setattr(stream, "divide", divide)
+    for name in ("n1", "n2"):
+        folder = tmp_path / f"node={name}@{INCARNATION}"
+        folder.mkdir()
+        parquet.write_table(ticks(name, 0, 600), folder / f"{0:020d}-{600:020d}.parquet", row_group_size=200)
+    reader = reader_of(tmp_path, maxRowsPerTrigger=70)
+    held = [sum(map(len, reader._divided.values())) for _ in triggers(reader)]
+    assert sorted(divided) == [0, 0, 200, 200, 400, 400]
+    assert max(held) <= 2 * 200
+    assert not reader._divided
 
 
 def test_heartbeats_of_an_index_are_taken_in_the_order_of_their_times(tmp_path: Path) -> None:
