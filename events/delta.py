@@ -8,7 +8,8 @@ twice.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -56,6 +57,17 @@ def library() -> Any:
     return deltalake
 
 
+@contextmanager
+def _in_words(uri: str) -> Generator[None]:
+    """Raises TableError instead of deltalake's own errors, which callers need not know."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise TableError(f"{uri}: {error}") from None
+
+
 @dataclass(frozen=True)
 class TablePlace:
     """Where a table is, or will be: a directory or a URI, with the storage options of deltalake."""
@@ -64,27 +76,33 @@ class TablePlace:
     storage_options: dict[str, str] = field(repr=False)
 
     def table(self) -> "deltalake.DeltaTable | None":
+        """
+        Raises:
+            TableError: the table cannot be reached or understood.
+        """
         lake = library()
-        if not lake.DeltaTable.is_deltatable(self.uri, self.storage_options):
-            return None
-        table: deltalake.DeltaTable = lake.DeltaTable(self.uri, storage_options=self.storage_options)
-        return table
+        with _in_words(self.uri):
+            if not lake.DeltaTable.is_deltatable(self.uri, self.storage_options):
+                return None
+            table: deltalake.DeltaTable = lake.DeltaTable(self.uri, storage_options=self.storage_options)
+            return table
 
     def table_for(self, wanted: "deltalake.Schema", partition_by: Sequence[str]) -> "deltalake.DeltaTable":
         """The table, with all columns of the schema; it is created if it is missing.
 
         Raises:
-            TableError: it has another type for one of them, or other partitions.
+            TableError: it has another type for one of them, or other partitions, or it cannot be made or reached.
         """
         table = self.table()
         if table is None:
-            library().DeltaTable.create(
-                self.uri,
-                wanted,
-                mode="ignore",
-                partition_by=list(partition_by),
-                storage_options=self.storage_options,
-            )
+            with _in_words(self.uri):
+                library().DeltaTable.create(
+                    self.uri,
+                    wanted,
+                    mode="ignore",
+                    partition_by=list(partition_by),
+                    storage_options=self.storage_options,
+                )
             table = self.table()
         assert table is not None
         if partition_by and list(partition_by) != table.metadata().partition_columns:
@@ -108,8 +126,9 @@ class TablePlace:
             elif known.type != one.type:
                 raise TableError(f"{self.uri}: column {one.name} is {known.type} in the table and {one.type} here")
         if missing:
-            table.alter.add_columns(missing)
-            table.update_incremental()
+            with _in_words(self.uri):
+                table.alter.add_columns(missing)
+                table.update_incremental()
 
     def files(self) -> pafs.FileSystem:
         """The table's folder as a file system: a local one is made, any other is reached as the table itself is."""
@@ -141,27 +160,26 @@ def commit(table: "deltalake.DeltaTable", application: str, number: int, files: 
     Raises:
         TableError: another writer has committed under the same name since the table was opened. Nothing was added.
     """
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import CommitFailedError
     from deltalake.transaction import AddAction
 
     lake = library()
     actions: list[Any] = [
         AddAction(file.path, file.size, file.values, file.written, True, file.statistics) for file in files
     ]
-    try:
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            table.metadata().partition_columns,
-            commit_properties=lake.CommitProperties(app_transactions=[lake.Transaction(application, number)]),
-        )
-    except CommitFailedError as error:
-        raise TableError(
-            f"{table.table_uri}: {number} of {application} was not added: {error} Are there two writers?"
-        ) from None
-    except DeltaError as error:
-        raise TableError(f"{table.table_uri}: {error}") from None
+    with _in_words(table.table_uri):
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=lake.CommitProperties(app_transactions=[lake.Transaction(application, number)]),
+            )
+        except CommitFailedError as error:
+            raise TableError(
+                f"{table.table_uri}: {number} of {application} was not added: {error} Are there two writers?"
+            ) from None
 
 
 @dataclass(frozen=True)

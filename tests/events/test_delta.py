@@ -110,6 +110,17 @@ def test_a_table_of_others_is_named(tmp_path: Path) -> None:
         DeltaTarget(str(tmp_path / "t")).write(KEY, 0, 10, iter([rows(0, 10)]))
 
 
+def test_a_place_that_cannot_be_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    damaged = tmp_path / "t" / "_delta_log"
+    DeltaTarget(str(damaged.parent)).write(KEY, 0, 10, iter([rows(0, 10)]))
+    for path in damaged.iterdir():
+        path.write_text("{", encoding="utf-8")
+    for place in (str(tmp_path / "file" / "t"), "nowhere://x/y", str(damaged.parent)):
+        with pytest.raises(LogError, match=place):
+            DeltaTarget(place).write(KEY, 0, 10, iter([rows(0, 10)]))
+
+
 def test_the_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(LogError, match=r"pip install 'trunkline\[lake\]'"):
