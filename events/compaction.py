@@ -9,7 +9,7 @@ spare.
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -104,7 +104,8 @@ def compact(
     if remove and not (in_place and home is not None):
         raise LogError("segments are only removed where their files take their place: in the log's own directory")
     now = time.time() if now is None else now
-    with _alone(home, consumer):
+    # without a target, files of one run would be taken for those of the other, whatever the two call themselves
+    with _alone(home, {consumer, CONSUMER} if in_place else {consumer}):
         positions = Positions(home, consumer) if home is not None else None
         log.refresh()
         run = _Run(log, into, positions, rows_per_file, damaged, progress or (lambda _: None))
@@ -226,7 +227,7 @@ def _target(
 
 
 @contextlib.contextmanager
-def _alone(home: Path | None, consumer: str) -> Generator[None]:
+def _alone(home: Path | None, names: Iterable[str]) -> Generator[None]:
     """Two runs that write the same files at once would each mistake the other's files for their own.
 
     Raises:
@@ -235,11 +236,12 @@ def _alone(home: Path | None, consumer: str) -> Generator[None]:
     if home is None:
         yield
         return
-    try:
-        lock = locked(home / CONSUMERS / f".{consumer}.lock")
-    except BlockingIOError:
-        raise LogError(f"{home}: {consumer} runs already") from None
-    with lock:
+    with contextlib.ExitStack() as locks:
+        for name in names:
+            try:
+                locks.enter_context(locked(home / CONSUMERS / f".{name}.lock"))
+            except BlockingIOError:
+                raise LogError(f"{home}: {name} runs already") from None
         yield
 
 

@@ -393,6 +393,8 @@ def test_two_do_not_run_at_once(tmp_path: Path) -> None:
     def again(_: Progress) -> None:
         with pytest.raises(LogError, match="compaction runs already"):
             compact(tmp_path)
+        with pytest.raises(LogError, match="compaction runs already"):
+            compact(tmp_path, consumer="other")
         compact(tmp_path, tmp_path / "other", consumer="other")
 
     compact(tmp_path, progress=again)
