@@ -94,11 +94,14 @@ class NodeKey(NamedTuple):
     @classmethod
     def of_directory(cls, name: str) -> Self | None:
         """None if it is not a node's folder."""
-        if not name.startswith(_NODE):
-            return None
+        return cls.of_encoded(name.removeprefix(_NODE)) if name.startswith(_NODE) else None
+
+    @classmethod
+    def of_encoded(cls, text: str) -> Self | None:
+        """The key with this `encoded`, if there is one."""
         try:
-            key = cls.parse(unquote(name.removeprefix(_NODE), errors="strict"))
-            return key if key.directory == name else None
+            key = cls.parse(unquote(text, errors="strict"))
+            return key if key.encoded == text else None
         except (LogError, UnicodeDecodeError):
             return None
 

@@ -10,7 +10,7 @@ from tests.analytics.events_made import INCARNATION, at, collected, frame, made,
 from tests.analytics.jobs.test_records import SILENCE, as_read, damaged, plainly, summed
 from tests.analytics.jobs.test_records import audit as by_auditor
 from trunkline.analytics.options import OptionError
-from trunkline.events.layout import LogError
+from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.positions import Positions
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
@@ -61,15 +61,15 @@ def test_recorded_events_pass_two_steps() -> None:
     assert list(in_runs(SILENCE, as_read(table([])).to_batches())) == []
 
 
-def written(root: Path) -> str:
+def written(root: Path, name: str = "n1") -> str:
     """A log of 3 batches of 10 rows, a second apart; its node key."""
-    writer = LogWriter(root, "n1", INCARNATION)
+    writer = LogWriter(root, name, INCARNATION)
     events = table(row("node.tick", float(number)) for number in range(30)).select(STORED.names)
     for first in range(0, 30, 10):
         batch = events.slice(first, 10).combine_chunks().to_batches()[0]
         writer.append(batch, microseconds(at(first)), microseconds(at(first + 9)))
     writer.close()
-    return f"n1@{INCARNATION}"
+    return str(writer.key)
 
 
 def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path) -> None:
@@ -94,6 +94,15 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     with pytest.raises(LogError):
         list(of_log("nothing://there"))
     assert list(of_log("mock://bucket/events")) == []
+
+
+def test_dead_letters_are_those_of_their_node_whatever_its_name(tmp_path: Path) -> None:
+    key = NodeKey.parse(written(tmp_path, "büro/1"))
+    letters = tmp_path / "deadletter"
+    letters.mkdir()
+    (letters / f"{key.encoded}.jsonl").write_text("{}\n")
+    (letters / "others.jsonl").write_text("{}\n")
+    assert list(of_log(str(tmp_path))) == [AuditFinding("dead_letters", False, *key, rows=1)]
 
 
 def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
