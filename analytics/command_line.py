@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -91,6 +92,12 @@ def spark_failures() -> Generator[None]:
         fail(str(error).splitlines(), FAILED)
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs the traceback of each call of Java that fails or is interrupted, partly by the root logger, and raises
+    the error as well."""
+    return record.module != "java_gateway"
+
+
 @contextmanager
 def spark_session(name: str, master: str | None, java: str | None, conf: Mapping[str, str]) -> Generator[SparkSession]:
     """A session that does not write to the terminal. Where it does not start, or fails, the command ends with a line
@@ -102,6 +109,8 @@ def spark_session(name: str, master: str | None, java: str | None, conf: Mapping
     from trunkline.analytics.spark import session
 
     remote = master if master is not None and master.startswith("sc://") else None
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     with spark_failures():
         spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=conf)
     try:

@@ -86,13 +86,8 @@ class Run:
             with told_of_batches(spark, self._query_name, say) if observation else nullcontext():
                 self._run_stream(results, say)
             return
-        with stopped_by_signals(partial(_cancel, spark)) as asked, _adaptive(spark) if skips else nullcontext():
-            try:
-                self.output.write(results, self.job)
-            except Exception as error:
-                if not asked.is_set():
-                    raise
-                raise RunError("stopped before its end") from error
+        with interruptible(partial(_cancel, spark)), _adaptive(spark) if skips else nullcontext():
+            self.output.write(results, self.job)
         if skips:
             for line in told(self._skipped(spark, form, noted)):
                 say(line)
@@ -236,6 +231,22 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]
         thread.join()
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@contextmanager
+def interruptible(stop: Callable[[], None]) -> Generator[None, None, None]:
+    """Ctrl-C and SIGTERM call `stop`, with which all that waits for Spark fails.
+
+    Raises:
+        RunError: it was stopped before its end.
+    """
+    with stopped_by_signals(stop) as asked:
+        try:
+            yield
+        except Exception as error:
+            if not asked.is_set():
+                raise
+            raise RunError("stopped before its end") from error
 
 
 @contextmanager

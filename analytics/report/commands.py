@@ -40,6 +40,7 @@ def report(
     # imported here: they take a second, and pip may not have brought them
     from trunkline.analytics.report.collecting import NothingRecorded, period
     from trunkline.analytics.report.page import write
+    from trunkline.analytics.running import interruptible
     from trunkline.events.layout import LogError
 
     def say(step: str) -> None:
@@ -50,7 +51,7 @@ def report(
     except (NothingRecorded, LogError, OSError) as error:
         fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else error], FAILED)
     say("Spark starts")
-    with spark_session("report", master, java, conf) as spark:
+    with spark_session("report", master, java, conf) as spark, interruptible(spark.stop):
         write(spark, source, html, since=since, until=until, say=say)
     click.echo(f"to open in a browser: {html.absolute().as_uri()}", err=True)
     click.echo(html)

@@ -153,7 +153,7 @@ class Publisher:
             tried = f"gave up after {self._failures} connections in {spent:.1f} s, with {left}"
             raise PublishError(f"{words}; {tried}") from None
         if self._failures == 1:
-            _log.warning("%s; trying again for %g s", words, limit)
+            _log.warning("%s; trying again for %g s (retryFor)", words, limit)
         self._waited += delay
         await self._sleep(delay)
 

@@ -36,7 +36,7 @@ from table import table
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.report import results as report
 from trunkline.analytics.report.page import write
-from trunkline.analytics.running import stopped_by_signals
+from trunkline.analytics.running import RunError, interruptible
 from trunkline.analytics.spark import session
 from trunkline.client import ConnectionSettings
 from trunkline.client.sync import Client
@@ -340,7 +340,7 @@ def main(duration: float, rate: float, seed: int, keep: Path | None, html: Path)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it shows the traceback of an interrupted call
     try:
         good = play(console, duration, rate, seed, keep, html)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RunError):
         sys.exit(INTERRUPTED)
     sys.exit(0 if good else 1)
 
@@ -348,7 +348,7 @@ def main(duration: float, rate: float, seed: int, keep: Path | None, html: Path)
 def play(console: Console, duration: float, rate: float, seed: int, keep: Path | None, html: Path) -> bool:
     """
     Raises:
-        KeyboardInterrupt: by Ctrl-C, or SIGTERM.
+        KeyboardInterrupt, RunError: by Ctrl-C, or SIGTERM.
     """
     with ExitStack() as stack:
         if keep is None:
@@ -361,13 +361,8 @@ def play(console: Console, duration: float, rate: float, seed: int, keep: Path |
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("OFF")
         settings = Settings(folder=folder, html=html, duration=duration, rate=rate, seed=seed)
-        with stopped_by_signals(partial(stop, spark)) as asked:
-            try:
-                return run(settings, spark, console).good
-            except Exception as error:
-                if not asked.is_set():
-                    raise
-                raise KeyboardInterrupt from error
+        with interruptible(partial(stop, spark)):
+            return run(settings, spark, console).good
 
 
 def stop(spark: SparkSession) -> None:

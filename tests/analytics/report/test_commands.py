@@ -1,3 +1,6 @@
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,22 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert code == 1
     assert "nowhere" in said
     assert "Traceback" not in said
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    log = written(tmp_path / "log", 1, 2)
+    command = [sys.executable, "-m", "trunkline", "analytics", "report", "--input", log, "--html", f"{tmp_path}/x.html"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "audit" in line:  # it waits for Spark now
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stderr.read()
+    assert process.returncode == 1
+    assert rest.splitlines()[-1] == "trunkline: report: stopped before its end"
+    assert "Traceback" not in rest
+    assert not list(tmp_path.glob("*.html"))
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
