@@ -70,7 +70,7 @@ class EventsSettings(NeedsExtra):
         ge=1024,
     )
     roll_time: Duration = setting(
-        600.0, ("Time between the first and the last event of a segment after which it ends."), "seconds", gt=0
+        600.0, "Time between the first and the last event of a segment after which it ends.", "seconds", gt=0
     )
     roll_time_small: Duration = setting(
         6 * 3600.0, "The same for a segment with few rows: fewer than one for each KiB of `roll_size`.", "seconds", gt=0
@@ -90,7 +90,7 @@ class EventsSettings(NeedsExtra):
     )
     max_size: Size = setting(
         4 * 1024**3,
-        ("Largest size of this node's log; beyond that its oldest segments are deleted."),
+        "Largest size of this node's log; beyond that its oldest segments are deleted.",
         "bytes",
         ge=1024**2,
     )

@@ -17,10 +17,7 @@ from trunkline.analytics.jobs.job import CLOCK
 from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures, shaping
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
-from trunkline.analytics.report.results import (
-    Health,
-    Results,
-)
+from trunkline.analytics.report.results import Health, Results
 from trunkline.events.columns import spark_schema
 from trunkline.events.layout import NodeKey
 from trunkline.events.reader import EventLog

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from trunkline.analytics.report.results import Results
 
 #: Reasons for which messages are dropped in a healthy broker.
-USUAL_DROPS = frozenset(("no_subscribers", "no_local", "expired", "redispatched"))
-
-
+USUAL_DROPS: Final = frozenset(("no_subscribers", "no_local", "expired", "redispatched"))
 #: Names in a sentence.
 _NAMED: Final = 3
 
