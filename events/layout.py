@@ -108,7 +108,7 @@ class NodeKey(NamedTuple):
 
 class SegmentName(NamedTuple):
     first: int
-    #: The number behind the last row: in the name of compacted segments only.
+    #: The number behind the last row: in the names of Parquet files only.
     end: int | None
     #: `.arrows`, `.idx` or `.parquet`.
     suffix: str

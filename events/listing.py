@@ -13,7 +13,7 @@ class SegmentFiles(NamedTuple):
     """The files of a segment. One of them is missing while a segment is made, or deleted."""
 
     first: int
-    #: The number behind the last row, of compacted segments only.
+    #: The number behind the last row, of Parquet files only.
     end: int | None
     #: In the order in which they are to be deleted: without its index, a segment is none.
     paths: tuple[str, ...]

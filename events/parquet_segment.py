@@ -1,4 +1,4 @@
-"""A compacted segment: one Parquet file, complete from the moment it exists."""
+"""A merged or compacted segment: one Parquet file, complete from the moment it exists."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

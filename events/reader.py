@@ -266,7 +266,7 @@ class EventLog:
             yield node.key, node.segments
 
     def files(self) -> Mapping[NodeKey, Sequence[SegmentFiles]]:
-        """The same, and the files that lack their other half."""
+        """The files of each node as of the last `refresh`, also those that lack their other half."""
         self._known()
         return self._files
 
