@@ -1,7 +1,8 @@
 """Whether each event arrives exactly once although everything is killed: `python -m bench.exactly_once --help`.
 
 A broker with the event log, a publisher that never gives up, and a Spark query that appends the log to a Delta table
-run beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were. In
+run beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were;
+segments last for a second, are merged, and are compacted by runs that are killed, too, unless they are done first. In
 the end the table is compared with the log: the same rows, each once, and the numbers of each incarnation without gaps.
 """
 
@@ -44,6 +45,7 @@ class Result:
     seconds: float
     broker_kills: int
     query_kills: int
+    compactions: int = 0
     #: What the publisher had acknowledged, and how many `message.publish` are in the log: what waited for its batch
     #: when the broker was killed is not.
     acknowledged: int = 0
@@ -169,21 +171,28 @@ def answering(port: int) -> None:
     raise RuntimeError("the broker does not answer")
 
 
+def compact(log: Path, output: IO[bytes], seconds: float) -> None:
+    """Compacts for so long at most. The next run goes on where this one was killed."""
+    command = [sys.executable, "-m", "trunkline", "events", "compact", str(log), "--remove", "--settle", "0"]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=seconds, check=True)
+
+
 def query(folder: Path, output: IO[bytes], trigger: str) -> Killed:
     command = [sys.executable, "-m", "bench.exactly_once_query", str(folder), trigger]
     return Killed(command, "running", output)
 
 
-def run(folder: Path, broker_kills: int, query_kills: int, rate: float, seed: int) -> Result:
+def run(folder: Path, broker_kills: int, query_kills: int, compactions: int, rate: float, seed: int) -> Result:
     """
     Raises:
-        RuntimeError: a process does not do what it should.
+        RuntimeError, subprocess.CalledProcessError: a process does not do what it should.
     """
     random, began = Random(seed), time.perf_counter()
     port = free_port()
     log = folder / "log"
     with (folder / "output").open("wb") as output:
-        serving = broker(port, folder, output)
+        serving = broker(port, folder, output, roll_time=1, roll_time_small=1)
         publisher = Publisher(port, rate)
         reading: Killed | None = None
         try:
@@ -191,14 +200,16 @@ def run(folder: Path, broker_kills: int, query_kills: int, rate: float, seed: in
             publisher.start()
             reading = query(folder, output, "0.2 seconds")
             reading.wait_until_ready()
-            kills = ["broker"] * broker_kills + ["query"] * query_kills
-            random.shuffle(kills)
-            for kill in kills:
+            steps = ["broker"] * broker_kills + ["query"] * query_kills + ["compaction"] * compactions
+            random.shuffle(steps)
+            for step in steps:
                 time.sleep(random.uniform(0.2, 2.0))
-                if kill == "broker":
+                if step == "broker":
                     serving.kill()
                     serving.start()
                     answering(port)
+                elif step == "compaction":
+                    compact(log, output, random.uniform(0.4, 4.0))
                 else:
                     reading.kill()
                     reading.start()
@@ -217,7 +228,8 @@ def run(folder: Path, broker_kills: int, query_kills: int, rate: float, seed: in
             serving.kill()
             if reading is not None:
                 reading.kill()
-    result = Result(time.perf_counter() - began, broker_kills, query_kills, publisher.acknowledged)
+    seconds = time.perf_counter() - began
+    result = Result(seconds, broker_kills, query_kills, compactions, publisher.acknowledged)
     compare(result, log, folder / "table")
     return result
 
@@ -263,7 +275,8 @@ def describe(result: Result) -> str:
         f"{verdict}: {result.log_rows:,} rows of {result.incarnations} incarnations in the log, {result.table_rows:,} "
         "in the "
         f"table; missing {result.missing:,}, repeated {result.repeated:,}, different {result.different:,}, with gaps "
-        f"{len(result.with_gaps)}\n{result.broker_kills} kills of the broker, {result.query_kills} of the query in "
+        f"{len(result.with_gaps)}\n{result.broker_kills} kills of the broker, {result.query_kills} of the query, "
+        f"{result.compactions} compactions in "
         f"{result.seconds:.0f} s; {result.acknowledged:,} messages acknowledged, {result.published:,} recorded"
     )
 
@@ -272,12 +285,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.exactly_once", description=__doc__.partition("\n")[0])
     parser.add_argument("--broker-kills", type=int, default=8)
     parser.add_argument("--query-kills", type=int, default=4)
+    parser.add_argument("--compactions", type=int, default=8)
     parser.add_argument("--rate", type=float, default=500.0, help="messages a second")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="write the result there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="exactly-once-") as folder:
-        result = run(Path(folder), given.broker_kills, given.query_kills, given.rate, given.seed)
+        result = run(Path(folder), given.broker_kills, given.query_kills, given.compactions, given.rate, given.seed)
     print(f"seed {given.seed}", describe(result), sep="\n")
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, **asdict(result)}, indent=2) + "\n")
