@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from trunkline.events.index import Index
-from trunkline.events.layout import BEATS, END_OF_STREAM, LogError, NodeKey, Record
+from trunkline.events.layout import BEATS, DATA, END_OF_STREAM, LogError, NodeKey, Record
 from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Fit, Projection
 from trunkline.events.schema import STORED
@@ -146,24 +146,17 @@ def _ended(file: pa.NativeFile) -> bool:
     return file.read() == END_OF_STREAM
 
 
-def rows_of_index(filesystem: FileSystem, files: SegmentFiles) -> int:
-    """The rows of an index whose data file is gone."""
+def rows_of_half(filesystem: FileSystem, files: SegmentFiles) -> int:
+    """The rows of a data file whose index is gone, or of an index whose data file is gone."""
+    [path] = files.paths
     try:
-        with filesystem.open_input_file(files.paths[0]) as file:
+        with filesystem.open_input_file(path) as file:
+            if path.endswith(DATA):
+                return sum(_rows_behind(file, pa.ipc.read_schema(pa.ipc.read_message(file))))
             index = Index(files.first)
             index.feed(file.read())
             return index.end - index.first
-    except (LogError, FileNotFoundError):
-        return 0
-
-
-def rows_without_index(filesystem: FileSystem, files: SegmentFiles) -> int:
-    """The rows of a data file whose index is gone."""
-    try:
-        with filesystem.open_input_file(files.paths[0]) as file:
-            schema = pa.ipc.read_schema(pa.ipc.read_message(file))
-            return sum(_rows_behind(file, schema))
-    except (pa.ArrowException, EOFError, FileNotFoundError):
+    except (LogError, pa.ArrowException, EOFError, FileNotFoundError):
         return 0
 
 

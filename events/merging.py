@@ -15,9 +15,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
-from trunkline.events.arrow_segment import ArrowSegment
+from trunkline.events.arrow_segment import ArrowSegment, rows_of_half
 from trunkline.events.layout import BEATS, LogError, NodeKey
-from trunkline.events.listing import SegmentFiles, list_segments
+from trunkline.events.listing import SegmentFiles, covers, list_segments
 from trunkline.events.parquet_target import HALF, PendingFile
 from trunkline.events.projection import Projection
 from trunkline.events.retention import ALIVE
@@ -52,10 +52,12 @@ class Merger:
         self._left &= {files.paths[-1] for all_files in listed.values() for files in all_files}
         merged = 0
         for key, all_files in listed.items():
-            ends = {files.first: files.end for files in all_files if files.end is not None}
+            moved = [(files.first, files.end) for files in all_files if files.end is not None]
+            ends = dict(moved)
             for files in all_files:
                 if not files.is_whole and files.first in ends:
-                    _delete(files)  # what is left of a segment that was being deleted
+                    if covers(moved, files.first, files.first + rows_of_half(LocalFileSystem(), files)):
+                        _delete(files)  # what is left of a segment that was being deleted
                 elif files.end is None and files.is_whole and files.paths[-1] not in self._left:
                     segment = ArrowSegment(LocalFileSystem(), files)
                     with contextlib.suppress(FileNotFoundError):  # compaction deletes, too

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import FileType
 
-from trunkline.events.arrow_segment import ArrowSegment, rows_of_index, rows_without_index
-from trunkline.events.layout import DATA, NodeKey
+from trunkline.events.arrow_segment import ArrowSegment, rows_of_half
+from trunkline.events.layout import DATA, INDEX, NodeKey
 from trunkline.events.listing import covers
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
@@ -110,11 +111,17 @@ def without_other(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, i
     listed = log.files().get(key, ())
     moved = [(files.first, files.end) for files in listed if files.end is not None]
     for files in listed:
-        if not files.is_whole:
-            count = rows_without_index if files.paths[0].endswith(DATA) else rows_of_index
-            rows = count(log.filesystem, files)
-            if rows and not covers(moved, files.first, files.first + rows):
-                yield files, rows
+        rows = 0 if files.is_whole else rows_of_half(log.filesystem, files)
+        if rows and not covers(moved, files.first, files.first + rows) and not _has_other(log, files):
+            yield files, rows
+
+
+def _has_other(log: EventLog, files: SegmentFiles) -> bool:
+    """Whether the other file was made since the log was listed."""
+    stem, _, suffix = files.paths[0].rpartition(".")
+    other = f"{stem}{INDEX if f'.{suffix}' == DATA else DATA}"
+    [info] = log.filesystem.get_file_info([other])
+    return bool(info.type != FileType.NotFound)
 
 
 def corrections(key: NodeKey, segments: Iterable[Segment]) -> list[ClockCorrection]:

@@ -17,7 +17,7 @@ from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 from trunkline.analytics.options import OptionError, Positive
 from trunkline.config.units import Accepts
 from trunkline.events.columns import Column, arrow_schema, spark_schema
-from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
+from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey, local_root
 from trunkline.events.notices import steadily, unread
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
@@ -106,7 +106,11 @@ def of_log(root: str) -> Iterator[AuditFinding]:
     if folder is None:
         return
     for consumer in consumers(root):
-        positions = Positions(root, consumer).read()
+        try:
+            positions = Positions(root, consumer).read()
+        except (LogError, OSError) as error:
+            yield AuditFinding("unreadable", False, None, None, consumer, reason=str(error))
+            continue
         for key, extent in extents.items():
             at = min(max(positions.get(key, extent.first), extent.first), extent.end)
             following = next(log.spans(key, at), None) if at < extent.end else None
@@ -127,17 +131,19 @@ def of_log(root: str) -> Iterator[AuditFinding]:
     kinds=("*",),
     columns="""
         check string What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`,
-          `silent`, `unread` (rows of a file whose index is gone, or ends before them), `dead_letters` or `lag`.
+          `silent`, `unread` (rows of a file whose index is gone, or ends before them), `dead_letters`, `lag` or
+          `unreadable` (the file of a consumer).
         ok boolean Nothing to worry about.
         node string The node.
         incarnation bigint Its incarnation: milliseconds since the epoch.
-        consumer string Of `lag`: the consumer.
+        consumer string Of `lag` and `unreadable`: the consumer.
         seq bigint The first row that it is about; of `lag`, the next one to be read.
         rows bigint Rows, or events, that it is about.
         since timestamp When it began; of a gap or a duplicate, the time of the row behind it.
         until timestamp When it ended; null while it goes on.
         seconds double How long it was.
-        reason string Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`.
+        reason string Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`; of
+          `unreadable`, what is wrong.
     """,
     key=("check", "node", "incarnation", "consumer", "seq", "since"),
 )

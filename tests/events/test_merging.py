@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.events.logs import KEY, NODE, START, append, batch, expected, flip, opened, read, write
+from tests.events.logs import KEY, NODE, START, append, batch, expected, flip, opened, read, write, write_parquet
 from trunkline.events import parquet_target
 from trunkline.events.checking import LogProblem, check
 from trunkline.events.compaction import compact
@@ -307,3 +307,14 @@ def test_who_is_killed_while_a_merged_segment_is_deleted_leaves_no_problem(tmp_p
     assert [found for each in check(EventLog(tmp_path)) for found in each.findings] == []
     assert merger(tmp_path).run() == 0
     assert not path.exists()
+
+
+def test_a_segment_without_index_is_kept_for_rows_that_are_in_no_other_file(tmp_path: Path) -> None:
+    write(tmp_path, [3] * 10).close()
+    next(tmp_path.rglob("*.idx")).unlink()
+    write_parquet(tmp_path, 0, 20)
+    assert merger(tmp_path).run() == 0
+    assert len(list(tmp_path.rglob("*.arrows"))) == 1
+    write_parquet(tmp_path, 0, 30)
+    merger(tmp_path).run()
+    assert not list(tmp_path.rglob("*.arrows"))

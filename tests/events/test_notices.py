@@ -6,7 +6,7 @@ import pytest
 
 from tests.events.logs import KEY, NODE, corrected, time, write
 from trunkline.events.layout import NodeKey
-from trunkline.events.notices import notices, steadily
+from trunkline.events.notices import notices, steadily, without_other
 from trunkline.events.reader import EventLog
 
 OTHER = NodeKey("n2", 7)
@@ -44,6 +44,13 @@ def test_of_several_logs(log: Path) -> None:
 @pytest.mark.parametrize("name", [KEY.name, NODE])
 def test_of_the_nodes_and_times_that_are_wanted(log: Path, name: str) -> None:
     assert notices(EventLog(log), (name,), lambda at: at < time(0)) == [BACK]
+
+
+def test_an_index_that_was_made_after_the_listing_is_not_gone(log: Path) -> None:
+    listed = EventLog(log)
+    assert [rows for _, rows in without_other(listed, OTHER)] == [5]
+    (log / OTHER.directory / f"{0:020d}.idx").touch()
+    assert list(without_other(listed, OTHER)) == []
 
 
 def test_files_that_vanish_are_looked_for_anew(log: Path) -> None:

@@ -89,6 +89,10 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
         ("slow", 12, 18, microseconds(at(10)), end, 19.0),
     ]
     assert found[-1] == AuditFinding("dead_letters", False, "n1", INCARNATION, rows=2)
+    (tmp_path / "consumers" / "slow.json").write_text("{")
+    [damaged] = [one for one in of_log(str(tmp_path)) if one.check == "unreadable"]
+    assert (damaged.ok, damaged.consumer) == (False, "slow")
+    assert "slow.json" in str(damaged.reason)
     next(tmp_path.rglob("*.idx")).unlink()
     assert next(of_log(str(tmp_path))) == AuditFinding("unread", False, "n1", INCARNATION, seq=0, rows=30)
     with pytest.raises(LogError):
