@@ -450,6 +450,7 @@ async def test_one_broker_of_a_name_records_in_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+@pytest.mark.usefixtures("threadless")
 async def test_a_lock_that_somebody_deletes_is_made_again(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with recording(tmp_path) as here, room() as other:
         lock = tmp_path / ".trunkline@0.lock"

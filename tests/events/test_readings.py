@@ -49,6 +49,7 @@ async def test_what_is_recorded_and_by_which_version(tmp_path: Path, autojump_cl
     assert [row["name"] for row in recorded(tmp_path, "node.version")] == [__version__] * 2
 
 
+@pytest.mark.usefixtures("threadless")
 async def test_what_was_there_when_recording_began(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with recording(tmp_path, {"clients": ["a*"]}) as here:
         await here.node.plugins.disable("events")
@@ -72,6 +73,7 @@ async def test_what_was_there_when_recording_began(tmp_path: Path, autojump_cloc
     ]
 
 
+@pytest.mark.usefixtures("threadless")
 async def test_many_subscriptions_of_a_client_are_told_in_slices(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +216,7 @@ async def test_times_follow_the_clock(
     assert len(files(tmp_path, ".arrows", ".parquet")) == 2
 
 
+@pytest.mark.usefixtures("threadless")
 async def test_hidden_texts_are_not_in_what_was_there(tmp_path: Path, autojump_clock: MockClock) -> None:
     hidden = EventsSettings(path=tmp_path, hash=("client_id", "filter"), hash_key="k", leave_out=("username",))  # type: ignore[arg-type]
     async with recording(tmp_path / "other") as here:
