@@ -319,6 +319,15 @@ def test_what_retention_has_deleted_before_the_first_run_is_not_missed(tmp_path:
     assert [file[1:] for file in files(tmp_path / "files")] == [(100, 200)]
 
 
+def test_half_a_file_that_a_killed_run_left_is_deleted_by_the_next(tmp_path: Path) -> None:
+    write(tmp_path, [100, 100], roll_bytes=1).close()
+    half = tmp_path / KEY.directory / "date=2025-11-20" / f".{7:020d}.parquet.half"
+    half.parent.mkdir()
+    half.touch()
+    compact(tmp_path)
+    assert not half.exists()
+
+
 # Delta
 
 
