@@ -8,6 +8,7 @@ twice.
 
 import json
 import os
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,13 +60,15 @@ def library() -> Any:
 
 @contextmanager
 def _in_words(uri: str) -> Generator[None]:
-    """Raises TableError instead of deltalake's own errors, which callers need not know."""
+    """Raises TableError instead of deltalake's own errors, which callers need not know: in one line, without its
+    colours."""
     from deltalake.exceptions import DeltaError
 
     try:
         yield
-    except DeltaError as error:
-        raise TableError(f"{uri}: {error}") from None
+    except (DeltaError, OSError) as error:
+        lines = re.sub(r"\x1b\[\d*m|↳", "", str(error)).splitlines()
+        raise TableError(f"{uri}: {': '.join(line.strip() for line in lines if line.strip())}") from None
 
 
 @dataclass(frozen=True)
