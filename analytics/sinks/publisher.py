@@ -148,9 +148,8 @@ class Publisher:
         if delay is None:
             raise PublishError(words) from None
         if spent + delay > limit:
-            waiting, plural = len(self._waiting), "" if len(self._waiting) == 1 else "s"
-            left = f"at least {waiting} message{plural} not sent"
-            tried = f"gave up after {self._failures} connections in {spent:.1f} s, with {left}"
+            left, tries = _counted(len(self._waiting), "message"), _counted(self._failures, "connection")
+            tried = f"gave up after {tries} in {spent:.1f} s, with at least {left} not sent"
             raise PublishError(f"{words}; {tried}") from None
         if self._failures == 1:
             _log.warning("%s; trying again for %g s (retryFor)", words, limit)
@@ -219,3 +218,7 @@ class Publisher:
 
 def _path(name: str) -> Path | None:
     return Path(name) if name else None
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

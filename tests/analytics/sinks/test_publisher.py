@@ -177,7 +177,7 @@ def test_a_broker_that_is_silent_is_not_waited_for_for_ever(
     mqtt_broker: ThreadBroker, publisher: Callable[..., Publisher]
 ) -> None:
     mqtt_broker.faults.drop("PUBACK", client="sink")
-    with pytest.raises(PublishError, match="no answer for 0.05 s; gave up after 1 connections in 0.0 s"):
+    with pytest.raises(PublishError, match="no answer for 0.05 s; gave up after 1 connection in 0.0 s"):
         publisher(timeout=0.05, retry_for=0).publish(messages(2))
 
 
