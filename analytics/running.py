@@ -28,6 +28,8 @@ _OWNER: Final = "trunkline-job.json"
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 #: Seconds that Spark's last events are waited for.
 _LATE: Final = 10.0
+#: Seconds until Spark is told again to stop.
+_AGAIN: Final = 0.5
 
 
 class RunError(ValueError):
@@ -56,6 +58,8 @@ class Run:
         """
         form = self.input.check(stream=self.stream)
         self.output.check(self.job, stream=self.stream)
+        if self.output.place and Path(self.input.identity).is_relative_to(Path(self.output.place).resolve()):
+            raise RunError(f"--output {self.output.place}: is or holds the --input, which it would damage")
         if self.stream:
             if self.checkpoint is None and self.output.lasting:
                 raise RunError("--output of a stream needs --checkpoint, so that no result is missing or written twice")
@@ -206,20 +210,22 @@ def told_of_batches(spark: "SparkSession", query: str, say: Callable[[str], None
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]:
     """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the interrupted one is in the middle of a call of Java.
     The second signal ends the process. The yielded event is set by the first."""
-    asked, over = Event(), Event()
+    asked, woken, over = Event(), Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
         for each in before:
             signal.signal(each, signal.SIG_DFL)
         asked.set()
-        over.set()
+        woken.set()
 
     def wait() -> None:
-        over.wait()
-        if asked.is_set():
+        woken.wait()
+        while asked.is_set() and not over.is_set():
             # it may have ended meanwhile
             with suppress(Exception):
                 stop()
+            # it may have been between two jobs of Spark, when there was nothing to stop
+            over.wait(_AGAIN)
 
     before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
     thread = Thread(target=wait, name="stops Spark", daemon=True)
@@ -228,6 +234,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]
         yield asked
     finally:
         over.set()
+        woken.set()
         thread.join()
         for each, handler in before.items():
             signal.signal(each, handler)

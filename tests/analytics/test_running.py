@@ -19,7 +19,7 @@ from tests.analytics.source.logs import Log, ticks, write
 from trunkline.analytics.inputs import Input
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.outputs import Output, parse_output
-from trunkline.analytics.running import Run, RunError, stopped_by_signals, summary
+from trunkline.analytics.running import Run, RunError, interruptible, stopped_by_signals, summary
 from trunkline.events.layout import RECORD_SIZE
 from trunkline.testing import ThreadBroker
 
@@ -114,7 +114,32 @@ def test_ctrl_c_ends_what_is_not_done(spark: "SparkSession", log: Path, monkeypa
         run(log, Output("json")).start(spark, "log", say=silently)
 
 
-def test_a_signal_stops_once_and_handlers_come_back() -> None:
+def test_ctrl_c_between_two_jobs_of_spark_ends_the_later_one(spark: "SparkSession") -> None:
+    cancelled = Event()
+
+    def cancel() -> None:
+        spark.sparkContext.cancelAllJobs()
+        cancelled.set()
+
+    def later() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(60)
+        spark.range(1 << 62, numPartitions=1 << 12).selectExpr("sum(id)").collect()
+
+    with pytest.raises(RunError, match="stopped before its end"), interruptible(cancel):
+        later()
+
+
+def test_results_do_not_go_where_the_events_are(log: Path) -> None:
+    """Replacing a folder deletes what it holds, and a table among the segments is taken for the log."""
+    for place in (log, log.parent):
+        for output in (Output("parquet", str(place), overwrite=True), Output("delta", str(place))):
+            with pytest.raises(RunError, match="is or holds the --input"):
+                run(log, output).check()
+    assert run(log, Output("parquet", str(log.parent / "results"))).check() == "log"
+
+
+def test_a_signal_stops_and_handlers_come_back() -> None:
     stopped = Event()
     before = signal.getsignal(signal.SIGTERM)
     with stopped_by_signals(stopped.set) as asked:
