@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -120,5 +121,6 @@ def spark_session(name: str, master: str | None, java: str | None, conf: Mapping
     except (PySparkException, Py4JError, OSError, ValueError) as error:
         fail([f"{name}: {summary(error)}"], FAILED)
     finally:
-        with suppress(Py4JError, OSError):  # its Java may have ended
+        with suppress(Py4JError, OSError), warnings.catch_warnings():  # its Java may have ended
+            warnings.simplefilter("ignore", RuntimeWarning)
             spark.stop()
