@@ -1,9 +1,10 @@
 """Whether each event arrives exactly once although everything is killed: `python -m bench.exactly_once --help`.
 
 A broker with the event log, a publisher that never gives up, and a Spark query that appends the log to a Delta table
-run beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were;
-segments last for a second, are merged, and are compacted by runs that are killed, too, unless they are done first. In
-the end the table is compared with the log: the same rows, each once, and the numbers of each incarnation without gaps.
+or to Parquet files run beside each other. Broker and query are killed with SIGKILL at random moments and started again
+where they were; segments last for a second, are merged, and are compacted by runs that are killed, too, unless they are
+done first. In the end the table is compared with the log: the same rows, each once, and the numbers of each incarnation
+without gaps.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 import trio
 
@@ -178,12 +180,14 @@ def compact(log: Path, output: IO[bytes], seconds: float) -> None:
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=seconds, check=True)
 
 
-def query(folder: Path, output: IO[bytes], trigger: str) -> Killed:
-    command = [sys.executable, "-m", "bench.exactly_once_query", str(folder), trigger]
+def query(folder: Path, output: IO[bytes], trigger: str, sink: str) -> Killed:
+    command = [sys.executable, "-m", "bench.exactly_once_query", str(folder), trigger, sink]
     return Killed(command, "running", output)
 
 
-def run(folder: Path, broker_kills: int, query_kills: int, compactions: int, rate: float, seed: int) -> Result:
+def run(
+    folder: Path, sink: str, broker_kills: int, query_kills: int, compactions: int, rate: float, seed: int
+) -> Result:
     """
     Raises:
         RuntimeError, subprocess.CalledProcessError: a process does not do what it should.
@@ -198,7 +202,7 @@ def run(folder: Path, broker_kills: int, query_kills: int, compactions: int, rat
         try:
             answering(port)
             publisher.start()
-            reading = query(folder, output, "0.2 seconds")
+            reading = query(folder, output, "0.2 seconds", sink)
             reading.wait_until_ready()
             steps = ["broker"] * broker_kills + ["query"] * query_kills + ["compaction"] * compactions
             random.shuffle(steps)
@@ -219,7 +223,7 @@ def run(folder: Path, broker_kills: int, query_kills: int, compactions: int, rat
             publisher.join()
             serving.end()
             reading.kill()
-            reading = query(folder, output, "available now")
+            reading = query(folder, output, "available now", sink)
             reading.wait_until_ready()
             if reading.process.wait(WAIT * 5):
                 raise RuntimeError(f"the query failed: {(folder / 'output').read_text(errors='replace')[-3000:]}")
@@ -236,8 +240,10 @@ def run(folder: Path, broker_kills: int, query_kills: int, compactions: int, rat
 
 def compare(result: Result, log: Path, table: Path) -> None:
     """Row by row."""
-    import deltalake
     import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from trunkline.events.schema import SCHEMA
 
     written: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     numbers: dict[str, list[int]] = {}
@@ -248,7 +254,8 @@ def compare(result: Result, log: Path, table: Path) -> None:
     result.log_rows, result.incarnations = len(written), len(numbers)
     result.with_gaps = [node for node, seqs in numbers.items() if seqs != list(range(len(seqs)))]
     arrived = Counter[tuple[Any, ...]]()
-    rows = pa.table(deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns=list(COLUMNS)))
+    schema = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+    rows = ds.dataset(_files(table), schema, format="parquet").to_table()
     for row in zip(*[rows.column(name).to_pylist() for name in COLUMNS], strict=True):
         key, rest = row[:3], row[3:]
         arrived[key] += 1
@@ -256,6 +263,18 @@ def compare(result: Result, log: Path, table: Path) -> None:
     result.table_rows = arrived.total()
     result.missing = sum(key not in arrived for key in written)
     result.repeated = sum(count - 1 for count in arrived.values())
+
+
+def _files(table: Path) -> list[str]:
+    """Those that belong to it: of the others, a killed batch wrote some."""
+    import deltalake
+
+    noted = table / "_spark_metadata"
+    if not noted.exists():
+        return deltalake.DeltaTable(table).file_uris()
+    batches = [path for path in noted.iterdir() if not path.name.startswith(".")]
+    entries = [json.loads(line) for path in batches for line in path.read_text().splitlines()[1:]]
+    return sorted({unquote(urlsplit(entry["path"]).path) for entry in entries})
 
 
 def _logged(root: Path) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
@@ -283,6 +302,7 @@ def describe(result: Result) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.exactly_once", description=__doc__.partition("\n")[0])
+    parser.add_argument("--sink", choices=("delta", "parquet"), default="delta")
     parser.add_argument("--broker-kills", type=int, default=8)
     parser.add_argument("--query-kills", type=int, default=4)
     parser.add_argument("--compactions", type=int, default=8)
@@ -291,7 +311,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the result there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="exactly-once-") as folder:
-        result = run(Path(folder), given.broker_kills, given.query_kills, given.compactions, given.rate, given.seed)
+        counts = (given.broker_kills, given.query_kills, given.compactions)
+        result = run(Path(folder), given.sink, *counts, given.rate, given.seed)
     print(f"seed {given.seed}", describe(result), sep="\n")
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, **asdict(result)}, indent=2) + "\n")

@@ -1,10 +1,12 @@
 """Whether the comparison finds what it should. The run itself is a step of `.ci/run`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from bench.exactly_once import COLUMNS, Result, compare, describe
 
@@ -65,3 +67,22 @@ def test_what_is_not_is_not(tmp_path: Path, arrived: list[dict[str, Any]], field
 
 def test_an_empty_log_proves_nothing(tmp_path: Path) -> None:
     assert not Result(1.0, 0, 0).exact
+
+
+def test_of_parquet_files_those_count_that_spark_has_noted(tmp_path: Path) -> None:
+    """Each batch has a file of notes, and every tenth repeats those before it."""
+    compared(tmp_path, [])
+    table = tmp_path / "files of spark"
+    (table / "_spark_metadata").mkdir(parents=True)
+    notes = []
+    for number, part in enumerate((rows(10)[:5], rows(10)[5:], rows(10))):
+        path = table / f"part-{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(part, TABLE), path)
+        notes.append(json.dumps({"path": path.as_uri(), "action": "add"}))
+    (table / "_spark_metadata" / "0").write_text(f"v1\n{notes[0]}")
+    (table / "_spark_metadata" / "1.compact").write_text(f"v1\n{notes[0]}\n{notes[1]}")
+    (table / "_spark_metadata" / ".0.crc").write_bytes(b"crc\xff")
+    result = Result(1.0, 0, 0)
+    compare(result, tmp_path / "log", table)
+    assert result.exact
+    assert result.table_rows == 10
