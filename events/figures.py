@@ -71,7 +71,8 @@ class Figures:
 
 
 def figures(log: EventLog, root: str) -> Figures:
-    """
+    """As of the log's last `refresh`, or of a later one.
+
     Raises:
         LogError, OSError: the log's reader cannot tell which nodes there are.
     """

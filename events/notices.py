@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ _NAMED: Final = 5
 class Unread(NamedTuple):
     """Rows that are in a file and that no reader finds."""
 
-    node: str
+    node: NodeKey
     path: str
     #: Rows [first, end).
     first: int
@@ -86,12 +87,9 @@ def notices(log: EventLog, nodes: Container[str], within: Callable[[int], bool])
 def steadily(log: EventLog, look: Callable[[], T]) -> T:
     """What `look` returns, which is called again if files were merged, compacted or deleted after they were listed."""
     for _ in range(_TRIES - 1):
-        log.refresh()
-        try:
+        with suppress(FileNotFoundError):
             return look()
-        except FileNotFoundError:
-            continue
-    log.refresh()
+        log.refresh()
     return look()
 
 
@@ -99,10 +97,10 @@ def unread(log: EventLog, key: NodeKey, segments: Iterable[Segment]) -> Iterator
     """The rows of a node that are in a file whose index is gone, or ends before them."""
     for segment in segments:
         if isinstance(segment, ArrowSegment) and (behind := segment.unindexed()):
-            yield Unread(str(key), segment.path, segment.end, segment.end + behind, "its index ends before them")
+            yield Unread(key, segment.path, segment.end, segment.end + behind, "its index ends before them")
     for files, rows in without_other(log, key):
         if files.paths[0].endswith(DATA):  # the others are among the missing ones
-            yield Unread(str(key), files.paths[0], files.first, files.first + rows, "its index is gone")
+            yield Unread(key, files.paths[0], files.first, files.first + rows, "its index is gone")
 
 
 def without_other(log: EventLog, key: NodeKey) -> Iterator[tuple[SegmentFiles, int]]:

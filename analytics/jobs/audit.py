@@ -100,7 +100,7 @@ def of_log(root: str) -> Iterator[AuditFinding]:
     """
     log = EventLog(root)
     for found in steadily(log, lambda: [each for key, files in log.segments() for each in unread(log, key, files)]):
-        yield AuditFinding("unread", False, *NodeKey.parse(found.node), seq=found.first, rows=found.end - found.first)
+        yield AuditFinding("unread", False, *found.node, seq=found.first, rows=found.end - found.first)
     extents = log.nodes()
     folder = local_root(root)
     if folder is None:
