@@ -77,15 +77,16 @@ class ClientThread(Generic[B]):
             return
         if thread.is_current:
             raise RuntimeError("a hook cannot close its client")
-        if settles and thread.started.done:
-            thread.leave()
-        else:
-            thread.stop()
+        seconds = limit(timeout)
         try:
-            error = thread.finished.exception(limit(timeout))
+            if settles and thread.started.done:
+                thread.leave()
+            else:
+                thread.stop()
+            error = thread.finished.exception(seconds)
         except TimeoutError:
             raise TimeoutError(f"the client does not close within {timeout:g} s") from None
-        except KeyboardInterrupt:
+        except BaseException:  # an interrupt, or what a handler of signals raises: wait for answers no longer
             thread.stop()
             raise
         atexit.unregister(self._exit)

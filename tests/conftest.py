@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
@@ -66,6 +67,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Folders that no broker and no file of this user is in, and none of the user's settings. Processes that tests
     start have them too."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where people look for it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells do for what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="tl"))  # short: the path of a Unix socket may have a hundred bytes
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("TRUNKLINE_")]:

@@ -511,6 +511,26 @@ def test_an_interrupt_ends_that_waiting(broker: ThreadBroker, monkeypatch: pytes
     client.close(timeout=SOON)
 
 
+def test_an_interrupt_ends_that_waiting_before_it_has_begun(
+    broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block, "CLOSE_TIMEOUT", 10 * SOON)
+    broker.faults.drop("PUBACK")
+    client = client_of(broker).open()
+    client.publish_nowait("t", "x", qos=1)
+    thread = client._thread.opened
+    leave = thread.leave
+
+    def leave_and_interrupt() -> None:
+        leave()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(thread, "leave", leave_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    assert thread.outcome(SOON) is None
+
+
 def test_close_ends_what_waits_in_other_threads(broker: ThreadBroker) -> None:
     errors: list[BaseException] = []
     held = broker.faults.drop("PUBACK")
