@@ -20,7 +20,7 @@ from trunkline.events.delta import DeltaTarget
 from trunkline.events.file_lock import locked
 from trunkline.events.layout import CONSUMERS, LogError, NodeKey
 from trunkline.events.listing import covers, list_segments
-from trunkline.events.parquet_target import HALF, ParquetTarget, is_compacted
+from trunkline.events.parquet_target import ParquetTarget, is_compacted, sweep
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog, Extent
 from trunkline.events.target import Missing, Piece
@@ -107,8 +107,8 @@ def compact(
     # without a target, files of one run would be taken for those of the other, whatever the two call themselves
     with _alone(home, {consumer, CONSUMER} if in_place else {consumer}):
         if in_place and home is not None:
-            for half in home.glob(f"*/date=*/.*{HALF}"):  # of runs that were killed
-                half.unlink(missing_ok=True)
+            for folder in home.glob("*/date=*"):
+                sweep(folder)
         positions = Positions(home, consumer) if home is not None else None
         log.refresh()
         run = _Run(log, into, positions, rows_per_file, damaged, progress or (lambda _: None))
@@ -256,5 +256,4 @@ def _remove(log: EventLog, key: NodeKey, end: int, target: ParquetTarget) -> Non
     for files, next_first in zip(segments, [*(other.first for other in segments[1:]), end], strict=False):
         behind = files.end or next_first
         if files.first < behind <= end and covers(compacted, files.first, behind):
-            for path in files.paths:
-                Path(path).unlink(missing_ok=True)
+            files.delete()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyarrow.fs import FileType
 
 from trunkline.events.layout import BEATS, LogError, NodeKey, local_root
-from trunkline.events.notices import ClockCorrection, corrections, steadily, told, unread
+from trunkline.events.notices import ClockCorrection, corrections, told, unread
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.segment import Part
@@ -76,7 +76,7 @@ def figures(log: EventLog, root: str) -> Figures:
     Raises:
         LogError, OSError: the log's reader cannot tell which nodes there are.
     """
-    return steadily(log, lambda: _figures(log, root))
+    return log.steadily(lambda: _figures(log, root))
 
 
 def _figures(log: EventLog, root: str) -> Figures:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -21,6 +22,15 @@ class SegmentFiles(NamedTuple):
     @property
     def is_whole(self) -> bool:
         return self.end is not None or len(self.paths) == 2
+
+    def delete(self) -> None:
+        """From this machine, whoever has deleted a part of it.
+
+        Raises:
+            OSError: one of the files cannot be deleted (on Windows, while it is being read), and those after it stay.
+        """
+        for path in self.paths:
+            Path(path).unlink(missing_ok=True)
 
 
 def list_segments(filesystem: FileSystem, root: str, only: NodeKey | None = None) -> dict[NodeKey, list[SegmentFiles]]:

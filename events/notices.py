@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,13 +22,9 @@ if TYPE_CHECKING:
     from trunkline.events.listing import SegmentFiles
     from trunkline.events.reader import EventLog, Segment
 
-T = TypeVar("T")
-
 #: The kind of the rows that note a correction of the clock.
 CLOCK: Final = "node.clock"
 _OF_CLOCK: Final = Projection(["seq", "time", "kind", "value"])
-#: How often a look at a log is begun anew whose files are moved meanwhile.
-_TRIES: Final = 5
 #: Corrections that are named one by one.
 _NAMED: Final = 5
 
@@ -81,16 +76,7 @@ def notices(log: EventLog, nodes: Container[str], within: Callable[[int], bool])
                 found += [f"{key}: {line}" for line in lines]
         return found
 
-    return steadily(log, look)
-
-
-def steadily(log: EventLog, look: Callable[[], T]) -> T:
-    """What `look` returns, which is called again if files were merged, compacted or deleted after they were listed."""
-    for _ in range(_TRIES - 1):
-        with suppress(FileNotFoundError):
-            return look()
-        log.refresh()
-    return look()
+    return log.steadily(look)
 
 
 def unread(log: EventLog, key: NodeKey, segments: Iterable[Segment]) -> Iterator[Unread]:

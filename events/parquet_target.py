@@ -8,6 +8,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ _GROUP_BYTES: Final = 32 << 20
 #: A folder of compacted files; merged ones are beside the segments.
 _DATE: Final = "date="
 #: How the names of files end that are not complete.
-HALF: Final = f"{PARQUET}.half"
+_HALF: Final = f"{PARQUET}.half"
 
 _FILE_SCHEMA: Final = SCHEMA.with_metadata({VERSION_KEY: str(VERSION)})
 #: Columns that go up by nearly equal steps: their differences take a few bits a row.
@@ -106,6 +107,12 @@ def _first_day(batch: pa.RecordBatch, before: date | None) -> tuple[date, int]:
     return day, batch.num_rows if other < 0 else other
 
 
+def sweep(folder: Path) -> None:
+    """Delete what is left there of files that were never completed, because their writer was killed."""
+    for half in folder.glob(f".*{_HALF}"):
+        half.unlink(missing_ok=True)
+
+
 class PendingFile:
     """A file under a temporary name, until it is complete."""
 
@@ -115,7 +122,7 @@ class PendingFile:
         self._filesystem = filesystem
         self._directory = directory
         # the same in the next try, which so takes the place of what this one may leave
-        self._half = f"{self._directory}/.{first:020d}{HALF}"
+        self._half = f"{self._directory}/.{first:020d}{_HALF}"
         self._local = filesystem.type_name == "local"
         if self._local:
             filesystem.create_dir(self._directory, recursive=True)

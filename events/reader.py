@@ -6,11 +6,11 @@ searched for again before they count as lost.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
@@ -24,13 +24,15 @@ from trunkline.events.segment import Damage
 
 __all__ = ["CorruptBatch", "EventLog", "Extent", "LogError", "LostRows", "Span"]
 
+T = TypeVar("T")
+
 #: A file of rows, in either format.
 Segment: TypeAlias = ArrowSegment | ParquetSegment
 
 #: Segments whose indexes or footers are kept. Tens of kilobytes each.
 _WARM: Final = 64
 #: How often a file may be in the listing although it is gone.
-_TRIES: Final = 3
+_TRIES: Final = 5
 
 
 class CorruptBatch(LogError):
@@ -206,11 +208,16 @@ class EventLog:
 
     def nodes(self) -> dict[str, Extent]:
         """The extent of each node with rows, by its key, as of the last `refresh`."""
-        for _ in range(_TRIES):
+        return self.steadily(self._extents)
+
+    def steadily(self, look: Callable[[], T]) -> T:
+        """What `look` returns, which is called again if files were merged, compacted or deleted after they were
+        listed."""
+        for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
-                return self._extents()
-            self.refresh()  # a segment was moved or deleted after it was listed
-        return self._extents()
+                return look()
+            self.refresh()
+        return look()
 
     def _extents(self) -> dict[str, Extent]:
         extents: dict[str, Extent] = {}

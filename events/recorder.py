@@ -10,6 +10,7 @@ says so. Nothing here raises into the broker.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -281,4 +282,7 @@ class Rejects:
         return hide(value) if isinstance(value, str) else type(value).__name__
 
     def _odd(self, value: object) -> str:
-        return type(value).__name__ if self._privacy.hides_texts else f"{value!r:.200}"
+        with suppress(Exception):  # the words of a plugin's object are a plugin's code
+            if not self._privacy.hides_texts:
+                return f"{value!r:.200}"
+        return type(value).__name__

@@ -138,12 +138,11 @@ def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:
 
 
 def _delete(segment: _Segment, problems: list[str]) -> bool:
-    for path in segment.files.paths:
-        try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:  # on Windows, while it is being read
-            problems.append(f"{path}: {error}")
-            return False
+    try:
+        segment.files.delete()
+    except OSError as error:
+        problems.append(str(error))
+        return False
     return True
 
 

@@ -18,7 +18,7 @@ from trunkline.analytics.options import OptionError, Positive
 from trunkline.config.units import Accepts
 from trunkline.events.columns import Column, arrow_schema, spark_schema
 from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey, local_root
-from trunkline.events.notices import steadily, unread
+from trunkline.events.notices import unread
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
 
@@ -99,7 +99,7 @@ def of_log(root: str) -> Iterator[AuditFinding]:
         LogError: the log cannot be read.
     """
     log = EventLog(root)
-    for found in steadily(log, lambda: [each for key, files in log.segments() for each in unread(log, key, files)]):
+    for found in log.steadily(lambda: [each for key, files in log.segments() for each in unread(log, key, files)]):
         yield AuditFinding("unread", False, *found.node, seq=found.first, rows=found.end - found.first)
     extents = log.nodes()
     folder = local_root(root)

@@ -99,7 +99,7 @@ def test_what_a_killed_process_left_is_merged_and_other_nodes_are_not(tmp_path: 
     write(tmp_path, [3], LATER)
     assert merger(tmp_path).run() == 0, "somebody may still write to it"
     grow_old(tmp_path)
-    (tmp_path / KEY.directory / f".{0:020d}{parquet_target.HALF}").write_bytes(b"half")
+    (tmp_path / KEY.directory / f".{0:020d}{parquet_target._HALF}").write_bytes(b"half")
     assert merger(tmp_path).run() == 1
     assert [name[-8:] for name in names(tmp_path)] == [".parquet"]
     assert not list(tmp_path.rglob("*.half"))
@@ -118,11 +118,26 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
     before = names(tmp_path)
 
     def stop() -> None:
-        raise InterruptedError
+        raise RuntimeError
 
-    with pytest.raises(InterruptedError):
+    with pytest.raises(RuntimeError):
         merger(tmp_path).run(stop)
     assert names(tmp_path) == before
+
+
+def test_a_segment_that_cannot_be_read_does_not_keep_the_others(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3] * 10)
+    writer.roll()
+    for first in range(30, 60, 3):
+        writer.append(batch(first, first + 3), START, START)
+    writer.close()
+    [bad] = tmp_path.rglob(f"{0:020d}.arrows")
+    bad.unlink()
+    bad.symlink_to(bad)  # opening it is an error of the file system
+    with pytest.raises(OSError, match="0.arrows"):
+        merger(tmp_path).run()
+    assert names(tmp_path) == [".idx", "30-60.parquet"]
+    assert read(tmp_path, 30, 60).equals(expected(30, 60))
 
 
 KILLED = """

@@ -6,7 +6,7 @@ import pytest
 
 from tests.events.logs import KEY, NODE, corrected, time, write
 from trunkline.events.layout import NodeKey
-from trunkline.events.notices import notices, steadily, without_other
+from trunkline.events.notices import notices, without_other
 from trunkline.events.reader import EventLog
 
 OTHER = NodeKey("n2", 7)
@@ -51,22 +51,3 @@ def test_an_index_that_was_made_after_the_listing_is_not_gone(log: Path) -> None
     assert [rows for _, rows in without_other(listed, OTHER)] == [5]
     (log / OTHER.directory / f"{0:020d}.idx").touch()
     assert list(without_other(listed, OTHER)) == []
-
-
-def test_files_that_vanish_are_looked_for_anew(log: Path) -> None:
-    looks = 0
-
-    def look() -> int:
-        nonlocal looks
-        looks += 1
-        if looks < 3:
-            raise FileNotFoundError("merged")
-        return looks
-
-    assert steadily(EventLog(log), look) == 3
-
-    def fail() -> None:
-        raise FileNotFoundError("for good")
-
-    with pytest.raises(FileNotFoundError, match="for good"):
-        steadily(EventLog(log), fail)

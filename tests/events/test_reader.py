@@ -464,6 +464,26 @@ def test_what_there_is_of_a_node_whose_files_vanish(tmp_path: Path) -> None:
     assert log.nodes() == {}
 
 
+def test_a_look_at_files_that_vanish_is_begun_anew(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    looks = 0
+
+    def look() -> int:
+        nonlocal looks
+        looks += 1
+        if looks < 3:
+            raise FileNotFoundError("merged")
+        return looks
+
+    assert log.steadily(look) == 3
+
+    def fail() -> None:
+        raise FileNotFoundError("for good")
+
+    with pytest.raises(FileNotFoundError, match="for good"):
+        log.steadily(fail)
+
+
 def test_a_file_that_is_listed_and_never_there(tmp_path: Path) -> None:
     write(tmp_path, [10]).close()
     path = only(tmp_path, DATA)

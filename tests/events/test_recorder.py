@@ -186,6 +186,19 @@ def test_what_cannot_be_a_row_is_set_aside_and_the_others_are_written(
     assert all(line["error"] for line in lines)
 
 
+def test_what_cannot_even_be_shown_is_set_aside_by_its_type(make: Callable[..., Bench], tmp_path: Path) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    bench = make(batch_rows=1)
+    bench.tell(Odd(), 1)
+    bench.tell("good", 1)
+    assert bench.recorder.rejected == 1
+    [line] = (tmp_path / "deadletter" / "n.jsonl").read_text().splitlines()
+    assert json.loads(line)["topic"] == "Odd"
+
+
 def test_what_is_hidden_shows_neither_where_it_is_set_aside_nor_in_the_logs(
     make: Callable[..., Bench], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
