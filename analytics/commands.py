@@ -76,7 +76,7 @@ def explain(
 @click.argument("name")
 @click.option(
     "--input", "source", required=True, metavar="LOG", help="The event log, Parquet files or a Delta table of it: a "
-    "folder, or a URI such as s3://…."
+    "folder, or a URI such as s3://…. A pattern such as 'logs/*' reads several logs as one."
 )  # fmt: skip
 @click.option(
     "--output",

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, Literal
+
+from trunkline.events.layout import local_root, matching
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -36,7 +38,13 @@ class Input:
     @property
     def identity(self) -> str:
         """The place, however it is written."""
-        return self.place if "://" in self.place else str(Path(self.place).resolve())
+        return _canonical(self.place)
+
+    def is_in(self, place: str) -> bool:
+        """Whether events are at a place, or in folders below it."""
+        local = local_root(self.place)
+        places = [self.place] if local is None else matching(str(local))
+        return any(PurePath(_canonical(each)).is_relative_to(_canonical(place)) for each in places)
 
     def check(self, *, stream: bool) -> Form:
         """Find out without Spark which form the events have.
@@ -54,9 +62,9 @@ class Input:
         return form
 
     def _form(self, stream: bool) -> Form:
-        folder = Path(self.place)
-        if "://" not in self.place:
-            if not folder.exists():
+        folder = local_root(self.place)
+        if folder is not None:
+            if not any(Path(each).exists() for each in matching(str(folder))):
                 raise InputError(f"{self.place}: there is no such file or folder")
             if (folder / "_delta_log").is_dir():
                 return "delta"
@@ -175,3 +183,8 @@ class Input:
         if kinds:
             chosen["kinds"] = ",".join(kinds)
         return {"path": self.place, **chosen, **self.options}
+
+
+def _canonical(place: str) -> str:
+    local = local_root(place)
+    return place.rstrip("/") if local is None else str(local.resolve())

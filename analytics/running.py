@@ -58,7 +58,7 @@ class Run:
         """
         form = self.input.check(stream=self.stream)
         self.output.check(self.job, stream=self.stream)
-        if self.output.place and Path(self.input.identity).is_relative_to(Path(self.output.place).resolve()):
+        if self.output.place and self.input.is_in(self.output.place):
             raise RunError(f"--output {self.output.place}: is or holds the --input, which it would damage")
         if self.stream:
             if self.checkpoint is None and self.output.lasting:

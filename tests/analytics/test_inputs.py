@@ -33,6 +33,19 @@ def test_a_log_is_known_by_its_nodes(log: Path) -> None:
     assert Input(log.as_uri()).check(stream=False) == "log"
 
 
+def test_logs_that_match_a_pattern_are_an_input(spark: "SparkSession", log: Path) -> None:
+    write(log.with_name("log2"), table([row("node.tick", 4, node="n3")]))
+    both = Input(f"{log}*", nodes=("n2", "n3"))
+    assert both.check(stream=False) == "log"
+    read = both.read(spark, "log", ("node.tick",), stream=False)
+    assert sorted(each.node for each in read.select("node").collect()) == ["n2", "n3"]
+
+
+def test_copies_are_known_by_their_uris_too(tmp_path: Path) -> None:
+    (tmp_path / "events.parquet").write_bytes(b"PAR1")
+    assert Input(tmp_path.as_uri()).check(stream=True) == "parquet"
+
+
 def test_copies_are_known_by_their_files(tmp_path: Path) -> None:
     (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
     assert Input(str(tmp_path / "delta")).check(stream=False) == "delta"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRAFFIC: dict[str, object] = {"window": 10, "k": 3, "by": "prefix", "method": "sketch"}
 
 
-def run(log: Path, output: Output, options: dict[str, object] | None = None, **more: Any) -> Run:
+def run(log: Path | str, output: Output, options: dict[str, object] | None = None, **more: Any) -> Run:
     job = find("traffic")
     return Run(job, job.read_options(options or TRAFFIC), Input(str(log)), output, **more)
 
@@ -132,10 +132,13 @@ def test_ctrl_c_between_two_jobs_of_spark_ends_the_later_one(spark: "SparkSessio
 
 def test_results_do_not_go_where_the_events_are(log: Path) -> None:
     """Replacing a folder deletes what it holds, and a table among the segments is taken for the log."""
-    for place in (log, log.parent):
-        for output in (Output("parquet", str(place), overwrite=True), Output("delta", str(place))):
-            with pytest.raises(RunError, match="is or holds the --input"):
-                run(log, output).check()
+    for place in (str(log), str(log.parent), log.as_uri(), f"{log}/."):
+        for output in (Output("parquet", place, overwrite=True), Output("delta", place)):
+            for source in (str(log), log.as_uri(), f"{log.parent}/{log.name[:1]}*"):
+                with pytest.raises(RunError, match="is or holds the --input"):
+                    run(source, output).check()
+    assert Input("s3://bucket/logs/a").is_in("s3://bucket/logs/")
+    assert not Input("s3://bucket/logs/a").is_in("s3://bucket/log")
     assert run(log, Output("parquet", str(log.parent / "results"))).check() == "log"
 
 
