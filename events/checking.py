@@ -146,7 +146,7 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             findings.append(
                 LogFinding(LogProblem.UNINDEXED, segment.path, node, segment.end, segment.end + behind, text)
             )
-        if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
+        if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.misplaced(key)) is not None:
             findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))
     except FileNotFoundError:
         raise

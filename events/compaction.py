@@ -104,12 +104,14 @@ def compact(
     if remove and not (in_place and home is not None):
         raise LogError("segments are only removed where their files take their place: in the log's own directory")
     now = time.time() if now is None else now
-    # without a target, files of one run would be taken for those of the other, whatever the two call themselves
-    with _alone(home, {consumer, CONSUMER} if in_place else {consumer}):
-        if in_place and home is not None:
-            for folder in home.glob("*/date=*"):
-                sweep(folder)
-        positions = Positions(home, consumer) if home is not None else None
+    positions = Positions(home, consumer) if home is not None else None
+    local = isinstance(into, ParquetTarget) and isinstance(into.filesystem, LocalFileSystem)
+    folder = Path(into.root) if isinstance(into, ParquetTarget) and local else None
+    locks = [] if home is None else [home / CONSUMERS / f".{consumer}.lock"]
+    locks += [] if folder is None else [folder / ".compaction.lock"]
+    with _alone(locks):
+        for day in [] if folder is None else folder.glob("*/date=*"):
+            sweep(day)
         log.refresh()
         run = _Run(log, into, positions, rows_per_file, damaged, progress or (lambda _: None))
         for key, extent in run.nodes.items():
@@ -230,21 +232,18 @@ def _target(
 
 
 @contextlib.contextmanager
-def _alone(home: Path | None, names: Iterable[str]) -> Generator[None]:
+def _alone(paths: Iterable[Path]) -> Generator[None]:
     """Two runs that write the same files at once would each mistake the other's files for their own.
 
     Raises:
         LogError: another process is compacting.
     """
-    if home is None:
-        yield
-        return
     with contextlib.ExitStack() as locks:
-        for name in names:
+        for path in paths:
             try:
-                locks.enter_context(locked(home / CONSUMERS / f".{name}.lock"))
+                locks.enter_context(locked(path))
             except BlockingIOError:
-                raise LogError(f"{home}: {name} runs already") from None
+                raise LogError(f"{path} is locked: compaction runs already") from None
         yield
 
 

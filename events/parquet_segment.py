@@ -12,6 +12,7 @@ from pyarrow.fs import FileSystem
 from trunkline.events.layout import NodeKey
 from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Projection
+from trunkline.events.schema import DERIVED
 from trunkline.events.segment import Damage, Part, Rows
 from trunkline.events.times import to_microseconds
 
@@ -124,16 +125,21 @@ class ParquetSegment:
                 return False  # reading the rows will report it
             return kinds.num_columns == 1 and kinds.column(0)[-1].as_py() == kind
 
-    def wrong_numbers(self) -> str | None:
-        """The error in the row numbers of the file's own column, if there is one."""
+    def misplaced(self, key: NodeKey) -> str | None:
+        """What is wrong if the file's own columns say that its rows belong elsewhere. Readers go by its path, and other
+        programs by the columns."""
         with self._filesystem.open_input_file(self.path) as file:
             reader = pq.ParquetFile(file)
-            if "seq" not in reader.schema_arrow.names:
-                return None
+            names = [name for name in DERIVED if name in reader.schema_arrow.names]
+            of_key: dict[str, list[str | int]] = {"node": [key.name], "incarnation": [key.incarnation]}
             at = self.first
-            for batch in reader.iter_batches(_BATCH_ROWS, columns=["seq"]):
-                if batch.column("seq").to_pylist() != list(range(at, at + batch.num_rows)):
-                    return f"its column seq does not continue from {at}"
+            for batch in reader.iter_batches(_BATCH_ROWS, columns=names) if names else ():
+                for name in names:
+                    column = batch.column(name)
+                    if name == "seq" and column.to_pylist() != list(range(at, at + batch.num_rows)):
+                        return f"its column seq does not continue from {at}"
+                    if name != "seq" and column.unique().to_pylist() != of_key[name]:
+                        return f"its column {name} is not {of_key[name][0]} everywhere"
                 at += batch.num_rows
         return None
 

@@ -167,6 +167,19 @@ def test_numbers_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
     assert found(tmp_path) == [(LogProblem.CORRUPT, "100-00000000000000000130.parquet", 100, 130)]
 
 
+def test_a_file_of_another_node(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, 0, 30, NodeKey("n1", KEY.incarnation + 1))
+    (tmp_path / KEY.directory).mkdir()
+    path.rename(tmp_path / KEY.directory / path.name)
+    [one] = checked(tmp_path)
+    assert [each.text for each in one.findings] == [f"its column incarnation is not {KEY.incarnation} everywhere"]
+    other = NodeKey("n2", KEY.incarnation)
+    write_parquet(tmp_path, 0, 30, other).replace(tmp_path / KEY.directory / path.name)
+    assert [[each.text for each in one.findings] for one in checked(tmp_path)] == [
+        ["its column node is not n1 everywhere"]
+    ]
+
+
 def test_files_that_no_reader_understands(tmp_path: Path) -> None:
     write(tmp_path, [10, 20], roll_bytes=10)
     path = write_parquet(tmp_path, 30, 60)

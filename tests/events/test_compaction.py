@@ -406,7 +406,15 @@ def test_two_do_not_run_at_once(tmp_path: Path) -> None:
             compact(tmp_path, consumer="other")
         compact(tmp_path, tmp_path / "other", consumer="other")
 
+    def into_the_same(_: Progress) -> None:
+        with pytest.raises(LogError, match="compaction runs already"):
+            compact(tmp_path, tmp_path / "third", consumer="fourth")
+
     compact(tmp_path, progress=again)
+    assert compact(tmp_path, tmp_path / "third", consumer="third", progress=into_the_same).rows == 10
+    with pytest.raises(LogError, match="not a valid name"):
+        compact(tmp_path, tmp_path / "fifth", consumer="../third")
+    assert not (tmp_path / "fifth").exists()
     assert covers([(0, 5), (3, 9)], 1, 9)
     assert not covers([(0, 5), (6, 9)], 1, 9)
 

@@ -73,13 +73,13 @@ def test_without_times_nobody_tells_them(tmp_path: Path) -> None:
 
 def test_it_numbers_its_rows_by_its_name(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, 0, 300)
-    assert segment(path).wrong_numbers() is None
+    assert segment(path).misplaced(KEY) is None
     other = path.rename(path.with_name("00000000000000000500-00000000000000000800.parquet"))
     one = segment(other, 500, 800)
     assert rows(one, 500, 800, Projection(["seq"])) == expected(500, 800, columns=["seq"])
-    assert one.wrong_numbers() == "its column seq does not continue from 500"
+    assert one.misplaced(KEY) == "its column seq does not continue from 500"
     rewrite(other, lambda rows: rows.drop_columns(["seq"]))
-    assert segment(other, 500, 800).wrong_numbers() is None
+    assert segment(other, 500, 800).misplaced(KEY) is None
 
 
 def test_another_number_of_rows_than_its_name_says(tmp_path: Path) -> None:
