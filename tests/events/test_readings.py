@@ -41,7 +41,9 @@ async def test_the_limits_of_the_broker(tmp_path: Path, autojump_clock: MockCloc
 
 
 async def test_what_is_recorded_and_by_which_version(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with recording(tmp_path, {"kinds": ["message.publish", "alarm.*"], "topics": ["a/#"]}):
+    async with recording(
+        tmp_path, {"kinds": ["message.publish", "alarm.*"], "topics": ["a/#"], "heartbeat": 60, "stats": 600}
+    ):
         for _ in range(2):
             await trio.sleep(43_250)
     told = [(row["name"], row["reason"]) for row in recorded(tmp_path, "exporter.records")]
