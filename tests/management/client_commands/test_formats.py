@@ -19,7 +19,7 @@ MESSAGE: Properties = {
     "correlation_data": b"abc",
     "response_topic": "re/sp",
     "payload_format_indicator": 1,
-    "message_expiry_interval": 100_000,
+    "message_expiry_interval": 99_999,
 }
 
 
