@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, Literal
 
-from trunkline.events.layout import local_root, matching
+from trunkline.events.layout import local_root, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -42,9 +42,7 @@ class Input:
 
     def is_in(self, place: str) -> bool:
         """Whether events are at a place, or in folders below it."""
-        local = local_root(self.place)
-        places = [self.place] if local is None else matching(str(local))
-        return any(PurePath(_canonical(each)).is_relative_to(_canonical(place)) for each in places)
+        return any(PurePath(_canonical(each)).is_relative_to(_canonical(place)) for each in places(self.place))
 
     def check(self, *, stream: bool) -> Form:
         """Find out without Spark which form the events have.
@@ -64,7 +62,7 @@ class Input:
     def _form(self, stream: bool) -> Form:
         folder = local_root(self.place)
         if folder is not None:
-            if not any(Path(each).exists() for each in matching(str(folder))):
+            if not any(Path(each).exists() for each in places(folder)):
                 raise InputError(f"{self.place}: there is no such file or folder")
             if (folder / "_delta_log").is_dir():
                 return "delta"

@@ -193,6 +193,17 @@ def matching(root: str) -> list[str]:
     return sorted(path for path in glob(root) if os.path.isdir(path))
 
 
+def places(root: str | Path) -> list[str]:
+    """The directories of this machine that the place of a log stands for, or its URI if it is elsewhere."""
+    local = local_root(root)
+    return [str(root)] if local is None else matching(str(local))
+
+
+def is_missing(root: str | Path) -> bool:
+    """Whether no directory of this machine is where a log should be."""
+    return local_root(root) is not None and not any(os.path.isdir(each) for each in places(root))
+
+
 def local_root(root: str | Path) -> Path | None:
     """The directory, if the log is in one of this machine; `file://` is, and `file:/`, as Java has it."""
     text = str(root)

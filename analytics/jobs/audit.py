@@ -4,6 +4,7 @@ lag behind."""
 import json
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 from trunkline.analytics.options import OptionError, Positive
 from trunkline.config.units import Accepts
 from trunkline.events.columns import Column, arrow_schema, spark_schema
-from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey, local_root
-from trunkline.events.notices import unread
+from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey, is_missing, local_root, places
+from trunkline.events.notices import Unread, unread
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
 
@@ -46,7 +47,7 @@ def _batches(columns: tuple[Column, ...], rows: Iterable[RowRun | AuditFinding])
 class AuditOptions(Options):
     silence: Positive = 10.0
     """Seconds without any row, not even `node.tick`, after which a node is silent."""
-    root: Annotated[str | None, Accepts("a folder, or a URI")] = None
+    root: Annotated[str | None, Accepts("a folder, a pattern, or a URI")] = None
     """Root of the event log, whose files, consumers and dead letters are audited too. Not for streams."""
 
 
@@ -98,13 +99,22 @@ def of_log(root: str) -> Iterator[AuditFinding]:
     Raises:
         LogError: the log cannot be read.
     """
-    log = EventLog(root)
-    for found in log.steadily(lambda: [each for key, files in log.segments() for each in unread(log, key, files)]):
-        yield AuditFinding("unread", False, *found.node, seq=found.first, rows=found.end - found.first)
+    for place in places(root):
+        log = EventLog(place)
+        for found in log.steadily(partial(_unread, log)):
+            yield AuditFinding("unread", False, *found.node, seq=found.first, rows=found.end - found.first)
+        folder = local_root(place)
+        if folder is not None:
+            yield from _lags(place, log)
+            yield from _dead_letters(folder)
+
+
+def _unread(log: EventLog) -> list[Unread]:
+    return [each for key, segments in log.segments() for each in unread(log, key, segments)]
+
+
+def _lags(root: str, log: EventLog) -> Iterator[AuditFinding]:
     extents = log.nodes()
-    folder = local_root(root)
-    if folder is None:
-        return
     for consumer in consumers(root):
         try:
             positions = Positions(root, consumer).read()
@@ -119,6 +129,9 @@ def of_log(root: str) -> Iterator[AuditFinding]:
             yield AuditFinding(
                 "lag", True, *NodeKey.parse(key), consumer, at, extent.end - at, since, extent.newest, behind
             )
+
+
+def _dead_letters(folder: Path) -> Iterator[AuditFinding]:
     for path in sorted((folder / DEAD_LETTERS).glob("*.jsonl")):
         node = NodeKey.of_encoded(path.stem)
         if node is not None:
@@ -163,8 +176,7 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
             begins.
         LogError: the log at `root` cannot be read.
     """
-    folder = None if options.root is None else local_root(options.root)
-    if folder is not None and not folder.is_dir():
+    if options.root is not None and is_missing(options.root):
         raise OptionError(f"job audit: option root={options.root!r}: there is no such folder")
     if options.root is not None and events.isStreaming:
         raise OptionError("job audit: option root: is for recorded events; a stream has no moment to look at the log")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
@@ -19,7 +18,7 @@ from trunkline.analytics.report import figures, shaping
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
 from trunkline.analytics.report.results import Health, Results
 from trunkline.events.columns import spark_schema
-from trunkline.events.layout import NodeKey
+from trunkline.events.layout import NodeKey, is_missing
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import COLUMNS
 from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
@@ -57,7 +56,7 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
         NothingRecorded: there are no events.
         LogError: there is no log that can be read.
     """
-    if "://" not in source and not Path(source).is_dir():
+    if is_missing(source):
         raise NothingRecorded("there is no such folder")
     log = EventLog(source)
     log.refresh()

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--input", "source", required=True, metavar="LOG", help="The event log: a folder, or a URI such as s3://…."
+    "--input",
+    "source",
+    required=True,
+    metavar="LOG",
+    help="The event log: a folder, a pattern of several, or a URI such as s3://….",
 )
 @click.option(
     "--html",

@@ -100,6 +100,16 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     assert list(of_log("mock://bucket/events")) == []
 
 
+def test_each_log_of_a_pattern_has_consumers_of_its_own(tmp_path: Path) -> None:
+    for name in ("n1", "n2"):
+        key = written(tmp_path / name, name)
+        Positions(tmp_path / name, "lake").write({key: 30 if name == "n1" else 12})
+        (tmp_path / name / "deadletter").mkdir()
+        (tmp_path / name / "deadletter" / f"{NodeKey.parse(key).encoded}.jsonl").write_text("{}\n")
+    found = [(one.check, one.node, one.rows) for one in of_log(str(tmp_path / "n*"))]
+    assert found == [("lag", "n1", 0), ("dead_letters", "n1", 1), ("lag", "n2", 18), ("dead_letters", "n2", 1)]
+
+
 def test_dead_letters_are_those_of_their_node_whatever_its_name(tmp_path: Path) -> None:
     key = NodeKey.parse(written(tmp_path, "büro/1"))
     letters = tmp_path / "deadletter"

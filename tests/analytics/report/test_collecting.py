@@ -37,6 +37,7 @@ def test_the_period_is_that_of_the_events_or_what_is_asked_for(tmp_path: Path) -
     assert period(log, None, None) == (at(5), end)
     assert period(log, at(0), at(100)) == (at(5), end)
     assert period(log, at(20), at(30)) == (at(20), at(30))
+    assert period(f"{log}*", None, None) == (at(5), end)
 
 
 @pytest.mark.parametrize(("since", "until"), [(at(61), None), (None, at(5))])
