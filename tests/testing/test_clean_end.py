@@ -285,16 +285,20 @@ def test_cancelled_in_trio_while_it_starts() -> None:
             trio.run(test, turns)
 
 
-async def never_starts(context: Context) -> None:
-    await trio.sleep_forever()
-
-
 def test_a_plugin_that_does_not_come_to_an_end_of_its_start() -> None:
     async def test() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        async def never_starts(context: Context) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            await trio.sleep_forever()
+
         async with testing.broker() as b:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await b.plugins.enable("sleepy", None, never_starts)
+            enabling = asyncio.ensure_future(b.plugins.enable("sleepy", None, never_starts))
+            await begun.wait()
+            enabling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await enabling
             await b.wait_until(lambda: "stopped" in [row.status for row in b.plugins.rows() if row.name == "sleepy"])
 
     with nothing_left():
