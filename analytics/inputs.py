@@ -40,9 +40,11 @@ class Input:
         """The place, however it is written."""
         return _canonical(self.place)
 
-    def is_in(self, place: str) -> bool:
-        """Whether events are at a place, or in folders below it."""
-        return any(PurePath(_canonical(each)).is_relative_to(_canonical(place)) for each in places(self.place))
+    def meets(self, place: str) -> bool:
+        """Whether events are at a place or below it, or it is below theirs."""
+        other = PurePath(_canonical(place))
+        owns = [PurePath(_canonical(each)) for each in places(self.place)]
+        return any(own.is_relative_to(other) or other.is_relative_to(own) for own in owns)
 
     def check(self, *, stream: bool) -> Form:
         """Find out without Spark which form the events have.

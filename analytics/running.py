@@ -58,8 +58,8 @@ class Run:
         """
         form = self.input.check(stream=self.stream)
         self.output.check(self.job, stream=self.stream)
-        if self.output.place and self.input.is_in(self.output.place):
-            raise RunError(f"--output {self.output.place}: is or holds the --input, which it would damage")
+        if self.output.place and self.input.meets(self.output.place):
+            raise RunError(f"--output {self.output.place}: is, holds or is in the --input, which it would damage")
         if self.stream:
             if self.checkpoint is None and self.output.lasting:
                 raise RunError("--output of a stream needs --checkpoint, so that no result is missing or written twice")

@@ -131,14 +131,16 @@ def test_ctrl_c_between_two_jobs_of_spark_ends_the_later_one(spark: "SparkSessio
 
 
 def test_results_do_not_go_where_the_events_are(log: Path) -> None:
-    """Replacing a folder deletes what it holds, and a table among the segments is taken for the log."""
-    for place in (str(log), str(log.parent), log.as_uri(), f"{log}/."):
+    """Replacing a folder deletes what it holds, and a table among the segments is taken for the log.
+    Parquet files in a log would be read in its place."""
+    for place in (str(log), str(log.parent), log.as_uri(), f"{log}/.", f"{log}/results.parquet"):
         for output in (Output("parquet", place, overwrite=True), Output("delta", place)):
             for source in (str(log), log.as_uri(), f"{log.parent}/{log.name[:1]}*"):
-                with pytest.raises(RunError, match="is or holds the --input"):
+                with pytest.raises(RunError, match="is, holds or is in the --input"):
                     run(source, output).check()
-    assert Input("s3://bucket/logs/a").is_in("s3://bucket/logs/")
-    assert not Input("s3://bucket/logs/a").is_in("s3://bucket/log")
+    assert Input("s3://bucket/logs/a").meets("s3://bucket/logs/")
+    assert Input("s3://bucket/logs/a").meets("s3://bucket/logs/a/results")
+    assert not Input("s3://bucket/logs/a").meets("s3://bucket/log")
     assert run(log, Output("parquet", str(log.parent / "results"))).check() == "log"
 
 
