@@ -158,11 +158,20 @@ class RequestDiscarded(ClientError):
 
 
 class NotOffered(ClientError):
-    """The server said in its CONNACK that it does not do this. Nothing was sent."""
+    """The server said in its CONNACK that it does not do this. It was not sent."""
 
 
 class LargerThanServerAccepts(ClientError):
-    """The packet is larger than the server's maximum packet size. Nothing was sent."""
+    """The packet is larger than the server's maximum packet size. It was not sent."""
 
     def __init__(self, size: int, maximum: int) -> None:
         super().__init__(f"a packet of {size:,} bytes; the server accepts {maximum:,}")
+
+
+class NotSentAgain(ClientError):
+    """It was sent, the connection was lost before the answer, and on the next one the server no longer takes it:
+    `__cause__`, a `NotOffered` or `LargerThanServerAccepts`, says why. Whether the server has it is not known."""
+
+    def __init__(self, cause: ClientError) -> None:
+        super().__init__(f"it was sent and not answered, and cannot be sent on this connection: {cause}")
+        self.__cause__ = cause

@@ -85,10 +85,17 @@ class Link:
         self.write(wire)
 
     def publish_again(self, message: Message, packet_id: int) -> None:
-        """A message that was sent on an earlier connection.  # [MQTT-3.3.1-1]"""
-        self.write(
-            encode_publish(message, self.version, qos=message.qos, retain=message.retain, dup=True, packet_id=packet_id)
+        """A message that was sent on an earlier connection.  # [MQTT-3.3.1-1]
+
+        Raises:
+            NotOffered, LargerThanServerAccepts: this connection does not take it.
+        """
+        self.limits.check_publish(message.qos, message.retain)
+        wire = encode_publish(
+            message, self.version, qos=message.qos, retain=message.retain, dup=True, packet_id=packet_id
         )
+        self.limits.check_size(len(wire))
+        self.write(wire)
 
     def take(self) -> bytes:
         """All that waits to be sent."""

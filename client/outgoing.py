@@ -7,6 +7,7 @@ still queued follows.  # [MQTT-4.4.0-1] [MQTT-4.6.0-1]
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
 from itertools import islice
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from trunkline.client.bursts import MAX_BATCH, gathered
 from trunkline.client.clearing import Clearing
-from trunkline.client.errors import ClientError, RequestDiscarded
+from trunkline.client.errors import ClientError, NotSentAgain, RequestDiscarded
 from trunkline.client.requests import (
     FAILURE,
     WITH_PROPERTIES,
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
 
     from trunkline.client.link import Link
     from trunkline.client.requests import ClientRequest
+    from trunkline.mqtt.inflight import Entry
     from trunkline.mqtt.packets import Acknowledgements, Suback, Unsuback
     from trunkline.mqtt.publication import Publication
+
+_log = logging.getLogger("trunkline.client")
 
 #: Packet ids of PUBLISH. The others are those of SUBSCRIBE and UNSUBSCRIBE, so that the two never meet.
 MAX_PUBLISH_ID: Final = 64_511
@@ -103,20 +107,24 @@ class OutgoingHalf:
         self._link = link
         self._window.resume(min(link.limits.receive_maximum, MAX_PUBLISH_ID))
         for packet_id, asked in [*self._asked.items()]:
-            try:
-                asked.check(link.limits, link.version)
-            except ClientError as error:
+            if (error := _refusal(asked, link)) is not None:
                 del self._asked[packet_id]
-                asked.finish(error)
+                asked.finish(NotSentAgain(error))
+                _log.warning("a request is given up: %s", asked.error)
+                if isinstance(asked, SubscribeRequest):  # the server may have granted it
+                    self._drop_orphans([each.filter for each in asked.requests])
         self._again = deque(self._asked)
         for request in self._queue:
-            if request.state is RequestState.QUEUED and not request.abandoned:
-                try:
-                    request.check(link.limits, link.version)
-                except ClientError as error:
+            if not (request.is_done or request.abandoned) and (error := _refusal(request, link)) is not None:
+                if request.state is RequestState.QUEUED:
                     self._leaves_queue(request)
-                    request.finish(error)
+                request.finish(error)
+                _log.warning("a request is given up: %s", error)
         self.pump(now)
+
+    def _drop_orphans(self, filters: list[str]) -> None:
+        if self.on_orphans is not None:
+            self.on_orphans(filters)
 
     def detach(self) -> None:
         self._link = None
@@ -161,12 +169,9 @@ class OutgoingHalf:
         self._sequence += 1
         request.sequence = self._sequence
         link = self._link
-        if link is not None:
-            try:
-                request.check(link.limits, link.version)
-            except ClientError as error:
-                request.finish(error)
-                return
+        if link is not None and (error := _refusal(request, link)) is not None:
+            request.finish(error)
+            return
         self._queue.append(request)
         self.queued += 1
         self.queued_bytes += request.weight
@@ -333,9 +338,25 @@ class OutgoingHalf:
             packet_id, entry = found
             if entry.state is State.WAIT_PUBCOMP:
                 link.acknowledge(PacketType.PUBREL, (packet_id,))
-            else:
-                link.publish_again(entry.message(packet_id), packet_id)
+                continue
+            message = entry.message(packet_id)
+            try:
+                link.publish_again(message, packet_id)
+            except ClientError as cause:
+                error = NotSentAgain(cause)
+                _log.warning("a message to %s is given up: %s", message.topic, error)
+                self._give_up(packet_id, entry, error, now)
         return True
+
+    def _give_up(self, packet_id: int, entry: Entry[Publishing], error: ClientError, now: float) -> None:
+        """A message cannot be sent again."""
+        if entry.state is State.WAIT_PUBREC:
+            # the server may have it, and would take the next message with its packet id for the same one
+            self._window.release((packet_id,), now)
+            self._release((packet_id,))
+        else:
+            self._window.end((packet_id,))
+        entry.target.given_up(packet_id - entry.first_id, error)
 
     # Answers
 
@@ -413,8 +434,8 @@ class OutgoingHalf:
             raise ProtocolError(f"{len(packet.reasons)} reasons in SUBACK for {len(request.requests)} topic filters")
         del self._asked[packet.packet_id]
         request.answered(packet)  # [MQTT-3.9.3-1]
-        if (request.abandoned or request.error is not None) and request.granted and self.on_orphans is not None:
-            self.on_orphans(request.granted)
+        if (request.abandoned or request.error is not None) and request.granted:
+            self._drop_orphans(request.granted)
 
     def unsuback(self, packet: Unsuback) -> None:
         request = self._asked.get(packet.packet_id)
@@ -425,3 +446,12 @@ class OutgoingHalf:
             raise ProtocolError(f"{len(packet.reasons)} reasons in UNSUBACK for {len(request.filters)} topic filters")
         del self._asked[packet.packet_id]
         request.answered(packet)  # [MQTT-3.11.3-1]
+
+
+def _refusal(request: ClientRequest, link: Link) -> ClientError | None:
+    """Why the server of this connection does not take it, if it does not."""
+    try:
+        request.check(link.limits, link.version)
+    except ClientError as error:
+        return error
+    return None

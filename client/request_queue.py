@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: What becomes of a request for which the queue has no room: it waits (`publish_nowait` is refused), it is refused, or
 #: it takes the place of the one that has waited longest.
-Overflow: TypeAlias = Literal["wait", "drop_new", "drop_old"]
+Overflow: TypeAlias = Literal["wait", "drop_new", "drop_oldest"]
 
 #: Up to so many tasks that publish at QoS 0 write for themselves: together they would wait for the writer's turn.
 FEW_TASKS: Final = 4
@@ -149,7 +149,7 @@ class RequestQueue:
             self.outgoing.pump(trio.current_time())
         while not self._has_room:
             text = f"{self.outgoing.queued} requests of {self.outgoing.queued_bytes:,} bytes wait already"
-            if self.overflow != "drop_old" or not self.outgoing.discard_oldest(RequestDiscarded(text)):
+            if self.overflow != "drop_oldest" or not self.outgoing.discard_oldest(RequestDiscarded(text)):
                 raise RequestQueueFull(text)
 
     def sent(self) -> None:

@@ -229,6 +229,10 @@ class PublishRequest(ClientRequest):
         cast("list[tuple[bytes, int]]", self.refusals).append((payload, reason))
         self.answered((number,), reason, properties)
 
+    def given_up(self, number: int, error: ClientError) -> None:
+        """Message `number` cannot be sent again. Those that were sent with it still may; what was not sent is not."""
+        self.finish(error)
+
     def _refusal(self) -> ClientError | None:
         if not self.refusals:
             return None
@@ -237,12 +241,12 @@ class PublishRequest(ClientRequest):
         return PublishesRefused(self.refusals, self.topic)
 
     def _largest(self, version: Version) -> int:
-        """Bytes of its largest packet.
+        """Bytes of the largest packet that is not sent.
 
         Raises:
             ValueError: MQTT cannot represent it.
         """
-        rest = (len(self.block) if version is Version.V5 else 0) + max(map(len, self.payloads))
+        rest = (len(self.block) if version is Version.V5 else 0) + max(map(len, self.payloads[self.sent :]))
         return len(publish_head(self.topic, self.qos, self.retain, rest)) + 2 * (self.qos > 0) + rest
 
     def check(self, limits: ServerLimits, version: Version) -> None:
@@ -271,6 +275,9 @@ class PublishRow:
 
     def refused(self, number: int, payload: bytes, reason: int, properties: Properties) -> None:
         self.requests[number].refused(0, payload, reason, properties)
+
+    def given_up(self, number: int, error: ClientError) -> None:
+        self.requests[number].finish(error)
 
 
 class SubscribeRequest(ClientRequest):

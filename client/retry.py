@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class RetryPolicy(Protocol):
     def should_retry(self, attempt: int, error: Exception) -> float | None:
         """How many seconds to wait before the next attempt; None for no further attempt. `attempt` counts from 1 since
-        the last connection, and `error` is why the last one failed or ended."""
+        the last connection that was open for longer than the wait before it, and `error` is why the last one failed or
+        ended."""
         ...
 
 

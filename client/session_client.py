@@ -132,33 +132,35 @@ class SessionClient(BlockClient):
 
     async def _connect_again_and_again(self) -> ClientError | None:
         """Until the user closes the client, or an error is final, which is returned."""
-        attempt = 0
+        attempt, delay = 0, 0.0
         while True:
-            was_open, error = await self._run_connection()
+            lasted, error = await self._run_connection()
             if error is None or self._is_closing:
                 return None
-            attempt = 1 if was_open else attempt + 1
+            # a server that ends each connection soon, as for another client with this id, is not asked at once for ever
+            attempt = 1 if lasted > delay else attempt + 1
             if not error.transient or not (self._had_connection or self._retry_first):
                 return error
-            delay = self._retry.should_retry(attempt, error)
-            if delay is None:
+            wait = self._retry.should_retry(attempt, error)
+            if wait is None:
                 exhausted = RetriesExhausted(f"attempt {attempt} was the last: {error}")
                 exhausted.__cause__ = error
                 return exhausted
+            delay = wait
             await trio.sleep(delay)
 
-    async def _run_connection(self) -> tuple[bool, ClientError | None]:
-        """One connection, from the attempt to its end. Returns whether it was open, and what went wrong."""
+    async def _run_connection(self) -> tuple[float, ClientError | None]:
+        """One connection, from the attempt to its end. Returns for how long it was open, and what went wrong."""
         runner: Runner | None = None
         try:
             with trio.move_on_after(self.settings.connect_timeout) as limit:
                 runner = await self._new_connection(self._client_id, resumes=self._had_connection)
         except ClientError as error:
-            return False, error
+            return 0, error
         if runner is None:
-            return False, self._no_answer()
+            return 0, self._no_answer()
         connection = runner.connection
-        was_open = False
+        opened_at: float | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(runner.run)
             try:
@@ -170,14 +172,15 @@ class SessionClient(BlockClient):
                     connection.lost(self._no_answer())
                     runner.abort()
                 elif connection.phase is Phase.OPEN:
-                    was_open = True
+                    opened_at = trio.current_time()
                     self._opened(connection.client_id, connection.connack)
             except BaseException:  # also of a hook
                 runner.abort()
                 raise
-        if was_open:
-            self._lost(connection.error)
-        return was_open, connection.error
+        if opened_at is None:
+            return 0, connection.error
+        self._lost(connection.error)
+        return trio.current_time() - opened_at, connection.error
 
     def _opened(self, client_id: str, connack: Connack) -> None:
         self._had_connection = True

@@ -10,6 +10,7 @@ from trunkline.client.errors import (
     Disconnected,
     LargerThanServerAccepts,
     NotOffered,
+    NotSentAgain,
     PublishesRefused,
     PublishRefused,
     RequestDiscarded,
@@ -403,7 +404,7 @@ def test_what_the_next_server_does_not_take_fails_when_it_would_be_sent_again() 
     large, small = subscribe(rig, "x" * 1000), subscribe(rig, "y")
     rig = rig.again()
     rig.open(session_present=True, properties={"maximum_packet_size": 100})
-    assert isinstance(large.error, LargerThanServerAccepts)
+    assert isinstance(large.error, NotSentAgain)
     rig.give(Suback(FIRST + 1, [1]))
     assert small.granted == ["y"]
 

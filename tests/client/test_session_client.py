@@ -19,6 +19,7 @@ from trunkline.client.errors import (
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings
+from trunkline.mqtt.packets import Connack
 from trunkline.testing import Broker
 
 if TYPE_CHECKING:
@@ -107,6 +108,45 @@ async def test_an_attempt_has_a_limit_of_its_own(mqtt_broker: Broker, autojump_c
         await client.connected()
         assert fault.hits == 2
         assert trio.current_time() - began == 3 * 1 + 2 * 3
+
+
+async def test_two_clients_with_one_id_give_way_to_each_other(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    """To a client of 3.1.1 no server can say that another one has taken its session over."""
+    connections = 0
+
+    def count(connack: Connack) -> None:
+        nonlocal connections
+        connections += 1
+
+    def client() -> SessionClient:
+        backoff = ExponentialBackoff()
+        return session_of(mqtt_broker, retry=backoff, version="3.1.1", clean_start=False, on_connected=count)
+
+    async with client(), client():
+        await trio.sleep(300)
+        connections = 0
+        await trio.sleep(3600)
+        assert 60 <= connections <= 3 * 60
+
+
+async def test_attempts_are_counted_anew_after_a_connection_that_lasted(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    """Longer than the wait before it."""
+    attempts: list[int] = []
+
+    class Policy:
+        def should_retry(self, attempt: int, error: Exception) -> float:
+            attempts.append(attempt)
+            return 2.0 ** (attempt - 1)
+
+    async with session_of(mqtt_broker, retry=Policy()) as client:
+        for open_for in (0, 0.5, 2.5, 0.5, 1.5, 4.5):
+            await client.connected()
+            await trio.sleep(open_for)
+            await cut(mqtt_broker, client)
+        await client.connected()
+    assert attempts == [1, 2, 1, 2, 3, 1]
 
 
 # The end of the session

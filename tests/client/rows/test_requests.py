@@ -317,7 +317,7 @@ async def drops_new(network: Network, operation: Operation) -> None:
 
 
 async def drops_old(network: Network, operation: Operation) -> None:
-    first, second, third = await overflows(network, operation, "drop_old")
+    first, second, third = await overflows(network, operation, "drop_oldest")
     assert isinstance(first, RequestDiscarded)
     assert (second, third) == (None, None)
 
