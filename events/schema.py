@@ -70,6 +70,8 @@ COLUMNS: Final = columns(
     payload binary The message's payload, where the configuration asks for it.
     user_properties array<struct<key:string,value:string>> The message's user properties in order, where the
       configuration asks for them.
+    delivery string How a message came that was delivered: `live`, `waited`, `retained` or `resent`. Null in what
+      earlier versions wrote.
     """
 )
 #: Columns that follow from a segment's path and name.

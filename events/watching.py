@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from fnmatch import translate
 from re import compile as compile_pattern
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from trunkline.events.schema import Flag
 from trunkline.hooks.priorities import RECORD, RECORD_RESULT
+from trunkline.mqtt.inflight import Delivery
 from trunkline.mqtt.packets import Connack
 from trunkline.mqtt.reasons import Reason, name_of
 from trunkline.mqtt.topics import matches
@@ -32,6 +33,11 @@ _LONGEST: Final = 256
 #: What ids leave when they are divided by this prime is spread evenly, whatever the publisher's rhythm. Python divides
 #: by a number of 30 bits fastest.
 _PRIME: Final = 1_073_741_789
+#: The column of each way in which a message may come, shared by all rows.
+_GIVEN: Final[dict[Delivery | None, dict[str, Any] | None]] = {
+    None: None,
+    **{delivery: {"delivery": delivery} for delivery in get_args(Delivery)},
+}
 
 
 class Wanted:
@@ -111,7 +117,7 @@ class Watching:
         """Register a callback at each of these points; a point's place is the number of its kind."""
         for kind, point in enumerate(points):
             priority = RECORD_RESULT if point.kind == "transform" else RECORD
-            if point.arguments == ("client", "message"):
+            if point.arguments[: point.required] == ("client", "message"):
                 callback = self._messages(kind, at_origin=point.name == "message.publish")
             elif point.name == "message.routed":
                 callback = self._routed(kind)
@@ -125,18 +131,19 @@ class Watching:
         record, wanted = self._recorder.record, self._wanted
         topics, all_clients, one_in = wanted.known_topics, wanted.all_clients, wanted.one_in
 
-        def look(client: ClientInfo, publication: Publication) -> None:
+        def look(client: ClientInfo, publication: Publication, delivery: Delivery | None = None) -> None:
             # usually one dict lookup decides, and one division
             if publication.count == 1:
                 known = topics.get(publication.topic)
                 if known is False or (one_in > 1 and publication.guid % _PRIME % one_in):
                     return
                 if known and all_clients:
-                    record(kind, client, publication, None, publication.timestamp if at_origin else None)
+                    given = _GIVEN[delivery]
+                    record(kind, client, publication, given, publication.timestamp if at_origin else None)
                     return
             for part in wanted.publications(publication):
                 if wanted.client(client.client_id):
-                    record(kind, client, part, None, part.timestamp if at_origin else None)
+                    record(kind, client, part, _GIVEN[delivery], part.timestamp if at_origin else None)
 
         return look
 

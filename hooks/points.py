@@ -12,6 +12,7 @@ from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.mqtt.frames import check_writable
+from trunkline.mqtt.inflight import Delivery
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -27,6 +28,9 @@ Ts = TypeVarTuple("Ts")
 Action: TypeAlias = Literal["publish", "subscribe", "receive"]
 
 
+_NO_BRACKETS: Final = str.maketrans("", "", "[]")
+
+
 class Point:
     """A place in the broker where callbacks run. Compared by identity; all points are declared below."""
 
@@ -36,16 +40,23 @@ class Point:
         self.name = name
         #: The attribute of `Hooks` that holds its callbacks.
         self.attribute = name.replace(".", "_")
-        #: Names of a callback's arguments, in order.
-        self.arguments: tuple[str, ...] = tuple(arguments.split())
+        #: Names of a callback's arguments, in order. Those in brackets, at the end, go to callbacks that name them.
+        self.arguments: tuple[str, ...] = tuple(arguments.translate(_NO_BRACKETS).split())
+        self.required = len(self.arguments) - arguments.count("[")
         self.doc = doc
         #: Its callbacks may be async: the client concerned waits, no other does.
         self.waits = waits
         #: The argument that may be a whole publication, for callbacks that only watch.
         self.publication = self.arguments.index("message") if publications else None
 
+    @property
+    def words(self) -> str:
+        """The arguments, for people."""
+        required, optional = self.arguments[: self.required], self.arguments[self.required :]
+        return ", ".join([*required, *[f"[{name}]" for name in optional]])
+
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(self.arguments)})"
+        return f"{self.name}({self.words})"
 
 
 class Notify(Point, Generic[*Ts]):
@@ -273,10 +284,11 @@ MESSAGE_QUEUED: Final[Notify[ClientInfo, Message]] = Notify(
     "client message",
     "A message waits for this subscriber, which is away, or whose window or socket is full.",
 )
-MESSAGE_DELIVERED: Final[Notify[ClientInfo, Publication]] = Notify(
+MESSAGE_DELIVERED: Final[Notify[ClientInfo, Publication, Delivery]] = Notify(
     "message.delivered",
-    "client message",
-    "A message was written to this subscriber's connection; again each time that it is sent again.",
+    "client message [delivery]",
+    "A message was written to this subscriber's connection; again each time that it is sent again. `delivery` says "
+    "[how it came](#how-a-message-came).",
     publications=True,
 )
 MESSAGE_ACKED: Final[Notify[ClientInfo, Publication]] = Notify(
@@ -295,11 +307,11 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "`redispatched`).",
     publications=True,
 )
-DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
+DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication, Delivery]] = Notify(
     "delivery.completed",
-    "client message",
+    "client message [delivery]",
     "Nothing is left to do for this subscriber: the QoS 0 message is written, the QoS 1 message has its PUBACK, "
-    "the QoS 2 message its PUBCOMP.",
+    "the QoS 2 message its PUBCOMP. `delivery` says [how it came](#how-a-message-came).",
     publications=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(

@@ -98,7 +98,7 @@ class Registration:
         self.authenticator = authenticator
         #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
-        self.call = _bound(callback, filter, args)
+        self.call = _bound(point, callback, filter, args)
 
     @property
     def name(self) -> str:
@@ -139,16 +139,35 @@ def check_call(callback: Callback, how: str, arguments: Sequence[object]) -> ins
     return signature
 
 
-def _bound(callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> Callback:
+def _bound(point: Point, callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> Callback:
+    takes = _count_taken(point, callback)
     if filter is None:
-        if not args:
+        if not args and takes == len(point.arguments):
             return callback
-        return lambda *values: callback(*values, *args)
+        return lambda *values: callback(*values[:takes], *args)
+    filter_takes = _count_taken(point, filter)
 
     def filtered(*values: object) -> object:
-        return callback(*values, *args) if filter(*values) else None
+        return callback(*values[:takes], *args) if filter(*values[:filter_takes]) else None
 
     return filtered
+
+
+def _count_taken(point: Point, callback: Callback) -> int:
+    """How many of the point's arguments the callback is called with."""
+    taken = point.required
+    if taken == len(point.arguments):
+        return taken
+    try:
+        parameters = list(inspect.signature(callback).parameters.values())
+    except ValueError:
+        return taken
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[: taken + 1]):
+        return len(point.arguments)
+    named = [parameter.name for parameter in parameters]
+    while taken < len(point.arguments) and named[taken : taken + 1] == [point.arguments[taken]]:
+        taken += 1
+    return taken
 
 
 def _check_publications(point: Point, callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> None:
@@ -161,9 +180,10 @@ def _check_publications(point: Point, callback: Callback, filter: Callback | Non
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:
     if not callable(callback):
         raise HookError(f"{callback!r} cannot be called, so it cannot be registered at {point.name}")
-    count = f"{len(point.arguments)} argument" + ("" if len(point.arguments) == 1 else "s")
+    given = point.arguments[: _count_taken(point, callback)]
+    count = f"{len(given)} argument" + ("" if len(given) == 1 else "s")
     extra = f" and {len(args)} of its own" if args else ""
-    signature = check_call(callback, f"{point} calls back with {count}{extra}", (*point.arguments, *args))
+    signature = check_call(callback, f"{point} calls back with {count}{extra}", (*given, *args))
     if signature is None:
         return
     for position, name in enumerate(signature.parameters):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from itertools import groupby, islice
 from sys import maxsize
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.weight import HEAVY
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_PACKET_ID: Final = 65_535
+
+#: How a message comes to a subscriber: sent when it was routed, after it had waited, for a new subscription because it
+#: was retained, or once more because no acknowledgement came.
+Delivery: TypeAlias = Literal["live", "waited", "retained", "resent"]
 
 
 class State(IntEnum):
@@ -48,15 +52,18 @@ class Entry(Generic[T]):
     """A publication in flight, with consecutive packet ids. Whenever it is sent from the window it is a duplicate: it
     was sent before."""
 
-    __slots__ = ("first_id", "publication", "sent_at", "state", "target")
+    __slots__ = ("delivery", "first_id", "publication", "sent_at", "state", "target")
 
-    def __init__(self, publication: Publication, first_id: int, target: T, state: State, sent_at: float) -> None:
+    def __init__(
+        self, publication: Publication, first_id: int, target: T, state: State, sent_at: float, delivery: Delivery
+    ) -> None:
         self.publication = publication
         self.first_id = first_id
         self.target = target
         self.state = state
         #: When PUBLISH, or PUBREL in the last state, was last sent.
         self.sent_at = sent_at
+        self.delivery = delivery
 
     @property
     def qos(self) -> int:
@@ -113,7 +120,7 @@ class Inflight(Generic[T]):
         """The highest packet id in use, or the last that was, if that is higher."""
         return max(self._last_id, *self._entries, 0)
 
-    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
+    def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
         """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many
         as there is room for and consecutive packet ids are free."""
         entries = self._entries
@@ -134,7 +141,7 @@ class Inflight(Generic[T]):
             first, stop = packet_ids.start, packet_ids.stop
             if is_heavy:  # each is weighed on its own
                 self._weigh(first, publication)
-        entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
+        entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now, delivery)
         if count == 1:
             entries[first] = entry
         else:
@@ -200,18 +207,22 @@ class Inflight(Generic[T]):
 
     def publications(self, packet_ids: Sequence[int]) -> list[Publication]:
         """The messages of these open packet ids; messages that were sent together are returned together."""
+        return [publication for publication, _ in self.deliveries(packet_ids)]
+
+    def deliveries(self, packet_ids: Sequence[int]) -> list[tuple[Publication, Delivery]]:
+        """The same, and how they came."""
         if len(packet_ids) == 1:
             entry = self._entries[packet_ids[0]]
             number = packet_ids[0] - entry.first_id
-            return [entry.publication.part(number, number + 1)]
-        found: list[Publication] = []
+            return [(entry.publication.part(number, number + 1), entry.delivery)]
+        found: list[tuple[Publication, Delivery]] = []
         for entry, group in groupby(packet_ids, self._entries.__getitem__):
             numbers = [packet_id - entry.first_id for packet_id in group]
             first = numbers[0]
             if numbers == list(range(first, first + len(numbers))):
-                found.append(entry.publication.part(first, first + len(numbers)))
+                found.append((entry.publication.part(first, first + len(numbers)), entry.delivery))
             else:
-                found += [entry.publication.messages[number] for number in numbers]
+                found += [(entry.publication.messages[number], entry.delivery) for number in numbers]
         return found
 
     def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, list[int]]]:
@@ -249,7 +260,7 @@ class Inflight(Generic[T]):
         entries = self._entries
         for entry, group in groupby(packet_ids, entries.pop):
             publication = entry.publication if keeps_payload else entry.publication.without_large_payload()
-            released = Entry(publication, entry.first_id, entry.target, _WAIT_PUBCOMP, now)
+            released = Entry(publication, entry.first_id, entry.target, _WAIT_PUBCOMP, now, entry.delivery)
             entries.update(dict.fromkeys(group, released))
         if self.unsent:
             self._forget_unsent(packet_ids)
@@ -301,6 +312,7 @@ class Inflight(Generic[T]):
             return None
         del self.unsent[packet_id]
         entry.sent_at = now
+        entry.delivery = "resent"
         return packet_id, entry
 
     def repeat(self, now: float, interval: float) -> None:
@@ -332,7 +344,7 @@ class Inflight(Generic[T]):
         """Fill an empty window with the result of `export`."""
         self._last_id = last_id
         for first, state, publication, target in entries:
-            entry = Entry(publication, first, target, State(state), now)
+            entry = Entry(publication, first, target, State(state), now, "resent")
             self._entries.update(dict.fromkeys(range(first, first + publication.count), entry))
             if publication.count == 1:
                 self._weigh(first, publication)

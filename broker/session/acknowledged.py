@@ -48,12 +48,12 @@ class Acknowledged:
         else:
             self._metrics.messages_acked += packet.count
             observed = hooks.message_acked or hooks.delivery_completed
-            ended = window.publications(packet_ids) if observed else ()
+            ended = window.deliveries(packet_ids) if observed else ()
             window.end(packet_ids)
-            for publication in ended:
+            for publication, _ in ended:
                 hooks.notify(MESSAGE_ACKED, self._session.client, publication)
-            for publication in ended if hooks.delivery_completed else ():
-                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+            for publication, delivery in ended if hooks.delivery_completed else ():
+                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
 
     def pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
         """Answer with PUBREL, unless the client refuses.  # [MQTT-4.3.3-3] [MQTT-4.3.3-4]"""
@@ -85,10 +85,10 @@ class Acknowledged:
         if not self._window.expects(packet_ids, State.WAIT_PUBCOMP):
             self._one_by_one(packet, State.WAIT_PUBCOMP, self.pubcomp)
             return
-        ended = self._window.publications(packet_ids) if hooks.delivery_completed else ()
+        ended = self._window.deliveries(packet_ids) if hooks.delivery_completed else ()
         self._window.end(packet_ids)
-        for publication in ended:
-            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+        for publication, delivery in ended:
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
 
     def _one_by_one(
         self, packet: Acknowledgement | Acknowledgements, state: State, handle: Callable[[Acknowledgement], None]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
     from trunkline.broker.session.stream_feed import StreamFeeds
+    from trunkline.mqtt.inflight import Delivery
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
@@ -126,9 +127,9 @@ class Outbound:
 
     # Messages
 
-    def deliver(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
-        """Send it, or queue it while something is ahead of it; `in_turn` says that nothing is."""
-        if not self.direct and not in_turn:
+    def deliver(self, publication: Publication, target: Target[Subscriber], delivery: Delivery = "live") -> None:
+        """Send it, or queue it while something is ahead of it: of one that has waited, nothing is."""
+        if not self.direct and delivery == "live":
             self._wait(publication, target)
             return
         channel, hooks = self.channel, self._hooks
@@ -136,7 +137,7 @@ class Outbound:
         count = publication.count
         if count > 1 and not self._are_sent_alike(publication, target, channel):
             for message in publication.messages:
-                self.deliver(message, target, in_turn)
+                self.deliver(message, target, delivery)
             return
         if not channel.may_read.get(publication.topic) and not self._may_get(channel, publication.topic):
             self._keep_back(channel, publication, target)
@@ -156,7 +157,7 @@ class Outbound:
             self.drop(publication, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
         if qos:
-            self._send_in_window(channel, publication, original, target, qos, is_plain)
+            self._send_in_window(channel, publication, original, target, qos, is_plain, delivery)
             return
         try:
             if not is_plain:
@@ -172,9 +173,9 @@ class Outbound:
             return
         self._sent[0] += count
         if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication, delivery)
         if hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
 
     def _send_in_window(
         self,
@@ -184,10 +185,11 @@ class Outbound:
         target: Target[Subscriber],
         qos: int,
         is_plain: bool,
+        delivery: Delivery,
     ) -> None:
         """Send with QoS 1 or 2 as much as there is room for; the rest, as it was before the hooks, waits in the
         queue."""
-        packet_ids = self._window.insert(publication, target, qos, self.now)
+        packet_ids = self._window.insert(publication, target, qos, self.now, delivery)
         sent = len(packet_ids)
         rest: Sequence[Message] = ()
         if sent < publication.count:
@@ -210,7 +212,7 @@ class Outbound:
             return
         self._sent[qos] += sent
         if self._hooks.message_delivered:
-            self._hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+            self._hooks.notify(MESSAGE_DELIVERED, self._session.client, publication, delivery)
         for message in rest:
             self.deliver(message, target)
 
@@ -237,12 +239,12 @@ class Outbound:
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
 
-    def deliver_own(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
+    def deliver_own(self, publication: Publication, target: Target[Subscriber], delivery: Delivery = "live") -> None:
         """As `deliver`, of what this client published, by a target that does not want that of all its subscriptions."""
         if target.own is None:
             self.drop(publication, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
         else:
-            self.deliver(publication, target.own, in_turn)
+            self.deliver(publication, target.own, delivery)
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
@@ -420,7 +422,7 @@ class Outbound:
             if entry is None:
                 break
             room -= entry[0].weight
-            self.deliver(entry[0], entry[1], True)
+            self.deliver(entry[0], entry[1], "retained" if entry[1].retained else "waited")
         for gone in expired:
             self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
@@ -461,11 +463,11 @@ class Outbound:
             if self._replays is not None:
                 for message in publication.messages:
                     for earlier, replayed in self._overtaken_by(message):
-                        self.deliver(earlier, replayed, True)
+                        self.deliver(earlier, replayed, "retained")
             if target.no_local and publication.publisher == self._session.client_id:
-                self.deliver_own(publication, target, True)
+                self.deliver_own(publication, target, "waited")
             else:
-                self.deliver(publication, target, True)
+                self.deliver(publication, target, "waited")
             behind.go_on()
         return room
 
@@ -479,7 +481,7 @@ class Outbound:
             message = replay.next()
             if message is not None:
                 room -= message.weight
-                self.deliver(message, replay.target, True)
+                self.deliver(message, replay.target, "retained")
             elif replay.over:
                 self.end_replays((replay.filter,))
         return 0
@@ -521,9 +523,9 @@ class Outbound:
                 if committer is not None and self._qos(message, target):
                     committer.stored(message)
                 if target.no_local and message.publisher == self._session.client_id:
-                    self.deliver_own(message, target, True)
+                    self.deliver_own(message, target, "waited")
                 else:
-                    self.deliver(message, target, True)
+                    self.deliver(message, target, "waited")
             if not taken:
                 break
         return room
@@ -544,7 +546,7 @@ class Outbound:
                 return message.weight
             self._sent[entry.qos] += 1
             if self._hooks.message_delivered:
-                self._hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
+                self._hooks.notify(MESSAGE_DELIVERED, self._session.client, message, "resent")
         return message.weight
 
     def _may_get(self, channel: Channel, topic: str) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
-    from trunkline.mqtt.inflight import Exported
+    from trunkline.mqtt.inflight import Delivery, Exported
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.stored import Place, StoredPublication
     from trunkline.router import Target
@@ -162,9 +162,9 @@ class StoredWindow(Inflight["T"]):
         self._committer = committer
         self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, self._describe)
 
-    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
+    def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
         stored = self._committer.stored(publication)
-        packet_ids = super().insert(publication, target, qos, now)
+        packet_ids = super().insert(publication, target, qos, now, delivery)
         if packet_ids:
             self._committer.hold(stored, len(packet_ids))
             self.rows.add(self._entries[packet_ids.start], packet_ids.start, len(packet_ids))

@@ -30,7 +30,8 @@ from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared, plain_filter, validate_filter
-from trunkline.router import Options, Target
+from trunkline.router import Options
+from trunkline.router.target import RetainedTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.ledger import Owed
+    from trunkline.router import Target
 
 #: The decision about an entry of a SUBSCRIBE: the request to subscribe, or the refusal.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
@@ -351,7 +353,7 @@ class Subscribing:
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """Retained messages are sent with RETAIN set, whatever the subscription's options.  # [MQTT-3.3.1-8]"""
-        return Target(
+        return RetainedTarget(
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 

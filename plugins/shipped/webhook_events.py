@@ -174,6 +174,7 @@ _WRITERS: Final[dict[str, Callable[[Any], _Fields]]] = {
     "properties": lambda value: {"properties": _properties(value)},
     "receivers": lambda value: {"receivers": list(value)},
     "alarm": _alarm,
+    "delivery": _plain("delivery"),
 }
 
 #: All fields of all events.
@@ -183,6 +184,16 @@ FIELDS: Final = frozenset(
         *("id", "topic", "qos", "retain", "from_clientid", "from_username", "publish_received_at"),
         *("payload", "payload_size", "payload_encoding", "properties"),
         *("reason", "reason_code", "session_present", "will", "authentication_method", "text", "action", "allowed"),
-        *("no_local", "retain_as_published", "retain_handling", "receivers", "name", "since", "until", "details"),
+        *(
+            "no_local",
+            "retain_as_published",
+            "retain_handling",
+            "receivers",
+            "delivery",
+            "name",
+            "since",
+            "until",
+            "details",
+        ),
     }
 )

@@ -99,6 +99,7 @@ async def test_a_clients_life_and_a_messages(tmp_path: Path, autojump_clock: Moc
     assert {row["publisher"] for row in (publish, routed, delivered, acked)} == {"pub"}
     assert (publish["topic"], publish["qos"], publish["size"], routed["receivers"]) == ("a/b", 1, 5, 1)
     assert (publish["latency_us"], delivered["latency_us"], acked["latency_us"]) == (0, 0, 2_000_000)
+    assert (delivered["delivery"], "delivery" in publish, "delivery" in acked) == ("live", False, False)
     assert "payload" not in publish
     gone = next(row for row in rows if row["kind"] == "client.disconnected" and row["client_id"] == "sub")
     assert (gone["reason_code"], gone["latency_us"]) == (0, 7_000_000)

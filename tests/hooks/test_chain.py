@@ -35,6 +35,7 @@ from trunkline.hooks.points import (
     CLIENT_UNSUBSCRIBE,
     MESSAGE_ACKED,
     MESSAGE_DELIVER,
+    MESSAGE_DELIVERED,
     MESSAGE_PUBLISH,
     SESSION_CREATED,
 )
@@ -611,6 +612,26 @@ class TestFitting:
     )
     def test_what_can_be_called_that_way_fits(self, callback: Callable[..., object]) -> None:
         assert Hooks().add("client.connected", callback)
+
+    def test_an_argument_in_brackets_goes_to_those_who_name_it(self) -> None:
+        hooks, got = Hooks(), list[tuple[object, ...]]()
+        callbacks: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+            (lambda client, message: got.append((client, message)), ()),
+            (lambda client, message, word="own": got.append((client, message, word)), ()),
+            (lambda client, message, word: got.append((client, message, word)), ("extra",)),
+            (lambda client, message, delivery: got.append((client, message, delivery)), ()),
+            (lambda client, message, delivery=None: got.append((client, message, delivery)), ()),
+            (lambda client, message, delivery, word: got.append((client, message, delivery, word)), ("extra",)),
+            (lambda *all: got.append(all), ()),
+        ]
+        for callback, args in callbacks:
+            hooks.add(MESSAGE_DELIVERED, callback, args=args, filter=lambda client, message: True)
+        hooks.notify(MESSAGE_DELIVERED, CLIENT, MESSAGE, "live")
+        rest = [(), ("own",), ("extra",), ("live",), ("live",), ("live", "extra"), ("live",)]
+        assert got == [(CLIENT, MESSAGE, *each) for each in rest]
+        hooks.add(MESSAGE_DELIVERED, vars)
+        with pytest.raises(HookError, match=r"message.delivered\(client, message, \[delivery\]\) calls back with 2"):
+            hooks.add(MESSAGE_DELIVERED, lambda client: None)
 
     def test_objects_and_partials_are_looked_into(self) -> None:
         hooks = Hooks()

@@ -44,7 +44,7 @@ def test_the_document_has_the_table_of_points() -> None:
     rows = ["| point | kind | called with | when |", "|---|---|---|---|"]
     for point in POINTS:
         kind = point.kind + ", may be async" * point.waits + ", takes publications" * (point.publication is not None)
-        rows.append(f"| `{point.name}` | {kind} | `{', '.join(point.arguments)}` | {point.doc} |")
+        rows.append(f"| `{point.name}` | {kind} | `{point.words}` | {point.doc} |")
     table = "\n".join(rows)
     text = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
     assert table in text, table

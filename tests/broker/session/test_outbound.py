@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,6 +138,49 @@ async def test_hooks_see_each_delivery_change_it_and_stop_it() -> None:
         await two.ping()
         assert done == {("acked", "1"): 2, ("acked", "2"): 2, ("completed", "1"): 3, ("completed", "2"): 3}
         assert here.node.metrics.dropped[DropReason.DELIVERY_HOOK] == 2
+
+
+@pytest.mark.parametrize("durability", ["memory", "os"])
+async def test_hooks_hear_how_each_delivery_came(durability: str, tmp_path: Path) -> None:
+    heard: dict[str, list[tuple[str, str]]] = {"message.delivered": [], "delivery.completed": []}
+
+    def hear(point: str, message: Message, delivery: str) -> None:
+        heard[point].append((message.payload.decode(), delivery))
+
+    async with room(store={"durability": durability, "path": str(tmp_path / "store")}) as here:
+        for point in heard:
+            here.node.hooks.add(point, lambda _, message, delivery, point=point: hear(point, message, delivery))
+        client, publisher = await here.stay("a"), await here.client("p")
+        await client.subscribe(("t", 2))
+        for qos in range(3):
+            await publisher.publish("t", b"live %d" % qos, qos=qos)
+            await client.take_publish("t", b"live %d" % qos, qos=qos)
+        await client.disconnect()
+        await client.expect_close()
+        for qos in range(3):
+            await publisher.publish("t", b"waited %d" % qos, qos=qos)
+        client = await here.stay("a")
+        for qos in range(3):
+            await client.take_publish("t", b"waited %d" % qos, qos=qos)
+        await publisher.publish("t", b"resent", qos=1)
+        await client.expect_publish("t", b"resent", qos=1)
+        await client.abort()
+        client = await here.stay("a")
+        await client.take_publish("t", b"resent", qos=1)
+        for topic in ("r/1", "r/2"):
+            await publisher.publish(topic, b"retained", qos=1, retain=True)
+        congest(here, "a")
+        await client.subscribe(("r/#", 1))
+        await publisher.publish("r/2", b"after it", qos=1)
+        congest(here, "a", on=False)
+        for _ in range(3):
+            await client.acknowledge(await client.expect_type(raw.PUBLISH | 2))
+        await client.ping()
+    expected = [(f"{way} {qos}", way) for way in ("live", "waited") for qos in range(3)]
+    last = [("after it", "waited"), *[("retained", "retained")] * 2]
+    completed, delivered = heard["delivery.completed"], heard["message.delivered"]
+    assert (completed[:-3], sorted(completed[-3:])) == ([*expected, ("resent", "resent")], last)
+    assert (delivered[:-3], sorted(delivered[-3:])) == ([*expected, ("resent", "live"), ("resent", "resent")], last)
 
 
 async def test_qos_can_be_raised_to_that_of_the_subscription() -> None:

@@ -41,6 +41,7 @@ VALUES: dict[str, object] = {
     "properties": {"subscription_identifier": [3]},
     "message": MESSAGE,
     "receivers": ("a", "b"),
+    "delivery": "live",
     "alarm": Alarm("hot", "too hot", 1.0, 2.0, {"who": CLIENT}),
 }
 
@@ -82,13 +83,14 @@ def test_a_connection() -> None:
 
 
 def test_a_message() -> None:
-    assert told("message.delivered") == {
+    assert told("message.delivered", delivery="waited") == {
         "event": "message.delivered", "timestamp": 2000750, "node": "node1",
         "clientid": "cid", "username": "ann", "peerhost": "10.0.0.1",
         "id": f"{255:032x}", "topic": "a/b", "qos": 1, "retain": True,
         "from_clientid": "pub", "from_username": "bob", "publish_received_at": 1000250,
         "payload": "payé", "payload_encoding": "text", "payload_size": 5,
         "properties": {"content_type": "x", "user_property": [["k", "1"], ["k", "2"]], "correlation_data": "AA=="},
+        "delivery": "waited",
     }  # fmt: skip
 
 
