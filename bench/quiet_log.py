@@ -1,6 +1,6 @@
 """What the event log of a quiet broker takes: `python -m bench.quiet_log --help`.
 
-A broker lives through days of virtual time with one publisher and one subscriber. Then its log is compacted, and with
+A broker with its defaults lives through days of virtual time with one publisher and one subscriber. Then its log is compacted, and with
 `--report` a report is made of it.
 """
 
@@ -65,9 +65,11 @@ async def live(folder: Path, rate: float, seconds: float) -> int:
     """Returns the largest size of the log at the end of an hour, in bytes."""
     largest = 0
     # its files are of today, whatever the virtual time, and syncs of virtual seconds would wait for the real disk
-    settings = {"path": str(folder), "max_age": 1000 * DAY, "max_size": 1024**4, "sync": DAY}
+    events = {"path": str(folder / "log"), "max_age": 1000 * DAY, "max_size": 1024**4, "sync": DAY}
+    # else as a standalone broker is by default: with its metrics as topics, and a store
+    settings = {"sys": {}, "store": {"path": folder / "store"}, "plugins": {"events": events}}
     async with (
-        trunkline.testing.broker(plugins={"events": settings}, history=0) as broker,
+        trunkline.testing.broker(**settings, history=0) as broker,
         Client(ConnectionSettings(client_id="subscriber"), open_stream=broker.connect) as subscriber,
         Client(ConnectionSettings(client_id="publisher"), open_stream=broker.connect) as publisher,
         await subscriber.subscribe("plant/#", qos=1) as messages,
@@ -87,7 +89,7 @@ async def live(folder: Path, rate: float, seconds: float) -> int:
                 publisher.publish_nowait("plant/1/temperature", b"21.5", qos=1)
             if trio.current_time() // 3600 > hour:
                 hour = int(trio.current_time() // 3600)
-                largest = max(largest, size_of(folder))
+                largest = max(largest, size_of(folder / "log"))
         nursery.cancel_scope.cancel()
     return largest
 
@@ -95,7 +97,7 @@ async def live(folder: Path, rate: float, seconds: float) -> int:
 def run(folder: Path, rate: float, days: float, *, report: bool) -> Quiet:
     log, lake = folder / "log", folder / "lake"
     before = resource.getrusage(resource.RUSAGE_SELF)
-    largest = trio.run(live, log, rate, days * DAY, clock=MockClock(autojump_threshold=0))
+    largest = trio.run(live, folder, rate, days * DAY, clock=MockClock(autojump_threshold=0))
     after = resource.getrusage(resource.RUSAGE_SELF)
     size, files = size_of(log), len(files_of(log))
     events = EventLog(log)

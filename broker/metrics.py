@@ -192,7 +192,7 @@ class Metrics:
         "Filters of SUBSCRIBE packets that the access rules denied.", "packets.subscribe.auth_error"
     )
     messages_acked: int = counted("Deliveries acknowledged by their client.")
-    messages_retained: int = counted("Messages stored as retained.")
+    messages_retained: int = counted("Messages stored as retained, without those of `$SYS`.")
     messages_retained_cut: int = counted(
         "Subscriptions whose retained messages were not all sent when the connection ended."
     )

@@ -22,6 +22,7 @@ from trunkline.broker.stored_retained import restore_retained
 from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.mqtt.reasons import Reason
 from trunkline.router import RetainResult
+from trunkline.router.retained import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -271,7 +272,7 @@ class PubSub:
             elif outcome is RetainResult.DELETED:
                 self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:
-                self._metrics.messages_retained += 1
+                self._metrics.messages_retained += not is_own(message.topic)
                 self._sweep_in_time()
 
     def _sweep_in_time(self) -> None:

@@ -104,7 +104,7 @@ class RetainedStore:
             return RetainResult.ABSENT if self.delete(topic) is None else RetainResult.DELETED
         weighs = message.weight
         old = self._kept.get(topic)
-        if not _is_own(topic):
+        if not is_own(topic):
             refused = self._refusal(weighs, old)
             if refused is not None:
                 # The older one must be replaced [MQTT-3.3.1-5]; it is no longer the topic's current value for anybody.
@@ -140,7 +140,7 @@ class RetainedStore:
         old = self._kept.pop(topic, None)
         if old is None:
             return None
-        if not _is_own(topic):
+        if not is_own(topic):
             self.byte_size -= old.weight
             self.limited -= 1
             if self.changed is not None:
@@ -237,6 +237,6 @@ class RetainedStore:
         return page, None
 
 
-def _is_own(topic: str) -> bool:
+def is_own(topic: str) -> bool:
     """Only the broker publishes there."""
     return topic[:5] == "$SYS/"

@@ -10,6 +10,6 @@ from bench.quiet_log import run, table
 def test_a_quarter_of_an_hour(tmp_path: Path, rate: float, rows: int) -> None:
     found = run(tmp_path, rate, 600 / 86_400, report=False)
     assert rows <= found.rows < rows + 8_000, "heartbeats, figures, and four events a message"
-    assert found.size > 0
+    assert rate or found.size < 50_000, "a broker's own topics make no rows"
     assert found.files == 3, "a segment, its index and the lock"
     assert f"| {rate:g} |" in table([found])

@@ -163,8 +163,23 @@ async def test_metrics_are_recorded_when_they_change(tmp_path: Path, autojump_cl
 
 
 @pytest.mark.usefixtures("threadless")
+async def test_nothing_that_an_idle_broker_does_by_itself_makes_a_row(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """With the defaults of a standalone broker: it publishes its own metrics and has a store."""
+    async with recording(tmp_path / "log", sys={}, store={"path": tmp_path / "store"}) as here:
+        await trio.sleep(5)
+        before = await here.node.figures()
+        await trio.sleep(3600)
+        after = await here.node.figures()
+    assert before["retained.count"] > 50
+    assert [name for name in before if before[name] != after[name] and readings._is_telling(name)] == []
+    assert len({row["time"] for row in recorded(tmp_path / "log", "node.stats")}) == 6
+
+
+@pytest.mark.usefixtures("threadless")
 async def test_a_quiet_broker_writes_little(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with recording(tmp_path) as here:
+    async with recording(tmp_path, sys={}) as here:
         client = await here.client("a", keep_alive=60)
         for _ in range(14 * 30):
             await trio.sleep(60)
