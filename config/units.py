@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from trunkline.config.addresses import split_listener_url
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.plain import in_words
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter, validate_name
 
@@ -399,5 +400,5 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 def shown(value: object) -> str:
     """A value as the file would hold it, cut when it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(in_words(value), ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."

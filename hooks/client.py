@@ -8,6 +8,7 @@ from typing import Any, Final
 from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.explanations import shortened
+from trunkline.mqtt.packing import pack
 from trunkline.mqtt.versions import Version
 
 #: Stands in for a listener's name where connections have no socket.
@@ -90,7 +91,18 @@ def client_to_plain(client: ClientInfo) -> dict[str, Any]:
 
 
 def plain_attributes(client: ClientInfo) -> dict[str, Any]:
-    return {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
+    return {
+        name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN) and _can_be_packed(value)
+    }
+
+
+def _can_be_packed(value: object) -> bool:
+    """Not an integer of more than 64 bits, nor text that has half a character."""
+    try:
+        pack(value)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:

@@ -7,12 +7,14 @@ time, and gets `{"id", "result"}` or `{"id", "error", "message"}`. The result of
 connection; its answer has no id.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from struct import Struct
 from typing import Any, Final, cast
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+from trunkline.mqtt.plain import plain
 
 PROTOCOL: Final = 1
 LENGTH: Final = Struct(">I")
@@ -34,7 +36,7 @@ class FrameError(Exception):
 
 
 def pack(content: object) -> bytes:
-    """A value as MessagePack; dataclasses become maps."""
+    """A value as MessagePack; dataclasses and mappings become maps, sequences arrays."""
     return cast("bytes", _msgpack.packb(content, default=_plain, unicode_errors="surrogatepass"))
 
 
@@ -62,6 +64,6 @@ def unpack(packed: bytes) -> dict[str, Any]:
 def _plain(value: object) -> object:
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Mapping | Sequence):
+        return plain(value)
     raise TypeError(f"{value!r:.80} cannot be sent")

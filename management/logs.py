@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.explanations import shortened, worth_logging
+from trunkline.mqtt.plain import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,10 +93,10 @@ class JsonFormatter(_Formatter):
         }
         for name, value in vars(record).items():
             if value is not None and name not in _STANDARD and name not in entry:
-                entry[name] = shortened(value, _MAX_TEXT) if isinstance(value, str) else value
+                entry[name] = shortened(value, _MAX_TEXT) if isinstance(value, str) else in_words(value)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line
+        return json.dumps(entry)  # pure ASCII: escapes all that could end a line
 
 
 class UnfailingHandler(logging.Handler):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.packets import TYPE_OF, Connect, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from trunkline.mqtt.plain import plain
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from trunkline.mqtt.packets import Packet
-    from trunkline.mqtt.properties import Properties
 
 #: Bytes of a payload that are shown.
 PREVIEW: Final = 60
@@ -35,7 +35,7 @@ def fields(packet: Packet) -> dict[str, Any]:
             if packet.will is not None:
                 will = packet.will
                 found["will"] = {"topic": will.topic, "payload": will.payload, "qos": will.qos, "retain": will.retain}
-                found["will"] |= {"properties": _plain(will.properties)} if will.properties else {}
+                found["will"] |= {"properties": plain(will.properties)} if will.properties else {}
         case Publish():
             found = {"topic": packet.topic, "id": packet.packet_id, "qos": packet.qos, "retain": packet.retain}
             found |= {"dup": packet.dup}
@@ -55,7 +55,7 @@ def fields(packet: Packet) -> dict[str, Any]:
             }
             reason: int = getattr(packet, "reason", 0)
             found["reason"] = reason_name(reason) if reason else ""
-    found["properties"] = _plain(getattr(packet, "properties", {}))
+    found["properties"] = plain(getattr(packet, "properties", {}))
     if isinstance(packet, Publish):
         found["payload"] = packet.payload
     return {"type": TYPE_OF[type(packet)].name, **_left(found)}
@@ -162,15 +162,6 @@ def _request(request: Any) -> dict[str, Any]:
         "retain_as_published": request.retain_as_published,
         "retain_handling": request.retain_handling,
     }
-
-
-def _plain(properties: Properties | Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _listed(value) for name, value in properties.items()}
-
-
-def _listed(value: Any) -> Any:
-    """With lists in place of tuples."""
-    return [_listed(each) for each in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
 
 
 def _left(found: dict[str, Any]) -> dict[str, Any]:

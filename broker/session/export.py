@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from trunkline.broker.session.revoked import Revoked
 from trunkline.hooks.client import client_from_plain, client_to_plain
 from trunkline.mqtt.packets import Will
+from trunkline.mqtt.plain import plain
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.router import Options, Target
 
@@ -33,37 +34,30 @@ def head_to_plain(session: Session, now: float) -> dict[str, Any]:
     }
 
 
-def restore_head(plain: Mapping[str, Any], session: Session, then: float, gone: float) -> None:
+def restore_head(stored: Mapping[str, Any], session: Session, then: float, gone: float) -> None:
     """Fill in what `head_to_plain` gave at the node time `then`; its subscriptions are there. A client that was
     connected left at `gone`."""
-    session.client = client_from_plain(plain["client"])
-    session.will = None if plain["will"] is None else _will_from_plain(plain["will"])
-    session.left_at = gone if plain["left_at"] is None else then + plain["left_at"]
-    session.created_at = plain["created_at"]
-    session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
-    if plain["revoked"]:
+    session.client = client_from_plain(stored["client"])
+    session.will = None if stored["will"] is None else _will_from_plain(stored["will"])
+    session.left_at = gone if stored["left_at"] is None else then + stored["left_at"]
+    session.created_at = stored["created_at"]
+    session.expiry_interval = inf if stored["expiry_interval"] is None else stored["expiry_interval"]
+    if stored["revoked"]:
         session.revoked = Revoked()
-        for filter in plain["revoked"]:
+        for filter in stored["revoked"]:
             session.revoked.deny(filter)
         for filter in session.subscriptions:
             session.revoked.keep(filter)
 
 
 def _will_to_plain(will: Will) -> dict[str, Any]:
-    properties = {name: _to_plain(value) for name, value in will.properties.items()}
-    return {**asdict(replace(will, properties={})), "properties": properties}
+    return {**asdict(replace(will, properties={})), "properties": plain(will.properties)}
 
 
-def _will_from_plain(plain: Mapping[str, Any]) -> Will:
-    properties = {name: _from_plain(value) for name, value in plain["properties"].items()}
-    values: dict[str, Any] = {**plain, "properties": cast("Properties", properties) if properties else NO_PROPERTIES}
+def _will_from_plain(stored: Mapping[str, Any]) -> Will:
+    properties = {name: _from_plain(value) for name, value in stored["properties"].items()}
+    values: dict[str, Any] = {**stored, "properties": cast("Properties", properties) if properties else NO_PROPERTIES}
     return Will(**values)
-
-
-def _to_plain(value: object) -> object:
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(each) for each in cast("tuple[object, ...]", value)]
-    return value
 
 
 def _from_plain(value: object) -> object:
@@ -84,11 +78,11 @@ def target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
 
 
 def target_from_plain(
-    plain: Mapping[str, Any], subscriber: Subscriber, member: Callable[[str], Target[Subscriber] | None]
+    stored: Mapping[str, Any], subscriber: Subscriber, member: Callable[[str], Target[Subscriber] | None]
 ) -> Target[Subscriber]:
-    shared = member(plain["shared"]) if plain["shared"] is not None else None
+    shared = member(stored["shared"]) if stored["shared"] is not None else None
     if shared is not None:
         return shared
-    target = Target(subscriber, Options(plain["qos"], retain_as_published=plain["retain_as_published"]))
-    target.identifiers = tuple(plain["identifiers"])
+    target = Target(subscriber, Options(stored["qos"], retain_as_published=stored["retain_as_published"]))
+    target.identifiers = tuple(stored["identifiers"])
     return target

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from trunkline.mqtt.packets import Connack, Connect
+from trunkline.mqtt.plain import in_words, plain
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ class EventWriter:
                 fields.pop(name, None)
         for name in self.leave_out:
             fields.pop(name, None)
-        # an alarm's details may not be representable in JSON
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace")
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     def _message(self, message: Message) -> _Fields:
         return {
@@ -81,7 +81,7 @@ def _milliseconds(seconds: float) -> int:
 
 def _properties(properties: Mapping[str, object]) -> _Fields:
     return {
-        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else plain(value)
         for name, value in properties.items()
         if name != "authentication_data"
     }
@@ -140,7 +140,7 @@ def _alarm(alarm: Alarm) -> _Fields:
         "text": alarm.text,
         "since": _milliseconds(alarm.since),
         "until": None if alarm.until is None else _milliseconds(alarm.until),
-        "details": dict(alarm.details),
+        "details": in_words(alarm.details),
     }
 
 
@@ -152,7 +152,7 @@ def _nothing(_: object) -> _Fields:
     return {}
 
 
-def _plain(name: str) -> Callable[[Any], _Fields]:
+def _named(name: str) -> Callable[[Any], _Fields]:
     return lambda value: {name: value}
 
 
@@ -163,18 +163,18 @@ _WRITERS: Final[dict[str, Callable[[Any], _Fields]]] = {
     "password": _nothing,
     "exchange": _exchange,
     "reason": _reason,
-    "text": _plain("text"),
-    "action": _plain("action"),
-    "topic": _plain("topic"),
-    "qos": _plain("qos"),
-    "retain": _plain("retain"),
-    "allowed": _plain("allowed"),
+    "text": _named("text"),
+    "action": _named("action"),
+    "topic": _named("topic"),
+    "qos": _named("qos"),
+    "retain": _named("retain"),
+    "allowed": _named("allowed"),
     "request": _request,
-    "filter": _plain("topic"),
+    "filter": _named("topic"),
     "properties": lambda value: {"properties": _properties(value)},
     "receivers": lambda value: {"receivers": list(value)},
     "alarm": _alarm,
-    "delivery": _plain("delivery"),
+    "delivery": _named("delivery"),
 }
 
 #: All fields of all events.

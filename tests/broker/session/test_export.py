@@ -6,6 +6,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.mqtt.property_values import blocks, decoded
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.export import head_to_plain, restore_head, target_from_plain, target_to_plain
 from trunkline.broker.session.mqueue import MessageQueue
@@ -14,7 +15,7 @@ from trunkline.broker.session.state import Session
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import Inflight
-from trunkline.mqtt.packets import Will
+from trunkline.mqtt.packets import PacketType, Will
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Router, Target
@@ -31,7 +32,7 @@ def nobody(filter: str) -> None:
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0+#"), min_size=1, max_size=5)
-properties = st.fixed_dictionaries({}, optional={"content_type": texts, "will_delay_interval": st.integers(0, 9)})
+properties = blocks(PacketType.WILL).map(lambda block: decoded(block, PacketType.WILL))
 wills = st.builds(Will, texts, st.binary(max_size=5), st.integers(0, 2), st.booleans(), properties)
 plain = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), texts, st.binary(max_size=5))
 clients = st.builds(
@@ -68,10 +69,24 @@ def test_what_was_stored_is_restored(client: ClientInfo, expiry: float, will: Wi
     assert copy.left_at == (7.0 if away is None else 1000.0 - away)
 
 
+def test_a_will_as_the_first_version_wrote_it() -> None:
+    session, copy = empty(), empty()
+    row = head_to_plain(session, 0.0)
+    row["will"] = {
+        "topic": "t",
+        "payload": b"x",
+        "qos": 1,
+        "retain": True,
+        "properties": {"content_type": "text", "will_delay_interval": 5},
+    }
+    restore_head(unpack(pack(row)), copy, 0.0, 0.0)
+    assert copy.will == Will("t", b"x", 1, True, {"content_type": "text", "will_delay_interval": 5})
+
+
 def test_of_a_clients_attributes_only_plain_values_are_stored() -> None:
     session, copy = empty(), empty()
-    session.client.attributes.update(tenant="x", secret=object())
-    restore_head(head_to_plain(session, 0.0), copy, 0.0, 0.0)
+    session.client.attributes.update(tenant="x", secret=object(), huge=1 << 64, cut="\ud83d")
+    restore_head(unpack(pack(head_to_plain(session, 0.0))), copy, 0.0, 0.0)
     assert copy.client.attributes == {"tenant": "x"}
 
 

@@ -12,13 +12,14 @@ from trunkline.hooks.points import POINTS, Point, find
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest, Will
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.user_properties import UserProperties
 from trunkline.mqtt.versions import Version
 from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter
 
 CLIENT = ClientInfo("cid", "ann", ("10.0.0.1", 1234), "plant", Version.V311, 60, True, 1000.5, "n")
 MESSAGE = Message(
     "a/b", b"pay\xc3\xa9", 1, True,
-    {"content_type": "x", "user_property": [("k", "1"), ("k", "2")], "correlation_data": b"\x00"},
+    {"content_type": "x", "user_property": UserProperties(b"&\0\1k\0\x011&\0\1k\0\x012"), "correlation_data": b"\x00"},
     "pub", "bob", 255, 1000.25,
 )  # fmt: skip
 
