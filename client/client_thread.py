@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+from collections import deque
 from contextlib import suppress
 from functools import partial
-from threading import Lock, Thread, current_thread
+from threading import Lock, current_thread, main_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -41,6 +43,8 @@ class ClientThread(Generic[B]):
         self.client = client
         self._trio: TrioThread[BlockClient] | None = None
         self._lock = Lock()
+        #: What loops of the main thread had when they were left, perhaps by an interrupt.
+        self._left: deque[ReceivedMessage] = deque()
 
     def open(self, timeout: float | None) -> None:
         """
@@ -121,15 +125,35 @@ class ClientThread(Generic[B]):
 
     def run(self, timeout: float | None, function: Callable[A, Awaitable[T]], *args: A.args, **kwargs: A.kwargs) -> T:
         """Run a method of the client, and wait for its result."""
+        self.go_on()
         return self.opened.run(partial(function, *args, **kwargs), timeout=timeout)
 
     def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
         """Call a method that does not wait."""
+        self.go_on()
         return self.opened.call(partial(function, *args, **kwargs))
 
     def call_early(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
         """The same, also before the client is opened."""
         return function(*args, **kwargs) if self._trio is None else self.call(function, *args, **kwargs)
+
+    def left(self, message: ReceivedMessage) -> None:
+        """A loop was left while it had the message, which would hold up all that comes after it. An interrupt may be
+        why, in the main thread, and end the client: there the message waits until the thread goes on."""
+        if current_thread() is main_thread():
+            self._left.append(message)
+        else:
+            message.ack()
+
+    def interrupted(self) -> None:
+        """What loops had when they were left is not acknowledged."""
+        self._left.clear()
+
+    def go_on(self) -> None:
+        """This thread calls the client again."""
+        if self._left and current_thread() is main_thread():
+            while self._left:
+                self._left.popleft().ack()
 
 
 class Receipt:
@@ -161,8 +185,7 @@ class _Messages(Generic[R]):
     def __init__(self, receiver: R, thread: ClientThread[Any]) -> None:
         self._receiver = receiver
         self._thread = thread
-        #: The loop of each thread. A thread that begins another one has left the first.
-        self._loops: dict[Thread, _Loop] = {}
+        self._loops = WeakValueDictionary[int, _Loop]()
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -184,16 +207,16 @@ class _Messages(Generic[R]):
             TimeoutError: none has come.
             trio.EndOfChannel: there are no more.
         """
+        self._thread.go_on()
         message = self.next(timeout)
         if message.auto_ack:
             message.ack()
         return message
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        caller = current_thread()
-        if (left := self._loops.get(caller)) is not None:
-            left.finish()
-        loop = self._loops[caller] = _Loop(self)
+        self._thread.go_on()
+        loop = _Loop(self)
+        self._loops[id(loop)] = loop
         return loop
 
     def next(self, timeout: float | None = None) -> ReceivedMessage:
@@ -212,15 +235,17 @@ class _Messages(Generic[R]):
             except TimeoutError:
                 raise TimeoutError(f"no message within {timeout:g} s") from None
 
-    def forget_loop(self) -> None:
-        """The loop of this thread is over."""
-        self._loops.pop(current_thread(), None)
+    def left(self, message: ReceivedMessage) -> None:
+        """For loops: this one was left while it had the message."""
+        self._thread.left(message)
+
+    def _running_loops(self) -> list[_Loop]:
+        return [loop for each in self._loops.valuerefs() if (loop := each()) is not None]
 
     def close(self) -> None:
         """What was not read is dropped and acknowledged, so that it holds up no other acknowledgement."""
-        for loop in [*self._loops.values()]:
+        for loop in self._running_loops():
             loop.finish()
-        self._loops.clear()
         with suppress(ClientClosed):
             self._thread.call_early(self._receiver.close)
 
@@ -231,9 +256,10 @@ class _Messages(Generic[R]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None or isinstance(error, Exception):
-            for loop in [*self._loops.values()]:
+            for loop in self._running_loops():
                 loop.finish()
-        self._loops.clear()
+        else:
+            self._thread.interrupted()
         if not self._thread.is_over:
             with suppress(ClientClosed):
                 self._thread.run(None, self._receiver.__aexit__, kind, error, trace)
@@ -243,8 +269,9 @@ class Receiver(_Messages[TrioReceiver]):
     """The messages of some topic filters: `for message in receiver`. Several threads may loop over one receiver; each
     message goes to one of them.
 
-    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed. Messages with
-    `auto_ack` False are acknowledged by `message.ack()`, at any time and in any thread.
+    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed. One whose loop was
+    left, by `break` or an exception, is acknowledged: in the main thread by the next call of the client. Messages with
+    `auto_ack` False are acknowledged by `message.ack()`, at any time and in any thread, and by nothing else.
     """
 
 
@@ -262,19 +289,28 @@ class Subscription(_Messages[TrioSubscription]):
 
 
 class _Loop:
-    """One thread's iteration."""
+    """One thread's iteration. The statement that runs it has the only reference to it, so it is deleted when it is
+    left."""
 
-    __slots__ = ("_current", "_messages")
+    __slots__ = ("__weakref__", "_current", "_messages")
 
     def __init__(self, messages: _Messages[Any]) -> None:
         self._messages = messages
         self._current: ReceivedMessage | None = None
 
+    def __del__(self) -> None:
+        if (current := self._leave()) is not None and not current.is_acknowledged:
+            self._messages.left(current)
+
     def finish(self) -> None:
         """The thread is done with its message."""
-        current, self._current = self._current, None
-        if current is not None and current.auto_ack:
+        if (current := self._leave()) is not None:
             current.ack()
+
+    def _leave(self) -> ReceivedMessage | None:
+        """The message that the thread has, unless that is acknowledged by hand."""
+        current, self._current = self._current, None
+        return current if current is not None and current.auto_ack else None
 
     def __iter__(self) -> Self:
         return self
@@ -284,6 +320,5 @@ class _Loop:
         try:
             self._current = message = self._messages.next()
         except trio.EndOfChannel:
-            self._messages.forget_loop()
             raise StopIteration from None
         return message

@@ -90,8 +90,11 @@ class ReceiverSet:
             for message in messages:
                 message.ack()
 
-        if messages:
+        if messages and get_ident() == self._thread:
             self._call_later(acknowledge)
+        elif messages:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._call_later, acknowledge)
 
     def has_room(self, receiver: Receiver) -> None:
         self._crowded.discard(receiver)

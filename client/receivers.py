@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
+from weakref import WeakSet
 
 import trio
 
@@ -29,16 +30,17 @@ class ReceiverOwner(Protocol):
         """It gets no more."""
 
     def acknowledge_later(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Acknowledge what a cancelled task has left, if the client goes on: it would hold up all that comes after it.
-        If the client ends, the server delivers it again."""
+        """Acknowledge what a loop has left, if the client goes on: it would hold up all that comes after it. If the
+        client ends, the server delivers it again. From any thread."""
 
 
 class Receiver:
     """The messages of some topic filters: `async for message in receiver`. Several tasks may loop over one receiver;
     each message goes to one of them.
 
-    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed; not when the loop
-    is cancelled or interrupted. Messages with `auto_ack` False are acknowledged by `message.ack()`, at any time.
+    A message is acknowledged when its loop goes on to the next one, or when the receiver is closed. One whose loop was
+    left, by `break`, an exception or cancellation, is acknowledged as soon as the client is found to go on. Messages
+    with `auto_ack` False are acknowledged by `message.ack()`, at any time, and by nothing else.
     """
 
     #: Whether its topic filters are subscribed because of it.
@@ -67,8 +69,9 @@ class Receiver:
         self._buffer: deque[ReceivedMessage] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._is_over = False
-        #: The loop of each task. A task that begins another one has left the first.
-        self._loops: dict[trio.lowlevel.Task, Loop] = {}
+        self._loops = WeakSet[Loop]()
+        #: What loops had when they were left.
+        self._left: list[ReceivedMessage] = []
 
     def __len__(self) -> int:
         """Messages that wait."""
@@ -135,12 +138,8 @@ class Receiver:
         return message
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        task = trio.lowlevel.current_task()
-        if (left := self._loops.get(task)) is not None:
-            left.finish()
-        else:
-            self._loops = {each: loop for each, loop in self._loops.items() if not loop.is_gone}
-        loop = self._loops[task] = Loop(self, self._buffer, task)
+        loop = Loop(self, self._buffer)
+        self._loops.add(loop)
         return loop
 
     async def some(self) -> None:
@@ -197,22 +196,22 @@ class Receiver:
             found.append(message)
         return found
 
-    def left(self, task: trio.lowlevel.Task) -> None:
-        """Its loop is over."""
-        self._loops.pop(task, None)
+    def left(self, message: ReceivedMessage) -> None:
+        """For loops: this one was left while it had the message."""
+        self._left = [each for each in self._left if not each.is_acknowledged] + [message]
+        self._owner.acknowledge_later([message])
 
     def close(self) -> None:
         """What was not read is dropped and acknowledged, so that it holds up no other acknowledgement."""
-        for message in self._take_left():
+        for message in self._left + self._take_left():
             message.ack()
+        self._left.clear()
         self._owner.closed(self)
 
     def _take_left(self) -> list[ReceivedMessage]:
         """Nothing more comes, and nobody reads what is left: it is returned, with the messages that loops have."""
         self.end()
-        left = [message for loop in self._loops.values() if (message := loop.leave()) is not None]
-        self._loops.clear()
-        return left + self._drained()
+        return [message for loop in self._loops if (message := loop.leave()) is not None] + self._drained()
 
     async def __aenter__(self) -> Self:
         return self
@@ -228,28 +227,21 @@ class Receiver:
 
 
 class Loop:
-    """One task's iteration."""
+    """One task's iteration. The statement that runs it has the only reference to it, so it is deleted when it is
+    left."""
 
-    __slots__ = ("_buffer", "_current", "_receiver", "_run", "_task")
+    __slots__ = ("__weakref__", "_buffer", "_current", "_receiver", "_run")
 
-    def __init__(self, receiver: Receiver, buffer: deque[ReceivedMessage], task: trio.lowlevel.Task) -> None:
+    def __init__(self, receiver: Receiver, buffer: deque[ReceivedMessage]) -> None:
         self._receiver = receiver
         self._buffer = buffer
-        self._task = task
         self._current: ReceivedMessage | None = None
         #: Messages since other tasks had their turn.
         self._run = MAX_RUN
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether its task has ended, and left nothing to acknowledge."""
-        current = self._current
-        return self._task.coro.cr_frame is None and (current is None or current.is_acknowledged)
-
-    def finish(self) -> None:
-        """The task is done with its message."""
-        if (current := self.leave()) is not None:
-            current.ack()
+    def __del__(self) -> None:
+        if (current := self.leave()) is not None and not current.is_acknowledged:
+            self._receiver.left(current)
 
     def leave(self) -> ReceivedMessage | None:
         """The message that the task has, unless that is acknowledged by hand."""
@@ -270,7 +262,6 @@ class Loop:
             try:
                 await receiver.some()
             except trio.EndOfChannel:
-                receiver.left(self._task)
                 raise StopAsyncIteration from None
         self._current = message = receiver.pop()
         return message

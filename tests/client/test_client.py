@@ -551,8 +551,8 @@ async def test_a_message_is_acknowledged_when_the_loop_goes_on(
         async for message in receiver:
             if message.payload == b"2":
                 assert not message.is_acknowledged
+                await client.disconnect()
                 break
-        await trio.sleep(1)
     assert await delivered_again(mqtt_broker) == [b"2", b"3"]
 
 
@@ -564,6 +564,24 @@ async def test_the_next_loop_goes_on_from_the_last(
         for _ in range(3):
             await some(receiver, 1)
         await trio.sleep(1)
+    assert await delivered_again(mqtt_broker) == [b"3"]
+
+
+@pytest.mark.parametrize("how", [LookupError, trio.TooSlowError])
+async def test_a_client_that_goes_on_acknowledges_what_a_failed_handler_has_left(
+    mqtt_broker: Broker, autojump_clock: MockClock, four_messages: None, how: type[Exception]
+) -> None:
+    """While the receiver stays open: it would hold up all that comes after it, also in other receivers."""
+    client, receiver = back(mqtt_broker)
+    async with client:
+        with pytest.raises(how), trio.fail_after(1):
+            async for message in receiver:
+                if message.payload == b"1":
+                    if how is LookupError:
+                        raise LookupError
+                    await trio.sleep_forever()
+        await trio.sleep(1)
+        assert len(receiver) == 2
     assert await delivered_again(mqtt_broker) == [b"2", b"3"]
 
 

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 import trio
@@ -54,15 +55,57 @@ async def test_a_message_is_acknowledged_when_the_loop_goes_on() -> None:
     assert owner.acknowledged == [0, 1, 2]
 
 
-async def test_a_task_that_begins_another_loop_is_done_with_the_first() -> None:
+@pytest.mark.parametrize("how", ["break", "exception", "cancellation", "end of its task"])
+async def test_a_loop_that_is_left_leaves_its_message_for_later(how: str) -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0, 1), 1)
+
+    async def loop() -> None:
+        async for _ in receiver:
+            if how == "exception":
+                raise LookupError
+            if how == "cancellation":
+                scope.cancel()
+                await trio.sleep_forever()
+            break
+
+    with suppress(LookupError), trio.CancelScope() as scope:
+        if how == "end of its task":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(loop)
+        else:
+            await loop()
+    assert owner.acknowledged == []
+    assert [message.payload for message in owner.later] == [b"0"]
+    receiver.close()
+    assert owner.acknowledged == [0, 1]
+
+
+async def test_a_loop_that_is_left_leaves_alone_what_is_acknowledged_by_hand() -> None:
     owner = Owner()
     receiver = owner.receiver()
     receiver.put(owner.messages(0, 1), 1)
     for number in range(2):
         async for message in receiver:
-            assert message.payload == b"%d" % number
+            message.auto_ack = False
+            if number:
+                message.ack()
             break
-    assert owner.acknowledged == [0]
+    receiver.close()
+    assert owner.later == []
+    assert owner.acknowledged == [1]
+
+
+async def test_a_loop_within_a_loop_keeps_the_message_of_the_outer_one() -> None:
+    owner = Owner()
+    receiver = owner.receiver()
+    receiver.put(owner.messages(0, 1, 2), 1)
+    receiver.end()
+    async for _ in receiver:
+        assert [message.payload async for message in receiver] == [b"1", b"2"]
+        assert owner.acknowledged == [1, 2]
+    assert owner.acknowledged == [1, 2, 0]
 
 
 async def test_closing_acknowledges_what_is_left() -> None:
@@ -235,20 +278,23 @@ async def test_after_messages_were_withdrawn_the_limits_are_as_before() -> None:
     assert not receiver.is_crowded
 
 
-async def test_loops_of_tasks_that_have_ended_are_forgotten() -> None:
+async def test_what_loops_have_left_is_forgotten_when_it_is_acknowledged() -> None:
     owner = Owner()
     receiver = owner.receiver()
-    tasks: list[weakref.ref[trio.lowlevel.Task]] = []
+    found: list[weakref.ref[ReceivedMessage]] = []
 
-    async def first() -> None:
-        tasks.append(weakref.ref(trio.lowlevel.current_task()))
-        async for message in receiver:
-            message.ack()
-            break
+    class Referable(ReceivedMessage):
+        pass
 
     for number in range(20):
-        receiver.put(owner.messages(number), 1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(first)
+        origin = Origin(1, False, False, NO_PROPERTIES)
+        receiver.put([Referable("t", b"", origin, True, number, owner.acknowledged.append)], 1)
+        async for message in receiver:
+            found.append(weakref.ref(message))
+            break
+        (message,) = owner.later
+        message.ack()
+        owner.later.clear()
+    del message
     gc.collect()
-    assert sum(task() is not None for task in tasks) <= 1
+    assert sum(each() is not None for each in found) <= 1

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_a_loop_acknowledges_what_it_has_done(broker: ThreadBroker) -> None:
                 break
         assert not seen[1].is_acknowledged
         for message in messages:
-            assert seen[1].is_acknowledged  # the new loop has left the old one
+            assert seen[1].is_acknowledged
             message.auto_ack = False
             if message.payload == b"3":
                 break
@@ -200,6 +201,37 @@ def test_a_loop_acknowledges_what_it_has_done(broker: ThreadBroker) -> None:
         assert not seen[2].is_acknowledged
         seen[2].ack()
     assert not message.is_acknowledged
+
+
+def test_a_handler_that_raises_holds_up_no_acknowledgement(broker: ThreadBroker) -> None:
+    acked: list[bytes] = []
+    broker.hooks.add("message.acked", lambda client, message: acked.append(message.payload))
+    with client_of(broker) as client:
+        first, second = client.subscribe("a", qos=1), client.subscribe("b", qos=1)
+
+        def fail() -> None:
+            with suppress(LookupError):
+                for _ in first:
+                    raise LookupError
+
+        for number, is_main in enumerate((True, False)):
+            client.publish("a", f"a{number}", qos=1)
+            client.publish("b", f"b{number}", qos=1)
+            fail() if is_main else in_thread(fail).join(SOON)
+            second.receive(timeout=SOON)
+            broker.wait_until(lambda: len(acked) == 2 * number + 2)  # noqa: B023 - called at once
+    assert acked == [b"a0", b"b0", b"a1", b"b1"]
+
+
+def test_an_interrupted_loop_leaves_its_message_to_the_next_connection(broker: ThreadBroker) -> None:
+    acked: list[bytes] = []
+    broker.hooks.add("message.acked", lambda client, message: acked.append(message.payload))
+    client = session_of(broker, keep_session=True)
+    with suppress(KeyboardInterrupt), client, client.subscribe("a", qos=1) as messages:
+        client.publish("a", "x", qos=1)
+        for _ in messages:
+            raise KeyboardInterrupt
+    assert acked == []
 
 
 def test_acknowledgements_from_any_thread_reach_the_server_in_order(broker: ThreadBroker) -> None:
