@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,6 +17,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -26,9 +28,11 @@ SUBPROTOCOL: Final = "mqtt"
 MAX_READ: Final = 65_536
 #: Bytes of MQTT in one frame.
 MAX_FRAME: Final = 262_144
+#: Seconds that a Close may take to leave.
+CLOSE_TIMEOUT: Final = 1.0
 
 
-class WebSocketStream(trio.abc.Stream):
+class WebSocketStream(trio.abc.HalfCloseableStream):
     """MQTT packets may lie across frames in any way. [MQTT-6.0.0-2]"""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -36,7 +40,7 @@ class WebSocketStream(trio.abc.Stream):
         self._frames = WSConnection(ConnectionType.CLIENT)
         #: The server sends no more.
         self._is_closed = False
-        #: Pongs are sent by the task that reads.
+        #: Pongs, and the answer to a Close, are sent by the task that reads.
         self._sending = trio.Lock()
 
     async def handshake(self, host: str, resource: str) -> None:
@@ -92,7 +96,9 @@ class WebSocketStream(trio.abc.Stream):
                     await self._stream.send_all(pong)
             elif isinstance(event, CloseConnection):
                 self._is_closed = True
+                await self._close(event.response())
             elif isinstance(event, TextMessage):  # [MQTT-6.0.0-1]
+                await self._close(CloseConnection(CloseReason.UNSUPPORTED_DATA))
                 raise trio.BrokenResourceError("the server sent text, and MQTT is binary")
         return b"".join(pieces)
 
@@ -101,6 +107,13 @@ class WebSocketStream(trio.abc.Stream):
             return self._frames.send(event)
         except LocalProtocolError:
             raise trio.BrokenResourceError("the server has closed the WebSocket") from None
+
+    async def _close(self, event: CloseConnection) -> None:
+        """Send a Close, unless one was sent."""
+        with suppress(LocalProtocolError), trio.move_on_after(CLOSE_TIMEOUT):
+            frame = self._frames.send(event)
+            async with self._sending:
+                await self._stream.send_all(frame)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         data = bytes(data)
@@ -113,5 +126,14 @@ class WebSocketStream(trio.abc.Stream):
     async def wait_send_all_might_not_block(self) -> None:
         await self._stream.wait_send_all_might_not_block()
 
+    async def send_eof(self) -> None:
+        """Close the WebSocket. The server answers, and closes the connection."""
+        await self._close(CloseConnection(CloseReason.NORMAL_CLOSURE))
+
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        try:
+            await self.send_eof()
+        except trio.BrokenResourceError:
+            pass  # the server has closed the connection
+        finally:
+            await self._stream.aclose()

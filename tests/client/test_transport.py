@@ -1,16 +1,22 @@
 """Real sockets: TCP, Unix sockets, TLS with and without a client's certificate, WebSocket, and both."""
 
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import trio
+from websockets import Subprotocol
+from websockets.sync.server import ServerConnection, serve
 
 from trunkline import testing
 from trunkline.client.client import Client
 from trunkline.client.errors import ConnectFailed
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.transport import open_stream
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Connack
+from trunkline.mqtt.versions import Version
 
 trustme = pytest.importorskip("trustme")
 AUTHORITY = trustme.CA()
@@ -137,6 +143,27 @@ async def test_a_websocket_elsewhere() -> None:
         settings = ConnectionSettings.from_url(broker.url)
         await talk(settings)
         assert "HTTP status 404" in await fails(settings.changed(path="/there"))
+
+
+async def test_a_websocket_is_closed_in_order() -> None:
+    """As an implementation of others sees it."""
+    codes: list[int | None] = []
+
+    def speak(connection: ServerConnection) -> None:
+        for packet in connection:
+            assert isinstance(packet, bytes)
+            if packet[0] == 0x10:
+                connection.send(encode(Connack(), Version.V5))
+        codes.append(connection.close_code)
+
+    with serve(speak, "127.0.0.1", 0, subprotocols=[Subprotocol("mqtt")]) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        async with Client(ConnectionSettings(transport="ws", port=server.socket.getsockname()[1])):
+            pass
+        server.shutdown()
+    thread.join()
+    assert codes == [1000]
 
 
 async def test_the_stream_sends_at_once() -> None:

@@ -2,12 +2,11 @@
 
 import pytest
 import trio
-from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
+from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
-    CloseConnection,
     Event,
     Ping,
     Pong,
@@ -16,7 +15,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from trunkline.client.websocket import MAX_FRAME, WebSocketStream
+from trunkline.client.websocket import CLOSE_TIMEOUT, MAX_FRAME, WebSocketStream
 
 Stapled = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
@@ -38,8 +37,10 @@ class Server:
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def connected(pieces: int = 0, *more: Event) -> tuple[WebSocketStream, Server]:
-    ours, theirs = memory_stream_pair()
+async def connected(
+    pieces: int = 0, *more: Event, streams: tuple[Stapled, Stapled] | None = None
+) -> tuple[WebSocketStream, Server]:
+    ours, theirs = streams or memory_stream_pair()
     client, server = WebSocketStream(ours), Server(theirs, pieces)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.handshake, "h:80", "/mqtt")
@@ -81,13 +82,57 @@ async def test_a_ping_is_answered() -> None:
     assert await server.receive() == [Pong(b"x")]
 
 
-async def test_a_close_is_the_end() -> None:
+def closed(data: bytes) -> int:
+    """The code of a frame that is a Close, and whole."""
+    assert data[0] == 0x88
+    assert len(data) == 2 + 4 + (data[1] & 0x7F)
+    mask, body = data[2:6], data[6:]
+    return int.from_bytes(bytes(byte ^ mask[place] for place, byte in enumerate(body[:2])), "big")
+
+
+@pytest.mark.parametrize(
+    ("close", "answer"),
+    [(b"\x88\2\3\xe8", 1000), (b"\x88\2\3\xe9", 1001), (b"\x88\0", 0)],
+    ids=["normal", "going away", "without a code"],
+)
+async def test_a_close_is_answered_and_the_end(close: bytes, answer: int) -> None:
     client, server = await connected()
-    await server.send(BytesMessage(b"last"), CloseConnection(1000))
+    await server.stream.send_all(b"\x82\x04last" + close)
     assert await client.receive_some() == b"last"
-    await server.stream.send_stream.aclose()
+    assert closed(bytes(await server.stream.receive_some())) == answer
+    assert await client.receive_some() == b""
+    with pytest.raises(trio.BrokenResourceError, match="has closed the WebSocket"):
+        await client.send_all(b"x")
+    await client.aclose()
+    assert await server.stream.receive_some() == b""  # no second Close
+
+
+async def test_the_end_of_this_side_is_a_close() -> None:
+    client, server = await connected()
+    await client.send_eof()
+    assert closed(bytes(await server.stream.receive_some())) == 1000
+    await server.stream.send_all(b"\x82\x04last\x88\2\3\xe8")
+    assert await client.receive_some() == b"last"
     assert await client.receive_some() == b""
     await client.aclose()
+    assert await server.stream.receive_some() == b""
+
+
+async def test_closing_sends_a_close_if_there_is_somebody() -> None:
+    client, server = await connected()
+    await client.aclose()
+    assert closed(bytes(await server.stream.receive_some())) == 1000
+    client, server = await connected()
+    await server.stream.aclose()
+    await client.aclose()
+
+
+async def test_a_server_that_does_not_read_holds_up_no_close(autojump_clock: MockClock) -> None:
+    ours, theirs = memory_stream_pair()
+    client, _ = await connected(streams=(ours, theirs))
+    ours.send_stream.send_all_hook = trio.sleep_forever
+    await client.aclose()
+    assert trio.current_time() == CLOSE_TIMEOUT
 
 
 async def test_text_is_refused() -> None:
@@ -95,12 +140,14 @@ async def test_text_is_refused() -> None:
     await server.send(TextMessage("x"))
     with pytest.raises(trio.BrokenResourceError, match="MQTT is binary"):
         await client.receive_some()
+    assert closed(bytes(await server.stream.receive_some())) == 1003
 
 
 async def test_what_is_no_frame_is_the_end() -> None:
     client, server = await connected()
     await server.stream.send_all(b"\xff\xff\xff")
     assert await client.receive_some() == b""
+    assert closed(bytes(await server.stream.receive_some())) == 1002
 
 
 @pytest.mark.parametrize(
