@@ -1,16 +1,17 @@
-"""Verifies passwords in a few threads, with addresses taking turns, and refuses logins after too many wrong
-passwords."""
+"""Verifies passwords in a few threads, with addresses and their names taking turns, and refuses logins after too many
+wrong passwords."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED
 from trunkline.broker.fair_queue import FairQueue, QueueFull
 from trunkline.hooks.decisions import ALLOW, Deny
+from trunkline.hooks.exchange import Exchange
 from trunkline.hooks.tries import TOO_MANY, Tries, address_of
 from trunkline.mqtt.reasons import Reason
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Allow
     from trunkline.hooks.passwords import PasswordAuthenticator
+
+A = TypeVar("A")
 
 _logger = logging.getLogger("trunkline.authentication")
 
@@ -61,7 +64,8 @@ class GuessReport:
 
 
 class PasswordCheck:
-    """A callback for `client.authenticate`: the files of the client's listener decide."""
+    """A callback for `client.authenticate`: the files of the client's listener decide. Its `demand` is another, for
+    both points at which clients log in."""
 
     def __init__(
         self,
@@ -87,27 +91,60 @@ class PasswordCheck:
     def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
         if client.certified:
             return False
-        authenticator = self._by_listener.get(client.listener, self._default)
+        authenticator = self._of(client)
         return authenticator is not None and authenticator.concerns(client, password)
 
     async def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
-        authenticator = self._by_listener.get(client.listener, self._default)
+        if client.proved_id and client.username is None:
+            return ALLOW
+        authenticator = self._of(client)
         assert authenticator is not None
-        address, whose = address_of(client), f"{id(authenticator)}\0{authenticator.whose(client)}"
-        given = password or b""
-        refusal = self._tries.refusal(address, whose, given, trio.current_time())
+        return await self._verify(client, authenticator, authenticator.whose(client), password, authenticator)
+
+    # The demand: a client id that has a password is only for who knows it
+
+    def demands(self, client: ClientInfo, proof: bytes | Exchange | None) -> bool:
+        """`proof` is what comes with the question at either hook point."""
+        if isinstance(proof, Exchange) and (proof.again or not proof.first):
+            return False
+        authenticator = self._of(client)
+        return authenticator is not None and authenticator.demands(client)
+
+    async def demand(self, client: ClientInfo, proof: bytes | Exchange | None) -> Deny | None:
+        authenticator = self._of(client)
+        assert authenticator is not None
+        password = proof.password if isinstance(proof, Exchange) else proof
+        whose = f"{client.client_id}\0"
+        answer = await self._verify(client, authenticator, whose, password, authenticator.prove_id)
+        return answer if isinstance(answer, Deny) else None
+
+    def _of(self, client: ClientInfo) -> PasswordAuthenticator | None:
+        return self._by_listener.get(client.listener, self._default)
+
+    async def _verify(
+        self,
+        client: ClientInfo,
+        authenticator: PasswordAuthenticator,
+        name: str,
+        password: bytes | None,
+        verify: Callable[[ClientInfo, bytes | None], A],
+    ) -> A | Deny:
+        address, whose, given = address_of(client), f"{id(authenticator)}\0{name}", password or b""
+        tries = self._tries
+        refusal = tries.refusal(address, whose, given, trio.current_time())
         if refusal is None:
+            # nobody comes into the row of those who were right before without knowing a password
+            group = address, tries.was_right(whose, given)
             try:
-                async with self._queue.turns.turn(address):
+                async with self._queue.turns.turn(group, name):
                     # another client may have tried meanwhile
-                    refusal = self._tries.refusal(address, whose, given, trio.current_time())
+                    refusal = tries.refusal(address, whose, given, trio.current_time())
                     if refusal is None:
-                        answer = await self._queue.run(lambda: authenticator(client, password))
-                        if (
-                            answer is not None
-                        ):  # otherwise no file has the name, and the password is neither right nor wrong
-                            right = answer is ALLOW
-                            self._tries.note(address, whose, given, trio.current_time(), right=right)
+                        answer = await self._queue.run(lambda: verify(client, password))
+                        if answer is not None or client.proved_id:
+                            # otherwise no file has the name, and the password is neither right nor wrong
+                            right = not isinstance(answer, Deny)
+                            tries.note(address, whose, given, trio.current_time(), right=right)
                         return answer
             except QueueFull:
                 return _BUSY
@@ -123,7 +160,7 @@ class PasswordQueue:
         self.turns = FairQueue(settings.threads, settings.max_waiting)
         self._threads = trio.CapacityLimiter(settings.threads)
 
-    async def run(self, verify: Callable[[], Allow | Deny | None]) -> Allow | Deny | None:
+    async def run(self, verify: Callable[[], A]) -> A:
         """Not cancelled when the client disconnects: an abandoned thread would go on, in addition to `threads`."""
         return await trio.to_thread.run_sync(verify, limiter=self._threads)
 

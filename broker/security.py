@@ -15,13 +15,14 @@ from trunkline.hooks.credentials import CredentialsError
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.passwords import PasswordAuthenticator, parse_passwords
 from trunkline.hooks.points import (
+    AUTHENTICATION,
     CLIENT_AUTHENTICATE,
     CLIENT_CHECK_ACL,
     CLIENT_ENHANCED_AUTHENTICATE,
     Action,
     Point,
 )
-from trunkline.hooks.priorities import CONFIGURATION
+from trunkline.hooks.priorities import CLIENT_IDS, CONFIGURATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -70,6 +71,8 @@ class Security:
         if default_passwords is not None or any(passwords.values()):
             check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
             self._register(CLIENT_AUTHENTICATE, check, check.concerns, authenticator=PASSWORDS)
+            for point in AUTHENTICATION:
+                self._register(point, check.demand, check.demands, priority=CLIENT_IDS)
         if default_scram is not None or any(scrams.values()):
             self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram), authenticator=SCRAM)
         if rules is None:
@@ -88,8 +91,9 @@ class Security:
         callback: Callable[..., Any],
         filter: Callable[..., object] | None = None,
         authenticator: str = "",
+        priority: int = CONFIGURATION,
     ) -> None:
-        self._hooks.add(point, callback, filter=filter, priority=CONFIGURATION, authenticator=authenticator)
+        self._hooks.add(point, callback, filter=filter, priority=priority, authenticator=authenticator)
         self._registered.append((point, callback))
 
 

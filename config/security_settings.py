@@ -26,7 +26,11 @@ class AuthSettings(Section):
         "as long as no file below is given.",
     )
     password_file: OptionalPath = key(None, "User names and hashed passwords.")
-    client_id_file: OptionalPath = key(None, "Client ids and hashed passwords, for clients known by their id.")
+    client_id_file: OptionalPath = key(
+        None,
+        "Client ids and hashed passwords. Who connects with one of these ids must send its password, however else it "
+        "logs in.",
+    )
     scram_file: OptionalPath = key(None, "SCRAM credentials for 5.0 enhanced authentication.")
 
     @property
@@ -40,8 +44,8 @@ class PasswordSettings(Section):
     threads: Whole = key(2, "Threads that verify passwords. Each takes a processor meanwhile.", "threads", ge=1, le=64)
     max_waiting: Whole = key(
         1000,
-        "Logins that wait for a thread; addresses take turns. Beyond that logins are refused (0x89), first those "
-        "of the address with the most.",
+        "Logins that wait for a thread; addresses take turns, and the names at an address. Beyond that logins are "
+        "refused (0x89), first those of the address with the most.",
         "logins",
         ge=1,
     )

@@ -41,6 +41,8 @@ class ClientInfo:
     node: str = ""
     #: It is a bridge of another broker, and its CONNECT says so, which only 3.x allows.
     bridge: bool = False
+    #: Its client id has a password, which it has sent.
+    proved_id: bool = False
     #: Access rules do not apply to it.
     superuser: bool = False
     #: Whether what it gets acknowledged, and its session if that outlives the connection, is stored as the broker's

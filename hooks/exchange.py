@@ -5,7 +5,7 @@ in `data` for each packet of the client and runs `client.enhanced_authenticate`.
 own method and passes (None) on every other one; when all pass, the method is unknown and the client gets 0x8C.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from trunkline.mqtt.strings import encode_binary
@@ -24,6 +24,8 @@ class Exchange:
     first: bool = True
     #: The client is connected already and re-authenticates.
     again: bool = False
+    #: That of the CONNECT, which may have one beside the method. None when the client re-authenticates.
+    password: bytes | None = field(default=None, repr=False)
     #: The authenticator's own state; kept from one packet to the next.
     state: object = None
 

@@ -71,8 +71,9 @@ class PasswordAuthenticator:
     """A callback for `client.authenticate`. Passes on clients without a user name whose id has no password, even
     if they send one.
 
-    A client whose id has a password must send that one; a client with a user name must send the user's. A name or an id
-    that is not in its file costs the same time as one that is, so that the time does not tell which exist.
+    A client whose id has a password must send that one, whoever else lets it in: `prove_id` is asked before all others.
+    A client with a user name must send the user's. A name or an id that is not in its file costs the same time as one
+    that is, so that the time does not tell which exist.
 
     A client that authenticates by its client id alone loses its user name: it was not verified, and access rules depend
     on it.
@@ -92,9 +93,22 @@ class PasswordAuthenticator:
             or (password is not None and (client.username is not None or bool(self._client_ids)))
         )
 
+    def demands(self, client: ClientInfo) -> bool:
+        """Whether its client id has a password."""
+        return client.client_id in self._client_ids
+
+    def prove_id(self, client: ClientInfo, password: bytes | None) -> Deny | None:
+        """Whether the password is that of the client's id, which has one."""
+        client.proved_id = verify_password(self._client_ids[client.client_id], password or b"") and password is not None
+        if client.proved_id:
+            return None
+        if self._users is not None:
+            verify_password(self._nobody, password or b"")  # with an id that is in no file, the user's would be next
+        return REFUSED
+
     def whose(self, client: ClientInfo) -> str:
         """Identifies the password that is required."""
-        by_id = client.client_id if client.client_id in self._client_ids else ""
+        by_id = client.client_id if self.demands(client) else ""
         by_name = client.username or "" if self._users is not None else ""
         return f"{by_id}\0{by_name}"
 
@@ -105,7 +119,7 @@ class PasswordAuthenticator:
         by_name = None if self._users is None or client.username is None else self._users.get(client.username)
         given = password or b""
         # one verification for each file, whether or not it has the name, and whatever the other one's result is
-        id_fits = bool(self._client_ids) and verify_password(by_id or self._nobody, given)
+        id_fits = client.proved_id or bool(self._client_ids) and verify_password(by_id or self._nobody, given)
         name_fits = self._users is not None and verify_password(by_name or self._nobody, given)
         if client.username is None and by_id is None:
             return None

@@ -15,10 +15,12 @@ TEST_REFUSAL: Final = 2_000_000
 GUARD: Final = 1_000_000
 #: Records of what happens, before a callback can end the chain.
 RECORD: Final = 1_000_000
+#: Bans, before any password is verified.
+BANS: Final = 900_000
+#: The passwords of client ids, which are demanded whoever else would let the client in.
+CLIENT_IDS: Final = 800_000
 #: Faults that clients request: they take effect in any configuration.
 FAULTS: Final = 100_000
-#: Bans, before any password is verified.
-BANS: Final = 10_000
 #: Rewritten topic names, which all later callbacks see.
 REWRITE: Final = 3000
 #: Syntax in a topic that is meant for one plugin alone: removed before others see the topic.

@@ -73,6 +73,10 @@ class Tries:
             return REFUSED
         return TOO_MANY if self._is_paused(address, whose, now) or self._is_paused(address, None, now) else None
 
+    def was_right(self, whose: str, password: bytes) -> bool:
+        """As far as is remembered."""
+        return self._login(whose, password) in self._right
+
     def note(self, address: str, whose: str, password: bytes, now: float, *, right: bool) -> None:
         """A password was verified."""
         login = self._login(whose, password)

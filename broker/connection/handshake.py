@@ -165,7 +165,8 @@ class Handshake:
             return
         method = connect.properties.get("authentication_method")
         if method is not None:
-            self._exchange = Exchange(method, connect.properties.get("authentication_data", b""))
+            data = connect.properties.get("authentication_data", b"")
+            self._exchange = Exchange(method, data, password=connect.password)
             self._ask_exchange()
         else:
             self._ask(CLIENT_AUTHENTICATE, connect.password, self._decided)

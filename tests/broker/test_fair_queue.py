@@ -17,14 +17,14 @@ class Lab:
         self._done: list[trio.Event] = []
 
     async def come(self, *names: str) -> None:
-        """The first letter is the group. One after the other."""
+        """The first letter is the group, and the second one the name. One after the other."""
         for name in names:
             self._nursery.start_soon(self._go, name)
             await wait_all_tasks_blocked()
 
     async def _go(self, name: str) -> None:
         try:
-            async with self.turns.turn(name[0]):
+            async with self.turns.turn(name[0], name[1]):
                 self.went.append(name)
                 done = trio.Event()
                 self._done.append(done)
@@ -46,6 +46,24 @@ async def test_groups_take_turns() -> None:
         await lab.finish(7)
         assert lab.went == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
         assert lab.turns.waiting == 0
+
+
+async def test_names_of_a_group_take_turns() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery)
+        await lab.come("ax1", "ax2", "ax3", "ay1", "b1", "ax4", "az1")
+        await lab.finish(7)
+        assert lab.went == ["ax1", "ax2", "b1", "ay1", "az1", "ax3", "ax4"]
+        assert lab.turns.waiting == 0
+
+
+async def test_the_name_with_the_most_loses_its_last() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery, max_waiting=4)
+        await lab.come("b0", "ax1", "ax2", "ax3", "ay1", "c1")
+        assert lab.sent_away == ["ax3"]
+        await lab.finish(5)
+        assert lab.went == ["b0", "ax1", "c1", "ay1", "ax2"]
 
 
 async def test_as_many_go_as_may() -> None:

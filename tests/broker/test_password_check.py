@@ -107,6 +107,22 @@ async def test_one_address_does_not_hold_up_the_others(autojump_clock: MockClock
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("before", [False, True])
+async def test_wrong_logins_do_not_hold_up_others_at_their_address(before: bool, autojump_clock: MockClock) -> None:
+    """Of one name. With many names, only those that were right before do not wait for them."""
+    desk = Desk(threads=1, max_failures=0, max_failures_by_address=0)
+    if before:
+        assert await desk.login("a", "bob", "right") is ALLOW
+    async with trio.open_nursery() as nursery:
+        for number in range(50):
+            nursery.start_soon(desk.login, f"g{number}", f"guest{number}" if before else "ann", f"guess{number}")
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        assert await desk.login("a", "bob", "right") is ALLOW
+        assert trio.current_time() - began <= 3
+        nursery.cancel_scope.cancel()
+
+
 async def test_too_many_that_wait(autojump_clock: MockClock) -> None:
     desk = Desk(threads=1, max_waiting=3)
     answers: list[Any] = []
