@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.jobs.job import CLOCK
-from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures, shaping
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
-from trunkline.analytics.report.results import Health, Results
+from trunkline.analytics.report.cutting import cut, falling, rows_of, total, who
+from trunkline.analytics.report.results import Alert, Health, Results, Silence
 from trunkline.events.columns import spark_schema
 from trunkline.events.layout import NodeKey, is_missing
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import COLUMNS
-from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
+from trunkline.events.times import EPOCH, from_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job
 
 
-#: Rows of each kind in the results, of which a page shows fewer.
-MAX_ROWS: Final = 200
-#: Rows of alerts in the results; an alert has up to two.
-MAX_ALERTS: Final = 5_000
 #: The jobs of a report.
 _JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
 #: Kinds whose last reading from before the period counts.
@@ -105,7 +101,7 @@ def collect(
     found["begin"] = EPOCH + timedelta(seconds=first)
     reading = _Reading(spark, source, begin, end)
     say("audit")
-    findings = _rows(reading.audit())
+    findings = rows_of(reading.audit())
     found["health"] = shaping.health(findings)
     found["lags"] = [row for row in findings if row["check"] == "lag"]
     try:
@@ -127,47 +123,94 @@ def _of_events(
     found: dict[str, Any] = {}
     events = reading.events
     say("traffic, connections, drops")
-    timeline = _rows(figures.timeline(events, seconds))
+    timeline = rows_of(figures.timeline(events, seconds))
     found["timeline"] = shaping.windows(timeline)
     found["ends"] = shaping.ends(timeline)
     say("nodes, alarms")
-    facts = shaping.facts(_rows(reading.facts()), begin, _running(source, begin, end))
+    facts = shaping.facts(rows_of(reading.facts()), begin, _running(source, begin, end))
     found |= facts
     found["nodes"] = shaping.nodes(timeline, found.pop("versions"), found.pop("starts"))
     losses = figures.losses(events)
-    found["losses"] = _rows(losses.orderBy(F.desc("messages"), "client_id").limit(MAX_ROWS))
+    most = (falling("messages"), "client_id", "reason")
+    found |= cut("losses", losses, most, losers=who("client_id", most), lost=total("messages"))
     dropped = [row for row in timeline if row.sort == "dropped"]
     found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
     published = events.where("kind = 'message.publish'")
-    found["topics"] = _rows(_top(published, "topic"))
-    found["clients"] = _rows(_top(published, "client_id"))
+    for name, column in (("topics", "topic"), ("clients", "client_id")):
+        found |= cut(name, figures.talkers(published, column), (falling("messages"), falling("bytes"), "name"))
     say("refusals")
-    refusals = figures.refusals(events)
-    most = refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS)
-    found["denials"] = shaping.denials(_rows(most))
-    found["denied"] = _rows(refusals.agg(F.sum("times").alias("times")))[0]["times"] or 0
+    found |= _refusals(events)
     say("latency")
-    delays = figures.delays(events, seconds)
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
-    found["latency"] = _rows(delays)
-    found["slow"] = _rows(windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
+    found["latency"] = rows_of(figures.delays(events, seconds))
+    found |= cut("slow", windows, (falling("p99_us"), "window_start", "prefix", "qos", "node"))
     say("flapping, denials, silent clients")
-    connecting = shaping.alerts(_rows(reading.run("flapping").limit(MAX_ALERTS)))
-    found["flapping"] = [alert for alert in connecting if alert.name == "flapping"]
-    storms = [alert for alert in connecting if alert.name == "storm"]
-    found["alerts"] = [*shaping.alerts(_rows(reading.run("denials").limit(MAX_ALERTS))), *storms]
-    silences = reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS)
-    left = figures.left(events).join(silences.select("client_id"), "client_id", "left_semi")
-    found["silences"] = shaping.silences(_rows(silences), {row.client_id: row.time for row in _rows(left)})
+    found |= _alerts(reading)
     say("queues, slow consumers")
+    found |= _queues(reading, losses, end)
+    found["queues"] = shaping.held(rows_of(figures.queue_lengths(events, seconds)), health)
+    return found
+
+
+def _refusals(events: DataFrame) -> dict[str, Any]:
+    return cut(
+        "denials",
+        figures.refusals(events),
+        (falling("times"), "client_id", "peer", "action", "topic", "reason_code"),
+        shaping.denial,
+        denied=total("times"),
+        denied_clients=F.count_distinct(F.coalesce("client_id", F.lit(""))),
+    )
+
+
+def _alert(row: Row) -> Alert:
+    return Alert(*(row[name] for name in Alert._fields))
+
+
+def _alerts(reading: _Reading) -> dict[str, Any]:
+    connecting = figures.alerts(reading.run("flapping"))
+    flapping, storms = (connecting.where(F.col("name") == name) for name in ("flapping", "storm"))
+    refused = figures.alerts(reading.run("denials"))
+    guessing = F.col("name").isin("logins", "names")
+    oldest, most = ("begin", "name", "scope", "subject"), (falling("events"), "subject", "begin")
+    silences = figures.silences(reading.run("silent"), figures.left(reading.events))
+    newest = (F.col("end").isNotNull(), "last_seen", "client_id")
+    return {
+        **cut("flapping", flapping, most, _alert, flapped=who("subject", most)),
+        **cut("alerts", refused.union(storms), oldest, _alert, guessers=who("subject", most, guessing)),
+        **cut(
+            "silences",
+            silences,
+            newest,
+            lambda row: Silence(*(row[name] for name in Silence._fields)),
+            silent=who("client_id", newest, F.col("end").isNull()),
+        ),
+    }
+
+
+def _queues(reading: _Reading, losses: DataFrame, end: datetime) -> dict[str, Any]:
+    growth = figures.growth(reading.run("queues", window=_GROWTH, slide=_GROWTH / 5), end)
+    whose = F.coalesce(F.nullif("client_id", F.lit("")), "node")
+    first = (F.col("full_in").isNull(), "full_in", falling("slope"), "node", "client_id", "metric")
     # windows begin with the epoch: one of them holds the whole period
     slow = reading.run("slow-consumers", window=math.ceil(end.timestamp()) + 1).where("slow")
-    lost = (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped")
-    found["queues"] = shaping.held(_rows(figures.queue_lengths(events, seconds)), health)
-    found["growth"] = _rows(_newest(reading.run("queues", window=_GROWTH, slide=_GROWTH / 5), end))
-    found["consumers"] = _rows(slow.select("*", lost).limit(MAX_ROWS))
-    return found
+    losers = losses.groupBy("client_id").agg(F.lit(True).alias("lost"))
+    consumers = slow.join(losers, "client_id", "left").select(
+        *slow.columns, (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped"), "lost"
+    )
+    slowest = (falling("dropped"), falling("unanswered"), falling("ack_p99_us"), "client_id")
+    return {
+        **cut(
+            "growth",
+            growth.withColumn("named", F.concat("metric", F.lit(" of "), whose)),
+            first,
+            full=who("named", first, F.col("full_in") == 0),
+            filling=who("named", first, F.col("full_in") > 0),
+            full_in=F.min(F.when(F.col("full_in") > 0, F.col("full_in"))),
+        ),
+        **cut("consumers", consumers, slowest, slow_clients=who("client_id", slowest, F.col("lost").isNull())),
+    }
 
 
 class _Reading:
@@ -223,38 +266,7 @@ class _Reading:
         reader = self._spark.read.format("trunkline").options(onCorrupt="skip", failOnDataLoss=False)
         events = reader.schema(figures.AUDIT_COLUMNS).load(self._source)
         job: Job[Any] = find("audit")
-        found = job(events, job.read_options({"root": self._source}))
-        first = F.col("check") != "incarnation"
-        return found.orderBy(first, "ok", "since").limit(MAX_ALERTS)
-
-
-def _rows(frame: DataFrame) -> list[Row]:
-    """All rows of a result that is small."""
-    return [Row(**with_zone(row.asDict())) for row in frame.collect()]
-
-
-def _top(published: DataFrame, column: str) -> DataFrame:
-    return (
-        published.where(F.col(column).isNotNull())
-        .groupBy(F.col(column).alias("name"))
-        .agg(F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes"))
-        .orderBy(F.desc("messages"), "name")
-        .limit(MAX_ROWS)
-    )
-
-
-def _newest(queues: DataFrame, end: datetime) -> DataFrame:
-    """Queues that grow at the end of the period, or will be full: older readings do not show that. What is in flight
-    rises to its limit with every burst."""
-    last = queues.where((F.unix_micros("window_end") >= F.lit(to_microseconds(end))) & (F.col("metric") != "inflight"))
-    newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
-        *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "limit", "full_in")]
-    )
-    return (
-        newest.where("slope > 0 or full_in is not null")
-        .orderBy(F.asc_nulls_last("full_in"), F.desc("slope"))
-        .limit(MAX_ROWS)
-    )
+        return figures.findings(job(events, job.read_options({"root": self._source})))
 
 
 def _running(source: str, begin: datetime, end: datetime) -> list[NodeKey]:

@@ -9,9 +9,12 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.queues import ENDS
 from trunkline.analytics.jobs.windows import window
+from trunkline.events.times import to_microseconds
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame
 
 #: The kinds of events that are summed, with the names of their sums.
@@ -68,6 +71,17 @@ def timeline(events: DataFrame, seconds: float) -> DataFrame:
     )
 
 
+def findings(audit: DataFrame) -> DataFrame:
+    """Those of the audit, the gaps and the like of an incarnation as one."""
+    return audit.groupBy("check", "node", "incarnation", "consumer").agg(
+        F.sum("rows").alias("rows"),
+        F.min("since").alias("since"),
+        F.max("until").alias("until"),
+        F.max("seconds").alias("seconds"),
+        F.max("reason").alias("reason"),
+    )
+
+
 def losses(events: DataFrame) -> DataFrame:
     """Messages that a subscriber did not get, by client and reason."""
     lost = (F.col("kind") == "message.dropped") & F.col("reason").isin(*LOSSES)
@@ -76,6 +90,12 @@ def losses(events: DataFrame) -> DataFrame:
         .groupBy("client_id", "reason")
         .agg(F.sum("weight").alias("messages"))
     )
+
+
+def talkers(published: DataFrame, column: str) -> DataFrame:
+    """Messages and bytes by topic, or by client."""
+    named = published.where(F.col(column).isNotNull()).groupBy(F.col(column).alias("name"))
+    return named.agg(F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes"))
 
 
 def refusals(events: DataFrame) -> DataFrame:
@@ -97,11 +117,29 @@ def refusals(events: DataFrame) -> DataFrame:
 
 
 def left(events: DataFrame) -> DataFrame:
-    """Clients that disconnected in order and have not come back, and when they did."""
+    """Clients that disconnected in order and have not come back, and when they did (`left`)."""
     last = F.max_by(F.struct("kind", "reason_code", "time"), F.struct("time", "seq")).alias("last")
     connections = events.where(F.col("kind").isin("client.connected", "client.disconnected"))
     in_order = (F.col("last.kind") == "client.disconnected") & F.col("last.reason_code").isin(*IN_ORDER)
-    return connections.groupBy("client_id").agg(last).where(in_order).select("client_id", "last.time")
+    gone = connections.groupBy("client_id").agg(last).where(in_order)
+    return gone.select("client_id", F.col("last.time").alias("left"))
+
+
+def alerts(told: DataFrame) -> DataFrame:
+    """Begin and end of each as one row: `end` is null while it goes on, and `events` are all of one that ended."""
+    is_end = F.col("state") == "end"
+    return told.groupBy(F.col("alert").alias("name"), "scope", "subject", F.col("began").alias("begin")).agg(
+        F.max(F.when(is_end, F.col("time"))).alias("end"), F.max_by("count", is_end).alias("events")
+    )
+
+
+def silences(told: DataFrame, left: DataFrame) -> DataFrame:
+    """Begin and end of each as one row, but for clients that had `left` in order before they would have been silent."""
+    began, ended = (F.max(F.when(F.col("state") == state, F.col("time"))) for state in ("begin", "end"))
+    one = told.where("state != 'forgotten'").groupBy("client_id", "last_seen")
+    of_each = one.agg(F.max_by("usual", "time").alias("usual"), began.alias("began"), ended.alias("end"))
+    stayed = F.col("end").isNotNull() | F.col("left").isNull() | (F.col("left") > F.col("began"))
+    return of_each.join(left, "client_id", "left").where(stayed).select("client_id", "last_seen", "usual", "end")
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:
@@ -118,6 +156,16 @@ def delays(events: DataFrame, seconds: float) -> DataFrame:
             *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
         )
     )
+
+
+def growth(queues: DataFrame, end: datetime) -> DataFrame:
+    """Queues that grow at the end of the period, or will be full: older readings do not show that. What is in flight
+    rises to its limit with every burst."""
+    last = queues.where((F.unix_micros("window_end") >= F.lit(to_microseconds(end))) & (F.col("metric") != "inflight"))
+    newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
+        *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "limit", "full_in")]
+    )
+    return newest.where("slope > 0 or full_in is not null")
 
 
 def queue_lengths(events: DataFrame, seconds: float) -> DataFrame:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from trunkline.analytics.report import wording
+from trunkline.analytics.report.results import Who
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import Row
+    from collections.abc import Iterable
 
     from trunkline.analytics.report.results import Results
 
+#: A message had no subscriber: nothing is wrong, but nobody needs it.
+UNHEARD: Final = "no_subscribers"
 #: Reasons for which messages are dropped in a healthy broker.
-USUAL_DROPS: Final = frozenset(("no_subscribers", "no_local", "expired", "redispatched"))
+USUAL_DROPS: Final = frozenset((UNHEARD, "no_local", "expired", "redispatched"))
 #: Names in a sentence.
 _NAMED: Final = 3
+
+
+FindingName: TypeAlias = Literal[
+    "missing",
+    "unwritten",
+    "killed",
+    "clocks",
+    "alarms",
+    "flapping",
+    "silent",
+    "guesses",
+    "refused",
+    "dropped",
+    "losers",
+    "slow",
+    "full",
+    "filling",
+]
 
 
 class Tile(NamedTuple):
@@ -27,6 +46,7 @@ class Tile(NamedTuple):
 
 
 class Finding(NamedTuple):
+    name: FindingName
     #: The id of the section with the details.
     section: str
     text: str
@@ -38,10 +58,10 @@ def tiles(results: Results) -> list[Tile]:
     delivered = sum(row.delivered for row in results.timeline)
     published_bytes = wording.size(sum(row.published_bytes for row in results.timeline))
     delivered_bytes = wording.size(sum(row.delivered_bytes for row in results.timeline))
-    drops = sum(row.messages for row in results.drops)
+    lost = _dropped(results)
+    unheard = sum(row.messages for row in results.drops if row.reason == UNHEARD)
     worst = max((row.p99 for row in results.latency), default=None)
     usual = sorted(row.p50 for row in results.latency)
-    denied = wording.count(len({row.client_id for row in results.denials}), "client")
     short = wording.short
     return [
         Tile("Published", short(published), f"{short(published / seconds)}/s, {published_bytes}"),
@@ -56,65 +76,87 @@ def tiles(results: Results) -> list[Tile]:
             short(sum(row.connected for row in results.timeline)),
             f"{short(sum(row.refused for row in results.timeline))} refused",
         ),
-        Tile("Dropped", short(drops), _share(drops, delivered + drops, "of deliveries")),
-        Tile("Denied", short(results.denied), denied),
+        Tile("Lost", short(lost), _share(lost, delivered + lost, "of deliveries")),
+        Tile("Without subscribers", short(unheard), _share(unheard, published, "of messages")),
+        Tile("Denied", short(results.denied), wording.count(results.denied_clients, "client")),
     ]
+
+
+def _dropped(results: Results) -> int:
+    """Messages and deliveries that were dropped for an unusual reason."""
+    return sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
 
 
 def _share(part: int, whole: int, of: str) -> str:
     return f"{100 * part / whole:.3g}% {of}" if whole else f"none {of}"
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    return [wording.name(name) for name in dict.fromkeys(names)]
-
-
-def _limited(row: Row) -> str:
-    """What a row of the job `queues` is about."""
-    return f"{row.metric} of {wording.name(row.client_id or row.node)}"
-
-
-def _named(names: Sequence[str]) -> str:
+def _named(who: Who) -> str:
     """The first of them."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    first = list(map(wording.name, who.first[:_NAMED]))
+    more = who.total - len(first)
+    return ", ".join(first) + (f" and {wording.whole(more)} more" if more > 0 else "")
+
+
+def _all(names: Iterable[str]) -> Who:
+    found = tuple(dict.fromkeys(names))
+    return Who(len(found), found)
 
 
 def findings(results: Results) -> list[Finding]:
+    """What stands out. Each number is a sum or a count over the whole period, never over the rows of a table."""
     missing = sum(row.missing + row.corrupt for row in results.health)
-    dropped = sum(row.dropped for row in results.health)
-    flapping = _distinct(row.subject for row in results.flapping)
-    silent = _distinct(row.client_id for row in results.silences if row.end is None)
-    guessing = _distinct(row.subject for row in results.alerts if row.name in ("logins", "names"))
-    lost = sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
-    on = [alarm.name for alarm in results.alarms if alarm.end is None]
-    losers = _distinct(row.client_id for row in results.losses)
-    slow = [name for name in _distinct(row.client_id for row in results.consumers) if name not in losers]
-    by_losers = sum(row.messages for row in results.losses)
-    killed = [row.node for row in results.health if row.end == "killed"]
-    growing = sorted((row for row in results.growth if row.full_in is not None), key=lambda row: row.full_in)
-    full = [_limited(row) for row in growing if row.full_in == 0]
-    filling = [_limited(row) for row in growing if row.full_in > 0]
-    first = wording.duration(min((row.full_in for row in growing if row.full_in > 0), default=0.0))
+    unwritten = sum(row.dropped for row in results.health)
+    killed = _all(row.node for row in results.health if row.end == "killed")
+    on = _all(alarm.name for alarm in results.alarms if alarm.end is None)
+    dropped = _dropped(results)
+    denied = 0 if results.guessers.total else results.denied
+    first_full = wording.duration(results.full_in or 0.0)
     count = wording.count
-    found = [
-        (missing, "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
-        (dropped, "pipeline", f"The exporter lost {count(dropped, 'event')}: figures are too low."),
-        (killed, "pipeline", f"Ended without a stop: {_named(list(map(wording.name, killed)))}."),
+    found: list[tuple[int, FindingName, str, str]] = [
+        (missing, "missing", "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
+        (unwritten, "unwritten", "pipeline", f"The exporter lost {count(unwritten, 'event')}: figures are too low."),
+        (killed.total, "killed", "pipeline", f"Ended without a stop: {_named(killed)}."),
         (
-            results.corrections,
+            len(results.corrections),
+            "clocks",
             "nodes",
             f"Clocks were corrected {count(len(results.corrections), 'time')}: durations across that are not exact.",
         ),
-        (on, "alarms", f"Alarms that are on: {_named(list(map(wording.name, on)))}."),
-        (flapping, "flapping", f"{count(len(flapping), 'client')} flapped: {_named(flapping)}."),
-        (silent, "silent", f"{count(len(silent), 'client')} fell silent: {_named(silent)}."),
-        (guessing, "denials", f"Passwords were guessed from {_named(guessing)}."),
-        (results.denied and not guessing, "denials", f"Refused: {count(results.denied, 'request')}."),
-        (lost, "drops", f"{count(lost, 'message')} did not reach a subscriber."),
-        (losers, "queues", f"Too slow or away too long, and lost {count(by_losers, 'message')}: {_named(losers)}."),
-        (slow, "queues", f"Slow subscribers: {_named(slow)}."),
-        (full, "queues", f"Full: {_named(full)}."),
-        (filling, "queues", f"Will be full, the first in {first}: {_named(filling)}."),
+        (on.total, "alarms", "alarms", f"Alarms that are on: {_named(on)}."),
+        (
+            results.flapped.total,
+            "flapping",
+            "flapping",
+            f"{count(results.flapped.total, 'client')} flapped: {_named(results.flapped)}.",
+        ),
+        (
+            results.silent.total,
+            "silent",
+            "silent",
+            f"{count(results.silent.total, 'client')} fell silent: {_named(results.silent)}.",
+        ),
+        (
+            results.guessers.total,
+            "guesses",
+            "denials",
+            f"Passwords were guessed from {_named(results.guessers)}.",
+        ),
+        (denied, "refused", "denials", f"Refused: {count(denied, 'request')}."),
+        (dropped, "dropped", "drops", f"{count(dropped, 'message')} did not reach a subscriber."),
+        (
+            results.losers.total,
+            "losers",
+            "queues",
+            f"Too slow or away too long, and lost {count(results.lost, 'message')}: {_named(results.losers)}.",
+        ),
+        (results.slow_clients.total, "slow", "queues", f"Slow subscribers: {_named(results.slow_clients)}."),
+        (results.full.total, "full", "queues", f"Full: {_named(results.full)}."),
+        (
+            results.filling.total,
+            "filling",
+            "queues",
+            f"Will be full, the first in {first_full}: {_named(results.filling)}.",
+        ),
     ]
-    return [Finding(section, text) for happened, section, text in found if happened]
+    return [Finding(name, section, text) for happened, name, section, text in found if happened]

@@ -7,13 +7,34 @@ nothing happened may be missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from pyspark.sql import Row
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Generic[T]):
+    """The first rows of a table, and how many it would have."""
+
+    rows: Sequence[T] = ()
+    total: int = 0
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """How many clients, addresses or others there are, and the names of the first."""
+
+    total: int = 0
+    first: Sequence[str] = ()
 
 
 class Window(NamedTuple):
@@ -159,21 +180,30 @@ class Results:
     #: Of each window `time`: `deliveries`, and percentiles of the time from the broker's acceptance of a message until
     #: it was written to a subscriber: `p50`, `p95`, `p99`.
     latency: Sequence[Row] = ()
-    #: The slowest of the latency job.
-    slow: Sequence[Row] = ()
-    flapping: Sequence[Alert] = ()
-    #: Topics and clients by `name`, with the `messages` and `bytes` published by each.
-    topics: Sequence[Row] = ()
-    clients: Sequence[Row] = ()
-    denials: Sequence[Denial] = ()
-    #: All of them, of which `denials` are the most frequent.
+    #: Of the latency job, the slowest first.
+    slow: Top[Row] = Top()
+    #: Alerts about clients, those with most connections first.
+    flapping: Top[Alert] = Top()
+    flapped: Who = Who()
+    #: Topics and clients by `name`, with the `messages` and `bytes` published by each, most messages first.
+    topics: Top[Row] = Top()
+    clients: Top[Row] = Top()
+    #: The most frequent first.
+    denials: Top[Denial] = Top()
+    #: How often something was refused, and to how many clients.
     denied: int = 0
-    alerts: Sequence[Alert] = ()
+    denied_clients: int = 0
+    #: Of denials and storms, the oldest first.
+    alerts: Top[Alert] = Top()
+    #: Clients and addresses that guessed passwords.
+    guessers: Who = Who()
     #: `messages` by `time` and `reason`.
     drops: Sequence[Row] = ()
     queues: Sequence[QueueReading] = ()
-    #: `messages` that a `client_id` lost by being slow or away too long, by `reason`.
-    losses: Sequence[Row] = ()
+    #: `messages` that a `client_id` lost by being slow or away too long, by `reason`, most first.
+    losses: Top[Row] = Top()
+    losers: Who = Who()
+    lost: int = 0
     ends: Sequence[EndCount] = ()
     alarms: Sequence[AlarmTime] = ()
     nodes: Sequence[NodeSums] = ()
@@ -183,11 +213,22 @@ class Results:
     recorded: frozenset[str] | None = None
     #: Settings of the exporter that leave events out: topics, clients.
     narrowed: Sequence[str] = ()
-    #: Of the job queues, at the end of the period; `client_id` is empty for what is the node's.
-    growth: Sequence[Row] = ()
-    #: Subscribers that do not keep up, of the job slow-consumers, with the messages that their queues lost (`dropped`).
-    consumers: Sequence[Row] = ()
-    silences: Sequence[Silence] = ()
+    #: Of the job queues, at the end of the period, what is full next first; `client_id` is empty for what is the
+    #: node's.
+    growth: Top[Row] = Top()
+    #: By metric and client or node: what is full, what will be, and the seconds until the first of those.
+    full: Who = Who()
+    filling: Who = Who()
+    full_in: float | None = None
+    #: Subscribers that do not keep up, of the job slow-consumers, with the messages that their queues lost (`dropped`),
+    #: the most first.
+    consumers: Top[Row] = Top()
+    #: Those of them that lost nothing.
+    slow_clients: Who = Who()
+    #: Those that go on first, then by when the client was seen last.
+    silences: Top[Silence] = Top()
+    #: Clients that are silent at the end.
+    silent: Who = Who()
     health: Sequence[Health] = ()
     #: How many `rows` and `seconds` each `consumer` of the log is behind, of the audit.
     lags: Sequence[Row] = ()

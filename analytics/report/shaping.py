@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from trunkline.analytics.report.figures import HELD
 from trunkline.analytics.report.results import (
     AlarmTime,
-    Alert,
     Correction,
     Denial,
     EndCount,
@@ -17,7 +16,6 @@ from trunkline.analytics.report.results import (
     LimitChange,
     NodeSums,
     QueueReading,
-    Silence,
     Window,
 )
 from trunkline.mqtt.reasons import Reason, in_words
@@ -139,44 +137,21 @@ def facts(rows: Sequence[Row], begin: datetime, running: Sequence[NodeKey]) -> d
     }
 
 
-def denials(rows: Sequence[Row]) -> list[Denial]:
-    return [
-        Denial(
-            row["client_id"] or "",
-            row["peer"] or "",
-            row["action"],
-            (row["topic"] if row["reason_code"] is None else in_words(row["reason_code"])) or "",
-            row["times"],
-        )
-        for row in rows
-    ]
-
-
-def alerts(rows: Sequence[Row]) -> list[Alert]:
-    """Begin and end of each as one row; an alert that ended has all of its events counted."""
-    found: dict[tuple[str, ...], Alert] = {}
-    for row in sorted(rows, key=lambda row: row["state"]):  # begins first
-        key = (row["alert"], row["scope"], row["subject"], str(row["began"]))
-        found[key] = Alert(*key[:3], row["began"], row["time"] if row["state"] == "end" else None, row["count"])
-    return list(found.values())
-
-
-def silences(rows: Sequence[Row], left: Mapping[str, datetime]) -> list[Silence]:
-    """Begin and end of each as one row, but for clients that had left in order before they would have been silent."""
-    found: dict[tuple[str, datetime], Silence] = {}
-    for row in sorted(rows, key=lambda row: row["state"]):
-        key = (row["client_id"], row["last_seen"])
-        if row["state"] == "begin" and row["client_id"] in left and left[row["client_id"]] <= row["time"]:
-            continue
-        found[key] = Silence(*key, row["usual"], row["time"] if row["state"] == "end" else None)
-    return list(found.values())
+def denial(row: Row) -> Denial:
+    return Denial(
+        row["client_id"] or "",
+        row["peer"] or "",
+        row["action"],
+        (row["topic"] if row["reason_code"] is None else in_words(row["reason_code"])) or "",
+        row["times"],
+    )
 
 
 def health(findings: Sequence[Row]) -> list[Health]:
     sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for row in findings:
         sums[row["node"], row["incarnation"]][row["check"]] += row["rows"] or 0
-    return [
+    found = [
         Health(
             node=f"{row['node']}@{row['incarnation']}",
             name=row["node"],
@@ -191,3 +166,4 @@ def health(findings: Sequence[Row]) -> list[Health]:
         for row in findings
         if row["check"] == "incarnation"
     ]
+    return sorted(found, key=lambda each: (each.begin, each.node))

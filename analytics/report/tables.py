@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.analytics.report import wording
+from trunkline.analytics.report.results import Top
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +60,15 @@ class Table:
 
 
 def table(
-    id: str, title: str, rows: Sequence[Any], *columns: tuple[str, Form, str | Callable[[Any], Any]], note: str = ""
+    id: str,
+    title: str,
+    rows: Sequence[Any] | Top[Any],
+    *columns: tuple[str, Form, str | Callable[[Any], Any]],
+    note: str = "",
 ) -> Table:
     """Each column has a heading, a form, and the attribute of a row that it shows, or a function that gets the
     value."""
+    rows, total = (rows.rows, rows.total) if isinstance(rows, Top) else (rows, len(rows))
     made: list[list[Cell]] = []
     for _, form, get in columns:
         values: list[Any] = [getattr(row, get) if isinstance(get, str) else get(row) for row in rows]
@@ -82,6 +88,6 @@ def table(
         headings=[heading for heading, _, _ in columns],
         numeric=[form.number for _, form, _ in columns],
         rows=list(zip(*made, strict=True)),
-        total=len(rows),
+        total=total,
         note=note,
     )

@@ -57,7 +57,7 @@ def flapping(results: Results, grid: Grid) -> Section:
     made = table(
         "flapping-clients",
         "Flapping clients",
-        sorted(results.flapping, key=lambda row: (-row.events, row.subject, row.begin)),
+        results.flapping,
         ("Client", NAME, "subject"),
         ("Connections", COUNT, "events"),
         ("From (UTC)", TIME, "begin"),
@@ -73,7 +73,7 @@ def silent(results: Results, grid: Grid) -> Section:
     made = table(
         "silent-clients",
         "Silent clients",
-        sorted(results.silences, key=lambda row: (row.end is not None, row.last_seen, row.client_id)),
+        results.silences,
         ("Client", NAME, "client_id"),
         ("Published last (UTC)", TIME, "last_seen"),
         ("Usually every", SECONDS, "usual"),
@@ -90,7 +90,7 @@ def denials(results: Results, grid: Grid) -> Section:
         table(
             "denied",
             "Refused",
-            sorted(results.denials, key=lambda row: (-row.times, row)),
+            results.denials,
             ("Client", NAME, "client_id"),
             ("Address", NAME, "peer"),
             ("Action", NAME, "action"),
@@ -103,7 +103,7 @@ def denials(results: Results, grid: Grid) -> Section:
             table(
                 "alerts",
                 "More than usual",
-                sorted(results.alerts, key=lambda row: (row.begin, row)),
+                results.alerts,
                 ("Events", NAME, lambda row: _ALERTS.get(row.name, row.name)),
                 ("Client, address or node", NAME, "subject"),
                 ("From (UTC)", TIME, "begin"),

@@ -11,12 +11,10 @@ from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sum
 from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SIZE, TIME, Table, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Row
 
     from trunkline.analytics.report.axes import Grid
-    from trunkline.analytics.report.results import Results
+    from trunkline.analytics.report.results import Results, Top
 
 
 def traffic(results: Results, grid: Grid) -> Section:
@@ -51,7 +49,7 @@ def latency(results: Results, grid: Grid) -> Section:
             table(
                 "latency-slowest",
                 "The slowest windows",
-                sorted(results.slow, key=lambda row: (-row.p99_us, row.window_start, row.prefix, row.qos)),
+                results.slow,
                 ("From (UTC)", TIME, "window_start"),
                 ("p99", MICROSECONDS._replace(bar=True), "p99_us"),
                 ("Topics", NAME, lambda row: f"{row.prefix}/…"),
@@ -81,11 +79,11 @@ def talkers(results: Results, grid: Grid) -> Section:
     return Section("talkers", "Top talkers", words, parts, "No message was published.", ("message.publish",))
 
 
-def _talker_table(id: str, title: str, heading: str, rows: Sequence[Row]) -> Table:
+def _talker_table(id: str, title: str, heading: str, rows: Top[Row]) -> Table:
     return table(
         id,
         title,
-        sorted(rows, key=lambda row: (-row.messages, -row.bytes, row.name)),
+        rows,
         (heading, NAME, "name"),
         ("Messages", COUNT, "messages"),
         ("Bytes", SIZE, "bytes"),

@@ -51,7 +51,7 @@ def queues(results: Results, grid: Grid) -> Section:
             table(
                 "queue-growth",
                 "Growth at the end",
-                sorted(results.growth, key=lambda row: (row.full_in is None, row.full_in or 0.0, -(row.slope or 0.0))),
+                results.growth,
                 ("Metric", NAME, "metric"),
                 ("Client, or node", NAME, lambda row: row.client_id or row.node),
                 ("Last", LEVEL, "last"),
@@ -66,7 +66,7 @@ def queues(results: Results, grid: Grid) -> Section:
             table(
                 "slow-consumers",
                 "Slow consumers",
-                sorted(results.consumers, key=lambda row: (-row.dropped, -row.unanswered, -(row.ack_p99_us or 0.0))),
+                results.consumers,
                 ("Client", NAME, "client_id"),
                 ("Delivered", COUNT, "delivered"),
                 ("Lost", COUNT, "dropped"),
@@ -79,7 +79,7 @@ def queues(results: Results, grid: Grid) -> Section:
             table(
                 "losses",
                 "Who lost messages by being slow or away",
-                sorted(results.losses, key=lambda row: (-row.messages, row.client_id, row.reason)),
+                results.losses,
                 ("Client", NAME, "client_id"),
                 ("Reason", NAME, "reason"),
                 ("Messages", COUNT, "messages"),

@@ -1,8 +1,10 @@
 """Results for tests: half an hour of a broker that has seen better days, with a hostile client."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 from pyspark.sql import Row
 
@@ -18,6 +20,8 @@ from trunkline.analytics.report.results import (
     QueueReading,
     Results,
     Silence,
+    Top,
+    Who,
     Window,
 )
 
@@ -35,6 +39,10 @@ BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
 WINDOW = 10
 WINDOWS = 180
 HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def whole(rows: Sequence[Any]) -> Top[Any]:
+    return Top(rows, len(rows))
 
 
 def nothing() -> Results:
@@ -68,29 +76,46 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             for index, time in enumerate(times)
             if not 120 < index < 127
         ],
-        flapping=[
-            Alert("flapping", "client", "pump-17", times[20], times[60], 41),
-            Alert("flapping", "client", hostile, times[70], None, 19),
-        ],
-        topics=[Talker(f"site/{index}/temperature", 9000 // (index + 1), 90_000 // (index + 1)) for index in range(34)]
-        + [Talker(hostile, 10_000, 5)],
-        clients=[Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)],
-        denials=[
-            Denial("intruder", "203.0.113.7", "connect", "not authorized", 57),
-            Denial(hostile, hostile, "publish", hostile, 12),
-        ],
+        flapping=whole(
+            [
+                Alert("flapping", "client", "pump-17", times[20], times[60], 41),
+                Alert("flapping", "client", hostile, times[70], None, 19),
+            ]
+        ),
+        flapped=Who(2, ("pump-17", hostile)),
+        topics=Top(
+            [Talker(hostile, 10_000, 5)]
+            + [Talker(f"site/{index}/temperature", 9000 // (index + 1), 90_000 // (index + 1)) for index in range(34)],
+            4711,
+        ),
+        clients=whole([Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)]),
+        denials=whole(
+            [
+                Denial("intruder", "203.0.113.7", "connect", "not authorized", 57),
+                Denial(hostile, hostile, "publish", hostile, 12),
+            ]
+        ),
         denied=69,
-        alerts=[
-            Alert("logins", "peer", "203.0.113.7", times[3], None, 57),
-            Alert("denied", "client", hostile, times[4], times[9], 12),
-        ],
-        slow=[Slow(times[90], "site", 1, 500, 40_000.0, 3), Slow(times[91], hostile, 0, 100, 41_000.0, 0)],
-        growth=[
-            Growth("archive", "queue_length", "n1", 900.0, 0.5, 10_000.0, 18_200.0),
-            Growth("", "retained.count", "n1", 34.0, 0.0, None, None),
-        ],
-        consumers=[Consumer("archive", 1000, 2_000_000.0, 3, 40), Consumer(hostile, 10, None, 10, 0)],
-        silences=[Silence("meter-3", times[30], 10.0, None), Silence(hostile, times[40], 1.0, times[60])],
+        denied_clients=2,
+        alerts=whole(
+            [
+                Alert("logins", "peer", "203.0.113.7", times[3], None, 57),
+                Alert("denied", "client", hostile, times[4], times[9], 12),
+            ]
+        ),
+        guessers=Who(1, ("203.0.113.7",)),
+        slow=whole([Slow(times[91], hostile, 0, 100, 41_000.0, 0), Slow(times[90], "site", 1, 500, 40_000.0, 3)]),
+        growth=whole(
+            [
+                Growth("archive", "queue_length", "n1", 900.0, 0.5, 10_000.0, 18_200.0),
+                Growth("", "retained.count", "n1", 34.0, 0.0, None, None),
+            ]
+        ),
+        filling=Who(1, ("queue_length of archive",)),
+        full_in=18_200.0,
+        consumers=whole([Consumer("archive", 1000, 2_000_000.0, 3, 40), Consumer(hostile, 10, None, 10, 0)]),
+        silences=whole([Silence("meter-3", times[30], 10.0, None), Silence(hostile, times[40], 1.0, times[60])]),
+        silent=Who(1, ("meter-3",)),
         drops=[Drop(time, reason, random.randrange(1, 9)) for time in times[::3] for reason in reasons],
         queues=[
             QueueReading(time, client_id, int(growth * index + random.randrange(20)), 0, time)
@@ -101,7 +126,9 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             Health("n1@1748788200000", "n1", BEGIN, times[-1], 812_345, 0, 0, 0, "running"),
             Health(hostile, hostile, BEGIN, times[-9], 12_345, 3, 40, 2, "stopped"),
         ],
-        losses=[Loss("archive", "queue_full", 30), Loss(hostile, "slow_consumer", 10)],
+        losses=whole([Loss("archive", "queue_full", 30), Loss(hostile, "slow_consumer", 10)]),
+        losers=Who(2, ("archive", hostile)),
+        lost=40,
         ends=[EndCount("session", "expired", 4), EndCount("connection", hostile, 9)],
         alarms=[
             AlarmTime("n1", "sessions_full", hostile, times[3], times[9]),

@@ -76,35 +76,6 @@ def test_centuries_have_a_window_too() -> None:
     assert window(START, START + timedelta(days=80_000)) > 0
 
 
-def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:
-    return (
-        at(begin),
-        at(begin + 10),
-        "n",
-        client_id,
-        "queue_length",
-        float(highest),
-        float(highest),
-        1.0,
-        500.0,
-        full_in,
-    )
-
-
-QUEUES = (
-    "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max "
-    "double, "
-    "slope double, limit double, full_in double"
-)
-
-
-def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
-    """A queue that filled hours ago, and was emptied, will not be full."""
-    rows = [queue("old", 0, 200, 70.0), queue("new", 92, 7, 50.0), queue("new", 94, 8, 40.0), queue(None, 95, 1)]
-    found = collecting._rows(collecting._newest(spark.createDataFrame(rows, QUEUES), at(100)))
-    assert [(row.client_id, row.last, row.full_in) for row in found] == [("new", 7, 50.0), ("", 1, None)]
-
-
 def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) -> None:
     """What was said, and read, before still holds in it."""
     own: dict[str, Any] = {"client_id": "slow", "qos": 1, "topic": "t"}
@@ -129,7 +100,9 @@ def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) 
     assert found.alarms == [AlarmTime("n1", "hot", "too hot", at(1), None)]
     assert found.nodes == [NodeSums("n1", "1.0", 0, 0, 0, 1, 0)]
     assert found.recorded == {"message.delivered", "message.dropped"}
-    assert [(each.client_id, each.last, each.limit, each.full_in) for each in found.growth] == [("full", 40, 40, 0.0)]
+    assert [(each.client_id, each.last, each.limit, each.full_in) for each in found.growth.rows] == [
+        ("full", 40, 40, 0.0)
+    ]
     drawn = [(each.client_id, each.length, each.last) for each in found.queues]
     assert sorted(drawn) == [
         ("emptied", 0, 0),
@@ -138,7 +111,7 @@ def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) 
         ("ended", 30, 30),
         ("full", 40, 40),
     ]
-    slow = sorted((each.client_id, each.delivered, each.unanswered) for each in found.consumers)
+    slow = sorted((each.client_id, each.delivered, each.unanswered) for each in found.consumers.rows)
     assert slow == [("full", 0, 0), ("slow", 1, 1)]
     assert found.drops == []
     assert [(each.name, each.events, each.missing) for each in found.health] == [("n1", len(rows), 0)]

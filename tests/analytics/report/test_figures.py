@@ -1,8 +1,17 @@
 from typing import TYPE_CHECKING
 
 from tests.analytics.events_made import at, frame, row
-from trunkline.analytics.report.collecting import _rows
-from trunkline.analytics.report.figures import delays, left, refusals, timeline
+from trunkline.analytics.report.cutting import rows_of
+from trunkline.analytics.report.figures import (
+    alerts,
+    delays,
+    findings,
+    growth,
+    left,
+    refusals,
+    silences,
+    timeline,
+)
 from trunkline.events.schema import Flag
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ def test_sums_of_windows_heed_weights_and_borders(spark: "SparkSession") -> None
         ],
     )
     found = {
-        (row["time"], row["sort"], row["reason"]): (row["events"], row["bytes"]) for row in _rows(timeline(events, 5))
+        (row["time"], row["sort"], row["reason"]): (row["events"], row["bytes"]) for row in rows_of(timeline(events, 5))
     }
     assert found == {
         (at(0), "published", None): (11, 60),
@@ -50,7 +59,7 @@ def test_who_has_left_in_order(spark: "SparkSession") -> None:
         *(ended("left", 1.0, 0), ended("with will", 1.0, 4), ended("lost", 1.0, 128)),
         *(ended("back", 1.0, 0), row("client.connected", 2.0, client_id="back")),
     ]
-    assert {(one.client_id, one.time) for one in _rows(left(frame(spark, events)))} == {
+    assert {(one.client_id, one.left) for one in rows_of(left(frame(spark, events)))} == {
         ("left", at(1)),
         ("with will", at(1)),
     }
@@ -73,7 +82,7 @@ def test_refusals_count_once_each(spark: "SparkSession") -> None:
             row("client.acl_decided", 8, action="subscribe", topic="g/#", flags=allowed, **OF_C),
         ],
     )
-    found = {(row["action"], row["topic"], row["reason_code"]): row["times"] for row in _rows(refusals(events))}
+    found = {(row["action"], row["topic"], row["reason_code"]): row["times"] for row in rows_of(refusals(events))}
     assert found == {
         ("connect", None, 0x86): 2,
         ("publish", "t", None): 3,
@@ -85,6 +94,74 @@ def test_refusals_count_once_each(spark: "SparkSession") -> None:
 def test_delays_are_percentiles_of_all_deliveries_of_a_window(spark: "SparkSession") -> None:
     rows = [row("message.delivered", number / 100, latency_us=number) for number in range(1, 101)]
     rows += [row("message.delivered", 7, latency_us=None), row("message.acked", 7, latency_us=5)]
-    (found,) = _rows(delays(frame(spark, rows), 5))
+    (found,) = rows_of(delays(frame(spark, rows), 5))
     assert (found["time"], found["deliveries"]) == (at(0), 100)
     assert (found["p50"], found["p95"], found["p99"]) == (50, 95, 99)
+
+
+def test_begin_and_end_of_an_alert_are_one(spark: "SparkSession") -> None:
+    def told(state: str, time: float, count: int, subject: str = "c") -> tuple[object, ...]:
+        return at(time), "flapping", state, "client", subject, count, at(1)
+
+    rows = [told("end", 9, 40), told("begin", 1, 11), told("begin", 1, 11, "d")]
+    columns = "time timestamp, alert string, state string, scope string, subject string, count bigint, began timestamp"
+    found = rows_of(alerts(spark.createDataFrame(rows, columns)))
+    assert sorted((row.subject, row.begin, row.end, row.events) for row in found) == [
+        ("c", at(1), at(9), 40),
+        ("d", at(1), None, 11),
+    ]
+
+
+def test_begin_and_end_of_a_silence_are_one(spark: "SparkSession") -> None:
+    def told(state: str, time: float, client_id: str) -> tuple[object, ...]:
+        return at(time), state, client_id, at(1), 2.0
+
+    rows = [told("end", 9, "c"), told("begin", 5, "c"), told("begin", 5, "d"), told("begin", 5, "left before")]
+    columns = "time timestamp, state string, client_id string, last_seen timestamp, usual double"
+    gone = [("left before", at(4)), ("d", at(6)), ("c", at(2))]
+    found = silences(
+        spark.createDataFrame([*rows, told("forgotten", 99, "e")], columns),
+        spark.createDataFrame(gone, "client_id string, left timestamp"),
+    )
+    assert sorted((row.client_id, row.last_seen, row.usual, row.end) for row in rows_of(found)) == [
+        ("c", at(1), 2.0, at(9)),
+        ("d", at(1), 2.0, None),
+    ]
+
+
+def test_findings_of_an_incarnation_are_sums(spark: "SparkSession") -> None:
+    rows = [("gap", 3, 9), ("gap", 4, 5), ("incarnation", 100, 2)]
+    columns = "check string, node string, incarnation bigint, consumer string, rows bigint, since timestamp, until "
+    columns += "timestamp, seconds double, reason string"
+    made = [(check, "n", 1, None, count, at(1), at(end), None, "killed") for check, count, end in rows]
+    found = {row.check: (row.rows, row.until) for row in rows_of(findings(spark.createDataFrame(made, columns)))}
+    assert found == {"gap": (7, at(9)), "incarnation": (100, at(2))}
+
+
+def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:
+    return (
+        at(begin),
+        at(begin + 10),
+        "n",
+        client_id,
+        "queue_length",
+        float(highest),
+        float(highest),
+        1.0,
+        500.0,
+        full_in,
+    )
+
+
+QUEUES = (
+    "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max "
+    "double, "
+    "slope double, limit double, full_in double"
+)
+
+
+def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
+    """A queue that filled hours ago, and was emptied, will not be full."""
+    rows = [queue("old", 0, 200, 70.0), queue("new", 92, 7, 50.0), queue("new", 94, 8, 40.0), queue(None, 95, 1)]
+    found = sorted(rows_of(growth(spark.createDataFrame(rows, QUEUES), at(100))), key=lambda row: row.client_id)
+    assert [(row.client_id, row.last, row.full_in) for row in found] == [("", 1, None), ("new", 7, 50.0)]

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from tests.analytics.report.made import BEGIN, Drop, Growth, Loss, bad_day, nothing
+from tests.analytics.report.made import BEGIN, Drop, bad_day, nothing
 from trunkline.analytics.report.findings import findings, tiles
-from trunkline.analytics.report.results import Health
+from trunkline.analytics.report.results import Health, Who, Window
 
 
 def test_nothing_stands_out_where_nothing_happened() -> None:
@@ -43,6 +43,14 @@ def test_messages_that_nobody_wants_are_no_loss() -> None:
     assert findings(replace(nothing(), drops=rows[:1])) == []
 
 
+def test_messages_without_subscribers_are_no_lost_deliveries() -> None:
+    rows = [Drop(BEGIN, "no_subscribers", 50), Drop(BEGIN, "queue_full", 1), Drop(BEGIN, "expired", 7)]
+    results = replace(nothing(), timeline=[Window(BEGIN, published=100, delivered=99)], drops=rows)
+    found = {tile.name: (tile.figure, tile.more) for tile in tiles(results)}
+    assert found["Lost"] == ("1", "1% of deliveries")
+    assert found["Without subscribers"] == ("50", "50% of messages")
+
+
 def test_tiles_add_up() -> None:
     results = bad_day()
     found = {tile.name: tile for tile in tiles(results)}
@@ -52,31 +60,25 @@ def test_tiles_add_up() -> None:
 
 
 def test_what_will_be_full_is_told_by_the_first() -> None:
-    rows = [Growth("a", "queue_length", "n", 1, 1, 9, 7200), Growth("b", "queue_length", "n", 1, 1, 9, 90)]
-    assert [finding.text for finding in findings(replace(nothing(), growth=rows))] == [
+    results = replace(nothing(), filling=Who(2, ("queue_length of b", "queue_length of a")), full_in=90.0)
+    assert [finding.text for finding in findings(results)] == [
         "Will be full, the first in 90\N{NO-BREAK SPACE}s: queue_length of b, queue_length of a."
     ]
 
 
 def test_what_is_full_is_told_as_that() -> None:
-    rows = [Growth("a", "queue_length", "n", 9, None, 9, 0), Growth("", "retained.count", "n", 1, 1, 9, 90)]
-    assert [finding.text for finding in findings(replace(nothing(), growth=rows))] == [
+    full, filling = Who(1, ("queue_length of a",)), Who(1, ("retained.count of n",))
+    assert [finding.text for finding in findings(replace(nothing(), full=full, filling=filling, full_in=90.0))] == [
         "Full: queue_length of a.",
         "Will be full, the first in 90\N{NO-BREAK SPACE}s: retained.count of n.",
     ]
 
 
-def test_who_is_slow_and_lost_nothing_is_named_too() -> None:
-    results = replace(nothing(), consumers=bad_day().consumers[:1])
-    assert [finding.text for finding in findings(results)] == ["Slow subscribers: archive."]
-    lost = replace(results, losses=[Loss("archive", "slow_consumer", 1)])
-    assert [finding.text for finding in findings(lost)] == ["Too slow or away too long, and lost 1 message: archive."]
-
-
-def test_who_lost_messages_is_named() -> None:
-    rows = [Loss(f"c{number}", "queue_full", 10 - number) for number in range(5)] + [Loss("c0", "slow_consumer", 1)]
-    assert [finding.text for finding in findings(replace(nothing(), losses=rows))] == [
-        "Too slow or away too long, and lost 41 messages: c0, c1, c2 and 2 more."
+def test_names_are_the_first_of_all() -> None:
+    results = replace(nothing(), losers=Who(5000, ("c0", "c1", "c2", "c3")), lost=9000)
+    assert [finding.text for finding in findings(results)] == [
+        "Too slow or away too long, and lost 9\N{NARROW NO-BREAK SPACE}000 messages: c0, c1, c2 and "
+        "4\N{NARROW NO-BREAK SPACE}997 more."
     ]
 
 

@@ -1,4 +1,3 @@
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Row
@@ -8,7 +7,6 @@ from trunkline.analytics.report import shaping
 from trunkline.analytics.report.figures import HELD
 from trunkline.analytics.report.results import (
     AlarmTime,
-    Alert,
     Correction,
     Denial,
     EndCount,
@@ -16,7 +14,6 @@ from trunkline.analytics.report.results import (
     LimitChange,
     NodeSums,
     QueueReading,
-    Silence,
     Window,
 )
 from trunkline.events.layout import NodeKey
@@ -63,38 +60,9 @@ def test_a_reading_holds_until_the_next_or_the_end_of_its_node() -> None:
 
 def test_denials_of_connections_tell_why_and_others_what() -> None:
     refused = {"client_id": "c", "peer": "p", "action": "connect", "topic": None, "reason_code": 0x87, "times": 2}
-    assert shaping.denials([refused]) == [Denial("c", "p", "connect", "not authorized", 2)]
+    assert shaping.denial(refused) == Denial("c", "p", "connect", "not authorized", 2)
     message = {"client_id": "c", "peer": None, "action": "publish", "topic": "t", "reason_code": None, "times": 1}
-    assert shaping.denials([message]) == [Denial("c", "", "publish", "t", 1)]
-
-
-def test_begin_and_end_of_an_alert_are_one() -> None:
-    def told(state: str, time: datetime, count: int, subject: str = "c") -> dict[str, Any]:
-        return {
-            "alert": "flapping",
-            "scope": "client",
-            "subject": subject,
-            "state": state,
-            "time": time,
-            "began": at(1),
-            "count": count,
-        }
-
-    rows = [told("end", at(9), 40), told("begin", at(1), 11), told("begin", at(1), 11, "d")]
-    assert shaping.alerts(rows) == [
-        Alert("flapping", "client", "c", at(1), at(9), 40),
-        Alert("flapping", "client", "d", at(1), None, 11),
-    ]
-
-
-def test_begin_and_end_of_a_silence_are_one() -> None:
-    def told(state: str, time: datetime, client_id: str) -> dict[str, Any]:
-        return {"client_id": client_id, "state": state, "time": time, "last_seen": at(1), "usual": 2.0}
-
-    rows = [told("end", at(9), "c"), told("begin", at(5), "c"), told("begin", at(5), "d")]
-    rows += [told("begin", at(5), "left before")]
-    left = {"left before": at(4), "d": at(6)}
-    assert shaping.silences(rows, left) == [Silence("c", at(1), 2.0, at(9)), Silence("d", at(1), 2.0, None)]
+    assert shaping.denial(message) == Denial("c", "", "publish", "t", 1)
 
 
 def test_what_is_missing_counts_for_its_incarnation() -> None:

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from tests.analytics.report.made import BEGIN, Growth, nothing
+from tests.analytics.report.made import BEGIN, Growth, nothing, whole
 from tests.analytics.report.sections.parts import part, section
 from trunkline.analytics.report.plots import Plot
 from trunkline.analytics.report.results import QueueReading
@@ -9,14 +9,14 @@ from trunkline.analytics.report.sections.queues import LIMITS
 from trunkline.analytics.report.tables import Table
 
 
-def test_what_is_full_first_is_first() -> None:
+def test_what_is_full_says_so() -> None:
     rows = [
-        Growth("", "retained.count", "n1", 34, 0.0, None, None),
-        Growth("c", "queue_length", "n1", 900, 0.5, 4500, 7200),
         Growth("d", "queue_length", "n1", 1000, -0.25, 1000, 0),
+        Growth("c", "queue_length", "n1", 900, 0.5, 4500, 7200),
+        Growth("", "retained.count", "n1", 34, 0.0, None, None),
         Growth("e", "queue_length", "n1", 7, None, None, None),
     ]
-    table = part(section(sections(replace(nothing(), growth=rows)), "queues"), "queue-growth")
+    table = part(section(sections(replace(nothing(), growth=whole(rows))), "queues"), "queue-growth")
     assert isinstance(table, Table)
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["queue_length", "d", "1k", "1k", "\N{MINUS SIGN}15 a minute", "is full"],

@@ -1,0 +1,274 @@
+"""Every number of the summary, and every "N of M" below a table, is of the whole period, however few rows a table has.
+
+A log has more of everything than any table. What it says is compared with sums over the plan that the log was made
+from. `THOROUGH=20` tries twenty logs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import fields, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import pytest
+
+from tests.analytics.events_made import INCARNATION, START, at, guid, row, table
+from tests.analytics.source.logs import ticks, write
+from trunkline.analytics.report import wording
+from trunkline.analytics.report.collecting import collect
+from trunkline.analytics.report.cutting import MAX_ROWS
+from trunkline.analytics.report.findings import FindingName, findings, tiles
+from trunkline.analytics.report.results import Results, Top, Who
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+THOROUGH = int(os.environ.get("THOROUGH", "1"))
+LENGTH = 3600.0
+#: When queues are read: within the last quarter of an hour.
+READ_AT = (2900.0, 3100.0, 3300.0, 3500.0)
+USUAL = ("no_subscribers", "no_local", "expired")
+LOSSES = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
+UNUSUAL = (*LOSSES, "too_large")
+
+
+class Plan:
+    """What happens in a log."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.rows: list[dict[str, Any]] = []
+        #: By sort of client: how often each did what its sort does.
+        self.counts: dict[str, Counter[str]] = {}
+        self.drops = Counter[str]()
+        self.topics = Counter[str]()
+        #: Of silent clients: when they published last, and who came back and left.
+        self.last_seen: dict[str, float] = {}
+        self.left: set[str] = set()
+        self.bytes = 0
+        for make in (self._flap, self._fall_silent, self._guess, self._lose, self._ack_late, self._fill, self._nodes):
+            make()
+        self.rows.sort(key=lambda one: one["time"])
+
+    def clients(self, sort: str) -> list[str]:
+        """More of them than a table has rows."""
+        self.counts[sort] = Counter()
+        return [f"{sort}{number:03}" for number in range(MAX_ROWS + self.random.randrange(5, 50))]
+
+    def add(self, kind: str, seconds: float, **columns: Any) -> None:
+        self.rows.append(row(kind, seconds, **columns))
+
+    def soon(self) -> float:
+        return self.random.uniform(0, 60)
+
+    def _flap(self) -> None:
+        for name in self.clients("flapping"):
+            begin, times = self.soon(), self.random.randrange(11, 15)
+            for number in range(times):
+                self.add("client.connected", begin + number, client_id=name)
+            self.counts["flapping"][name] = times
+
+    def _fall_silent(self) -> None:
+        for name in self.clients("silent"):
+            begin, size, usual = self.soon(), self.random.randrange(500), self.random.randrange(15, 25)
+            times = [begin + usual * number for number in range(self.random.randrange(5, 9))]
+            self.last_seen[name] = times[-1]
+            if self.random.random() < 0.1:
+                times.append(begin + 1000)
+                self.add("client.disconnected", begin + 1001, client_id=name, reason_code=0)
+                self.left.add(name)
+            for second in times:
+                self.add("message.publish", second, client_id=name, topic=f"t/{name}", size=size, qos=0)
+            self.counts["silent"][name] = len(times)
+            self.topics[f"t/{name}"] = len(times)
+            self.bytes += size * len(times)
+
+    def _guess(self) -> None:
+        for name in self.clients("guess"):
+            self.counts["guess"][name] = self.random.randrange(21, 24)
+            for _ in range(self.counts["guess"][name]):
+                self.add("client.connack", self.soon(), client_id=f"of {name}", peer=name, reason_code=0x86)
+
+    def _lose(self) -> None:
+        for name in self.clients("loser"):
+            for reason in self.random.sample((*UNUSUAL, *USUAL), 3):
+                weight = self.random.randrange(1, 9)
+                self.add("message.dropped", self.soon(), client_id=name, reason=reason, weight=weight, topic="t", qos=1)
+                self.drops[reason] += weight
+                if reason in LOSSES:
+                    self.counts["loser"][f"{name} {reason}"] = weight
+
+    def _ack_late(self) -> None:
+        for number, name in enumerate(self.clients("late")):
+            second = self.soon()
+            of = {"client_id": name, "qos": 1, "topic": f"{name}/t", "guid": guid(at(second), number), "size": 7}
+            self.add("message.delivered", second, latency_us=1000, **of)
+            self.add("message.acked", second + 2, latency_us=2_001_000, **of)
+            self.counts["late"][name] = 1
+
+    def _fill(self) -> None:
+        """Queues at the end."""
+        for sort in ("full", "filling"):
+            for name in self.clients(sort):
+                last = self.random.randrange(50, 90)
+                for second, less in zip(READ_AT, (30, 20, 10, 0), strict=True):
+                    length = 100 if sort == "full" else last - less
+                    self.add("session.stats", second, client_id=name, queue_length=length, queue_limit=100)
+                self.counts[sort][f"queue_length of {name}"] = last if sort == "filling" else 100
+
+    def _nodes(self) -> None:
+        """One was killed again and again."""
+        self.killed = [INCARNATION - 1000 + number for number in range(self.random.randrange(5, 9))]
+        self.unwritten = self.random.randrange(1, 50)
+        self.add("exporter.dropped", self.soon(), value=float(self.unwritten), reason="disk")
+        self.corrections = self.random.randrange(4, 9)
+        for _ in range(self.corrections):
+            self.add("node.clock", self.soon(), value=1.0)
+        self.alarms = [f"alarm{number}" for number in range(self.random.randrange(4, 9))]
+        for number, name in enumerate(self.alarms):
+            self.add("alarm.activated", number, name=name, reason="")
+        self.missing = self.random.randrange(1, 9)
+        self.add("node.tick", LENGTH)
+
+    def write(self, log: Path) -> None:
+        write(log, table(self.rows))
+        for incarnation in (*self.killed, INCARNATION):
+            write(log, table([row("node.tick", LENGTH, node="killed", incarnation=incarnation)]))
+        write(log, ticks("damaged", 0, 12), rows=1, roll_bytes=1)
+        for segment in sorted((log / f"node=damaged@{INCARNATION}").glob("*.arrows"))[1 : 1 + self.missing]:
+            segment.unlink()
+            segment.with_suffix(".idx").unlink()
+
+    def first(self, sort: str) -> list[str]:
+        counts = self.counts[sort]
+        return sorted(counts, key=lambda name: (-counts[name], name))
+
+    @property
+    def silences(self) -> list[str]:
+        return sorted(self.last_seen, key=lambda name: (name in self.left, self.last_seen[name], name))
+
+    @property
+    def losers(self) -> list[str]:
+        """Names of clients do not differ in length."""
+        return list(dict.fromkeys(entry.split()[0] for entry in self.first("loser")))
+
+    @property
+    def slow(self) -> list[str]:
+        lost = {entry.split()[0] for entry in self.counts["loser"] if entry.endswith(("queue_full", "slow_consumer"))}
+        return [*self.first("late"), *lost]
+
+    @property
+    def lost(self) -> int:
+        return sum(self.drops[reason] for reason in UNUSUAL)
+
+    @property
+    def full_in(self) -> float:
+        """Seconds until the first queue is full, by the line through its length, second by second."""
+        times = np.arange(READ_AT[0], LENGTH) + 0.5
+        lengths = np.searchsorted(READ_AT, times) * 10.0
+        return (100 - max(self.counts["filling"].values())) / float(np.polyfit(times, lengths, 1)[0])
+
+
+def named(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+#: What each sentence should be.
+SENTENCES: dict[str, Callable[[Plan], str]] = {
+    "missing": lambda plan: f"{wording.count(plan.missing, 'event')} cannot be read: figures are too low.",
+    "unwritten": lambda plan: f"The exporter lost {wording.count(plan.unwritten, 'event')}: figures are too low.",
+    "killed": lambda plan: f"Ended without a stop: {named([f'killed@{each}' for each in plan.killed])}.",
+    "clocks": lambda plan: f"Clocks were corrected {plan.corrections} times: durations across that are not exact.",
+    "alarms": lambda plan: f"Alarms that are on: {named(plan.alarms)}.",
+    "flapping": lambda plan: f"{len(plan.counts['flapping'])} clients flapped: {named(plan.first('flapping'))}.",
+    "silent": lambda plan: (
+        f"{len(plan.last_seen) - len(plan.left)} clients fell silent: "
+        f"{named([name for name in plan.silences if name not in plan.left])}."
+    ),
+    "guesses": lambda plan: f"Passwords were guessed from {named(plan.first('guess'))}.",
+    "refused": lambda plan: f"Refused: {wording.whole(plan.counts['guess'].total())} requests.",
+    "dropped": lambda plan: f"{wording.whole(plan.lost)} messages did not reach a subscriber.",
+    "losers": lambda plan: (
+        f"Too slow or away too long, and lost {wording.whole(plan.counts['loser'].total())} messages: "
+        f"{named(plan.losers)}."
+    ),
+    "slow": lambda plan: f"Slow subscribers: {named(plan.first('late'))}.",
+    "full": lambda plan: f"Full: {named(plan.first('full'))}.",
+    "filling": lambda plan: (
+        f"Will be full, the first in {wording.duration(plan.full_in)}: {named(plan.first('filling'))}."
+    ),
+}
+
+#: The rows that each table would have, by what tells them apart, in their order where that is known.
+TABLES: dict[str, tuple[Callable[[Plan], Sequence[str]], Callable[[Any], str] | None]] = {
+    "slow": (lambda plan: plan.first("late"), None),
+    "flapping": (lambda plan: plan.first("flapping"), lambda row: str(row.subject)),
+    "topics": (lambda plan: sorted(plan.topics), None),
+    "clients": (lambda plan: plan.first("silent"), None),
+    "denials": (lambda plan: plan.first("guess"), lambda row: str(row.peer)),
+    "alerts": (lambda plan: plan.first("guess"), None),
+    "losses": (lambda plan: plan.first("loser"), lambda row: f"{row.client_id} {row.reason}"),
+    "growth": (
+        lambda plan: [*plan.first("full"), *plan.first("filling")],
+        lambda row: f"{row.metric} of {row.client_id}",
+    ),
+    "consumers": (lambda plan: plan.slow, None),
+    "silences": (lambda plan: plan.silences, lambda row: str(row.client_id)),
+}
+
+
+@pytest.fixture(scope="module", params=range(THOROUGH))
+def told(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Plan, Results]:
+    plan = Plan(request.param)
+    log = tmp_path_factory.mktemp("log")
+    plan.write(log)
+    return plan, collect(spark, str(log), now=START)
+
+
+def test_each_sentence_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    found = {finding.name: finding.text for finding in findings(results)}
+    # only where no passwords were guessed
+    found |= {one.name: one.text for one in findings(replace(results, guessers=Who())) if one.name == "refused"}
+    assert SENTENCES.keys() == set(get_args(FindingName))
+    assert found == {name: sentence(plan) for name, sentence in SENTENCES.items()}
+
+
+def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    seconds = (results.end - results.begin).total_seconds()
+    short, delivered = wording.short, plan.counts["late"].total()
+    published, unheard = plan.topics.total(), plan.drops["no_subscribers"]
+    expected = {
+        "Published": (short(published), f"{short(published / seconds)}/s, {wording.size(plan.bytes)}"),
+        "Delivered": (short(delivered), f"{short(delivered / seconds)}/s, {wording.size(7 * delivered)}"),
+        "Latency, worst p99": (wording.duration(0.001), f"usual p50 {wording.duration(0.001)}"),
+        "Connections": (
+            short(plan.counts["flapping"].total()),
+            f"{short(plan.counts['guess'].total())} refused",
+        ),
+        "Lost": (short(plan.lost), f"{100 * plan.lost / (delivered + plan.lost):.3g}% of deliveries"),
+        "Without subscribers": (short(unheard), f"{100 * unheard / published:.3g}% of messages"),
+        "Denied": (short(plan.counts["guess"].total()), f"{len(plan.counts['guess'])} clients"),
+    }
+    assert {tile.name: (tile.figure, tile.more) for tile in tiles(results)} == expected
+
+
+def test_each_table_says_how_many_rows_it_would_have_and_has_the_first(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    cuts = {each.name: getattr(results, each.name) for each in fields(Results)}
+    assert TABLES.keys() == {name for name, value in cuts.items() if isinstance(value, Top)}
+    for name, (rows, name_of) in TABLES.items():
+        expected = list(rows(plan))
+        assert cuts[name].total == len(expected) > MAX_ROWS, name
+        assert len(cuts[name].rows) == MAX_ROWS, name
+        if name_of is not None:
+            assert [name_of(each) for each in cuts[name].rows] == expected[:MAX_ROWS], name
