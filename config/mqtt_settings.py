@@ -31,7 +31,8 @@ class ZoneMqtt(Section):
     max_payload_size: Size = key(
         0,
         "Largest payload of a publication. A message with a larger one is dropped; a 5.0 client that waits for an "
-        "acknowledgement gets 0x97. 0 sets no limit besides `max_packet_size`.",
+        "acknowledgement gets 0x97. A client with a larger will may not connect (0x97, 3 for 3.x). 0 sets no limit "
+        "besides `max_packet_size`.",
         "bytes",
         ge=0,
     )

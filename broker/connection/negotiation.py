@@ -49,6 +49,9 @@ def negotiate(connect: Connect, config: Config) -> Terms:
             raise Rejected(Reason.QOS_NOT_SUPPORTED, f"the will asks for QoS {will.qos}")
         if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
             raise Rejected(Reason.RETAIN_NOT_SUPPORTED, "the will asks for RETAIN")
+        if 0 < mqtt.max_payload_size < len(will.payload):
+            # as a PUBLISH: the packet itself is not too large (0x95), and 0x99 is about the format
+            raise Rejected(Reason.QUOTA_EXCEEDED, f"the will's payload is larger than {mqtt.max_payload_size} bytes")
     client_id = connect.client_id or _assigned(connect, config)
     if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")

@@ -308,7 +308,10 @@ async def test_a_payload_that_is_too_large_goes_nowhere(version: int, codes: lis
         await client.ping()
         await watcher.expect_publish("t", bytes(100))
         await watcher.ping()
-        leaving = await here.client("l", will=raw.Will("t", bytes(101)))
+        leaving = await here.client("l", will=raw.Will("t", bytes(100)))
+        will = here.session("l").session.will
+        assert will is not None
+        will.payload = bytes(101)  # as one that was stored when the limit was higher
         await leaving.abort()
         await watcher.expect_nothing()
         assert dropped == ["payload_too_large"] * 6

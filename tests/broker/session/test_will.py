@@ -1,6 +1,7 @@
 """When a will is published, and when not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -100,6 +101,39 @@ async def test_hooks_see_and_replace_it() -> None:
         leaving = await here.client("a", will=will())
         await leaving.abort()
         await watching.expect_publish("will", b"GONE")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "reason"),
+    [
+        ({"max_payload_size": 3}, {"topic": "t", "payload": b"long"}, 0x97),
+        ({"max_qos": 0}, {"topic": "t", "qos": 1}, 0x9B),
+        ({"retain_available": False}, {"topic": "t", "retain": True}, 0x9A),
+        ({"max_topic_levels": 2}, {"topic": "a/b/c"}, 0x90),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else f"{value:#x}",
+)
+async def test_what_holds_for_a_publish_holds_for_a_will(
+    settings: dict[str, Any], message: dict[str, Any], reason: int
+) -> None:
+    async with room(mqtt=settings) as here:
+        publisher = await here.client("p")
+        await publisher.send(raw.publish(**{"payload": b"x", "qos": 1, "packet_id": 1, **message}))
+        answer = await publisher.receive()
+        assert (answer.type, answer.reason) in ((raw.PUBACK, reason), (raw.DISCONNECT, reason))
+        leaving = here.wire()
+        await leaving.send(raw.connect("a", will=Will(**message)))
+        assert (await leaving.expect_type(raw.CONNACK)).reason == reason
+        await leaving.expect_close()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_a_will_that_is_too_long_is_refused_to_3x_in_its_own_words(version: int) -> None:
+    async with room(mqtt={"max_payload_size": 4}) as here:
+        leaving = here.wire(version)
+        await leaving.send(raw.connect("a", version=version, will=Will("t", b"x" * 5)))
+        assert (await leaving.expect_type(raw.CONNACK)).reason == 3
+        assert (await here.client("b", version=version, will=Will("t", b"x" * 4))) is not None
 
 
 async def test_nobody_leaves_a_will_to_the_brokers_own_topics() -> None:
