@@ -4,8 +4,9 @@ its connections.
 From the user down to the bytes:
 
 - `client`, `session_client`: one connection, and one session over many; `block` is what they share.
-- `messaging`: publish, subscribe, receive. Below it `request_queue` queues requests and waits for their answers, and
-  `receiver_set` hands messages to `receivers`, which `dispatch` finds by topic.
+- `messaging`: publish, subscribe, receive; responses to requests come to an `inbox`. Below it `request_queue` queues
+  requests and waits for their answers, and `receiver_set` hands messages to `receivers`, which `dispatch` finds by
+  topic.
 - `running` moves bytes between a connection and its stream; `transport` and `websocket` open that.
 - Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`,
   which may need `clearing`, and the `incoming` half, made of `received` messages and what is `acknowledging` them.
@@ -26,12 +27,14 @@ from trunkline.client.errors import (
     Disconnected,
     DisconnectedByServer,
     LargerThanServerAccepts,
+    NoResponse,
     NotOffered,
     NotSentAgain,
     PublishesRefused,
     PublishRefused,
     ReauthenticationFailed,
     RequestDiscarded,
+    RequestFailed,
     RequestQueueFull,
     RetriesExhausted,
     SessionLost,
@@ -60,6 +63,7 @@ __all__ = [
     "DisconnectedByServer",
     "ExponentialBackoff",
     "LargerThanServerAccepts",
+    "NoResponse",
     "NoRetry",
     "NotOffered",
     "NotSentAgain",
@@ -70,6 +74,7 @@ __all__ = [
     "ReceivedMessage",
     "Receiver",
     "RequestDiscarded",
+    "RequestFailed",
     "RequestQueueFull",
     "RetriesExhausted",
     "RetryPolicy",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Self
+from math import ceil, inf
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import trio
 
 from trunkline.actors.system import innermost
 from trunkline.client.checks import check_properties
 from trunkline.client.connection import CLIENT_REASONS, ClientConnection, Phase
-from trunkline.client.errors import ClientClosed, ClientError, ConnectFailed
+from trunkline.client.errors import ClientClosed, ClientError, ConnectFailed, NoResponse
+from trunkline.client.inbox import ERROR, RESPONSE_TIMEOUT, Inbox, inbox_topic
 from trunkline.client.messaging import Messaging
+from trunkline.client.requests import SubscribeRequest
 from trunkline.client.running import CLOSE_TIMEOUT, Runner
 from trunkline.client.settings import ConnectionSettings
-from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.packets import PacketType, SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -25,11 +29,15 @@ if TYPE_CHECKING:
 
     from trunkline.client.authentication import Authenticator
     from trunkline.client.limits import WaitingLimits
+    from trunkline.client.received import ReceivedMessage
     from trunkline.client.request_queue import Overflow
     from trunkline.client.server_limits import ServerLimits
     from trunkline.client.transport import OpenStream
     from trunkline.mqtt.packets import Connack
     from trunkline.mqtt.properties import Properties
+
+#: Seconds of the longest message expiry.
+MAX_EXPIRY: Final = 0xFFFF_FFFF
 
 
 def settings_of(settings: ConnectionSettings | None) -> ConnectionSettings:
@@ -64,6 +72,8 @@ class BlockClient(Messaging):
         self._open_stream = open_stream
         #: Set when there is no connection any more, and none will be made.
         self._over = trio.Event()
+        self._inbox: Inbox | None = None
+        self._opening_inbox = trio.Lock()
         self._block = self._running()
         self._is_used = False
 
@@ -230,6 +240,75 @@ class BlockClient(Messaging):
             connection.fail_reauthentication(self._no_answer())
             runner.finish()
             await self._requests.answer(request)
+
+    # Requests to other clients
+
+    async def request(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        qos: int = 1,
+        properties: Properties = NO_PROPERTIES,
+        timeout: float | None = RESPONSE_TIMEOUT,  # noqa: ASYNC109 - the request expires then, too
+    ) -> ReceivedMessage:
+        """Publish a request, and wait for the response of a client that has subscribed to its topic (5.0). When the
+        `timeout` is over, the server drops a request that still waits for that client.
+
+        Raises:
+            NoResponse: there was none in time, or the server says that nobody has subscribed to the topic.
+            RequestFailed: the response says that it failed.
+            RequestQueueFull: `max_queued` requests wait for their responses.
+            SubscribeRefused: responses cannot come.
+        """
+        if self.settings.version is not Version.V5:
+            raise ValueError(f"MQTT {self.settings.version} has no requests")
+        expiry: Properties = {} if timeout is None else {"message_expiry_interval": min(ceil(timeout), MAX_EXPIRY)}
+        with trio.move_on_after(inf if timeout is None else timeout):
+            inbox = await self._open_inbox()
+            with inbox.awaited() as awaited:
+                asked = {**expiry, **properties, **awaited.properties}
+                reason = await self.publish(topic, payload, qos=qos, properties=cast("Properties", asked))
+                if reason == Reason.NO_MATCHING_SUBSCRIBERS:
+                    raise NoResponse(f"nobody has subscribed to {topic}")
+                response = await awaited.wait()
+            if response is None:
+                self._requests.check_open()
+            else:
+                return response
+        raise NoResponse(f"no response from {topic} within {timeout:g} s")
+
+    async def respond(
+        self,
+        request: ReceivedMessage,
+        payload: bytes | str = b"",
+        *,
+        error: str | None = None,
+        qos: int = 1,
+        properties: Properties = NO_PROPERTIES,
+    ) -> None:
+        """Answer a message of another client's `request`; one that nobody waits for is not answered. `error` makes it
+        raise `RequestFailed` there: the text is a user property of the response, called `error`."""
+        topic = request.properties.get("response_topic")
+        if topic is None:
+            await trio.lowlevel.checkpoint()
+            return
+        answer: Properties = {**properties}
+        if (number := request.properties.get("correlation_data")) is not None:
+            answer["correlation_data"] = number
+        if error is not None:
+            answer["user_property"] = [*properties.get("user_property", ()), (ERROR, error)]
+        await self.publish(topic, payload, qos=qos, properties=answer)
+
+    async def _open_inbox(self) -> Inbox:
+        async with self._opening_inbox:
+            if self._inbox is None:
+                said = self.connack.properties.get("response_information", "")
+                topic = self.settings.response_topic or inbox_topic(self.client_id, said)
+                inbox = Inbox(topic, self._limits, self._receivers)
+                await self._subscribe(inbox, SubscribeRequest([SubscriptionRequest(topic, 1)]))
+                self._inbox = inbox
+            return self._inbox
 
     async def ping(self) -> None:
         """Wait until the server has answered a PINGREQ: it has read all that was written before, QoS 0 included.

@@ -14,6 +14,7 @@ from trunkline.mqtt.reasons import in_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trunkline.client.received import ReceivedMessage
     from trunkline.mqtt.properties import Properties
 
 
@@ -146,6 +147,18 @@ class UnsubscribeRefused(SubscribeRefused):
     """The server refused to end a subscription."""
 
     subject = "to end the subscription to"
+
+
+class NoResponse(ClientError, TimeoutError):
+    """No client has answered the request: nobody has subscribed to its topic, or the time is over."""
+
+
+class RequestFailed(ClientError):
+    """The client that answered the request says that it failed, in words."""
+
+    def __init__(self, words: str, response: ReceivedMessage) -> None:
+        super().__init__(words)
+        self.response = response
 
 
 class RequestQueueFull(ClientError):

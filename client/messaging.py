@@ -257,7 +257,11 @@ class Messaging:
             unsubscribe_soon=self._unsubscribe_soon,
         )
         (subscription.identifier,) = properties.get("subscription_identifier", (0,))
-        request = SubscribeRequest(requests, properties)
+        subscription.granted = await self._subscribe(subscription, SubscribeRequest(requests, properties))
+        return subscription
+
+    async def _subscribe(self, subscription: Receiver, request: SubscribeRequest) -> dict[str, int]:
+        """Returns the reason code for each topic filter."""
         # a filter that was granted in vain is unsubscribed when the answer comes, unless a subscription has it
         request.on_done = lambda: subscription.close() if request.error is not None else None
         # before the answer: retained messages come right behind it
@@ -269,8 +273,7 @@ class Messaging:
                 self._unsubscribe_soon(subscription)
             subscription.close()
             raise
-        subscription.granted = request.reasons
-        return subscription
+        return request.reasons
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Unsubscribe the filters that no other subscription of this client has."""
@@ -293,7 +296,7 @@ class Messaging:
         check_properties(properties, PacketType.UNSUBSCRIBE)
         await self._requests.ask(UnsubscribeRequest([*filters], properties))
 
-    def _unsubscribe_soon(self, subscription: Subscription) -> None:
+    def _unsubscribe_soon(self, subscription: Receiver) -> None:
         """Without waiting for the answer."""
         filters = self._receivers.remove(subscription)
         if filters and self._requests.is_open:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trunkline.mqtt.weight import properties_weight, text_weight
 
@@ -68,6 +69,28 @@ class ReceivedMessage:
     def properties(self) -> Properties:
         """They may be shared with other messages: not to be changed."""
         return self._origin.properties
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8.
+
+        Raises:
+            UnicodeDecodeError: it is none.
+        """
+        return self.payload.decode()
+
+    def json(self) -> Any:
+        """The payload, read as JSON.
+
+        Raises:
+            ValueError: it is none.
+        """
+        return json.loads(self.payload)
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """Of several with one name the last. `properties["user_property"]` has all of them, in order."""
+        return dict(self._origin.properties.get("user_property", ()))
 
     def ack(self) -> None:
         """Acknowledge it: in any order, from any task or thread, again without effect. The server is told when all

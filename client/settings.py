@@ -69,6 +69,12 @@ def check_will_topic(value: str) -> str:
     return value
 
 
+def check_optional_topic(value: str) -> str:
+    if value:
+        check_topic(value)
+    return value
+
+
 def check_will_properties(value: Mapping[str, Any]) -> Mapping[str, Any]:
     check_properties(cast("Properties", value), PacketType.WILL)
     return value
@@ -180,6 +186,11 @@ class ConnectionSettings(_ClientSection):
     )
     request_problem_information: Flag = setting(True, "Whether the server may explain failures in words (5.0).")
     request_response_information: Flag = setting(False, "Whether the server is asked where responses may go (5.0).")
+    response_topic: Annotated[str, Accepts("a topic name"), AfterValidator(check_optional_topic)] = setting(
+        "",
+        "Where responses to this client's requests come (5.0). When it is not set: `responses/CLIENT_ID`, or what "
+        "the server says that responses begin with, if it is asked, and `/CLIENT_ID`.",
+    )
     user_properties: tuple[tuple[str, str], ...] = setting((), "User properties of CONNECT (5.0).")
     will: WillMessage | None = setting(None, "Published by the server when the connection is lost.")
 

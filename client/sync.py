@@ -8,12 +8,14 @@ client. An error that ends the client is raised by the calls that wait, by all l
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from trunkline.client.block import BlockClient
 from trunkline.client.checks import each_payload
 from trunkline.client.client import Client as TrioClient
 from trunkline.client.client_thread import ClientThread, Receipt, Receiver, Subscription
+from trunkline.client.inbox import RESPONSE_TIMEOUT
 from trunkline.client.limits import MAX_BUFFERED, MAX_BYTES, MAX_QUEUED
 from trunkline.client.session_client import SessionClient as TrioSessionClient
 from trunkline.client.transport import open_stream
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from trunkline.client.authentication import Authenticator
     from trunkline.client.errors import ClientError
+    from trunkline.client.received import ReceivedMessage
     from trunkline.client.request_queue import Overflow
     from trunkline.client.retry import RetryPolicy
     from trunkline.client.server_limits import ServerLimits
@@ -162,6 +165,36 @@ class BlockingClient(Generic[B]):
             retain=retain,
             properties=properties,
         )
+
+    # Requests to other clients
+
+    def request(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        qos: int = 1,
+        properties: Properties = NO_PROPERTIES,
+        timeout: float | None = RESPONSE_TIMEOUT,
+    ) -> ReceivedMessage:
+        """Publish a request, and wait for the response of a client that has subscribed to its topic (5.0). `NoResponse`
+        is a `TimeoutError`, and comes at once when the server says that nobody has subscribed."""
+        request = partial(self._client.request, topic, payload, qos=qos, properties=properties, timeout=timeout)
+        return self._thread.run(None, request)
+
+    def respond(
+        self,
+        request: ReceivedMessage,
+        payload: bytes | str = b"",
+        *,
+        error: str | None = None,
+        qos: int = 1,
+        properties: Properties = NO_PROPERTIES,
+        timeout: float | None = None,
+    ) -> None:
+        """Answer a message of another client's `request`; one that nobody waits for is not answered. `error` makes it
+        raise `RequestFailed` there."""
+        self._thread.run(timeout, self._client.respond, request, payload, error=error, qos=qos, properties=properties)
 
     # Subscribing and receiving
 

@@ -1,4 +1,4 @@
-"""Requests and responses with correlation data (MQTT 5.0), here with a broker in the same process.
+"""Requests of one client to another (MQTT 5.0), here with a broker in the same process.
 
 Run it with `python examples/client_request.py`.
 """
@@ -6,17 +6,17 @@ Run it with `python examples/client_request.py`.
 import trio
 
 from trunkline import testing
-from trunkline.client import Client, Subscription
+from trunkline.client import Client, NoResponse, RequestFailed, Subscription
 
 
 async def serve(client: Client, requests: Subscription) -> None:
     async for request in requests:
-        to = request.properties.get("response_topic")
-        if to is None:
-            continue  # nobody waits for an answer
-        answer = str(int(request.payload) ** 2)
-        numbers = request.properties.get("correlation_data", b"")
-        await client.publish(to, answer, qos=1, properties={"correlation_data": numbers})
+        try:
+            answer = int(request.text) ** 2
+        except ValueError as error:
+            await client.respond(request, error=str(error))
+        else:
+            await client.respond(request, str(answer))
 
 
 async def main() -> None:
@@ -27,18 +27,17 @@ async def main() -> None:
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(serve, server, await server.subscribe("square", qos=1))
-        here = f"answers/{client.client_id}"
-        async with await client.subscribe(here, qos=1) as answers:
-            for number in (3, 4):
-                await client.publish(
-                    "square",
-                    str(number),
-                    qos=1,
-                    properties={"response_topic": here, "correlation_data": b"%d" % number},
-                )
-            for _ in (3, 4):
-                answer = await answers.receive()
-                print(answer.properties.get("correlation_data", b"").decode(), answer.payload.decode())
+        for number in ("3", "4", "five"):
+            try:
+                response = await client.request("square", number, timeout=5)
+            except RequestFailed as error:
+                print(number, "failed:", error)
+            else:
+                print(number, response.text)
+        try:
+            await client.request("cube", "3", timeout=5)
+        except NoResponse as error:
+            print(error)
         nursery.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ from trunkline.client import ConnectionSettings, SessionClient, Subscription
 
 async def show(name: str, messages: Subscription) -> None:
     async for message in messages:
-        print(name, message.topic, message.payload.decode() or "deleted", "retained" if message.retain else "now")
+        print(name, message.topic, message.text or "deleted", "retained" if message.retain else "now")
 
 
 async def main() -> None:

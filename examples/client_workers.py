@@ -15,7 +15,7 @@ async def work(jobs: trio.MemoryReceiveChannel[ReceivedMessage], results: list[s
     async with jobs:
         async for message in jobs:
             await trio.sleep(0.01)  # the work
-            results.append(message.payload.decode())
+            results.append(message.text)
             message.ack()  # in any order: the server gets the acknowledgements in its own
 
 

@@ -8,7 +8,11 @@ from tests.test_examples import ROOT
 
 OUTPUTS = {
     "client_tls.py": "connected to tls as pump\naway\n",
-    "client_request.py": "3 9\n4 16\n",
+    "client_request.py": """3 9
+4 16
+five failed: invalid literal for int() with base 10: 'five'
+nobody has subscribed to cube
+""",
     "client_workers.py": "0 1 2 3 4 5\n",
     "client_session.py": """connected, session present: False
 lost: the server closed the connection
