@@ -42,6 +42,10 @@ class Expiry(NamedTuple):
     file: str
 
 
+class Ambiguous(Exception):
+    """A name that has to be one is several."""
+
+
 class TlsContext:
     """What the TLS connections of a listener begin with."""
 
@@ -90,7 +94,11 @@ class TlsContext:
 
     def identity(self, tls: ssl.SSLObject, psk: str) -> Identity:
         """What a handshake has shown. `psk` is the identity that the client offered, which it may not have proven: TLS
-        1.3 falls back to certificates."""
+        1.3 falls back to certificates.
+
+        Raises:
+            Ambiguous: the certificate does not say who the client is.
+        """
         cipher = tls.cipher()
         if not (tls.session_reused if tls.version() == "TLSv1.3" else cipher and "PSK" in cipher[0]):
             psk = ""
@@ -99,6 +107,9 @@ class TlsContext:
         if settings.client_certificates != "none" and (decoded := tls.getpeercert()):
             certificate = certificate_of(decoded, tls.getpeercert(binary_form=True) or b"")
         known = Identity(certificate, psk)
+        for source in (settings.username_from, settings.client_id_from):
+            if known.is_ambiguous(source):
+                raise Ambiguous(f"the client's certificate has several names where one is meant (`{source}`)")
         return Identity(
             certificate,
             psk,
@@ -237,7 +248,7 @@ def parse_keys(text: str) -> dict[str, bytes]:
     """The keys of a `psk_file` by identity.
 
     Raises:
-        ValueError: a line is not of the form IDENTITY:KEY.
+        ValueError: a line is not of the form IDENTITY:KEY, or an identity occurs twice.
     """
     keys: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -250,6 +261,8 @@ def parse_keys(text: str) -> dict[str, bytes]:
             key = b""
         if not identity or len(key) < 16:
             raise ValueError(f"line {number} is not IDENTITY:KEY with a key of 32 or more hexadecimal digits")
+        if identity in keys:
+            raise ValueError(f"line {number}: {identity!r} occurs twice")
         keys[identity] = key
     return keys
 
@@ -269,19 +282,20 @@ def decode_file(file: Path) -> dict[str, Any]:
 def certificate_of(decoded: Mapping[str, Any], der: bytes) -> Certificate:
     """A verified certificate, from what `getpeercert` returns."""
     parts = [pair for part in decoded.get("subject", ()) for pair in part]
-    common_name = next((value for name, value in reversed(parts) if name == "commonName"), "")
+    common_names = tuple(value for name, value in parts if name == "commonName")
     # RFC 4514: the last part comes first
     subject = ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(decoded.get("subject", ()))
     )
     return Certificate(
-        common_name,
+        common_names[-1] if common_names else "",
         subject,
         decoded.get("serialNumber", ""),
         tuple((kind, value) for kind, value in decoded.get("subjectAltName", ()) if isinstance(value, str)),
         sha256(der).hexdigest(),
         float(ssl.cert_time_to_seconds(decoded["notAfter"])),
+        common_names,
     )
 
 

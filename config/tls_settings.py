@@ -47,7 +47,7 @@ class TlsSettings(ServerCertificate):
     )
     username_from: NameSource = setting(
         "",
-        "What the user name of a client with a certificate is: the common name (`cn`), the first subject alternative "
+        "What the user name of a client with a certificate is: the common name (`cn`), the subject alternative "
         "name (`san`), the whole subject (`dn`, as `CN=a,O=b`), the serial number (`serial`), or, without a "
         "certificate, the identity of a pre-shared key (`psk`). Such a client needs no password. Empty: "
         "it has the user name of its CONNECT.",

@@ -20,6 +20,8 @@ class Certificate:
     fingerprint: str = ""
     #: Seconds since the epoch.
     not_after: float = 0.0
+    #: More than one is nobody's name. `common_name` is the last one, which is the most specific.
+    common_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,13 @@ class Identity:
     protocol: str = ""
     #: The handshake resumed an earlier TLS session.
     resumed: bool = False
+
+    def is_ambiguous(self, source: str) -> bool:
+        """Whether its certificate has several names where one is asked for."""
+        if self.certificate is None or source not in ("cn", "san"):
+            return False
+        names = self.certificate.common_names if source == "cn" else self.certificate.names
+        return len(set(names)) > 1
 
     def named(self, source: str) -> str:
         """The name of the client by "cn", "san", "dn", "serial" or "psk"; empty if it has none."""

@@ -32,6 +32,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason, name_of
+from trunkline.mqtt.strings import encode_string
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -297,6 +298,11 @@ class Handshake:
         self._connection.close(farewell)
 
     def _open_session(self) -> None:
+        if not _is_text(self._client.username):
+            text = "the login gave %s a user name that MQTT cannot have"
+            _logger.error(text, self._client.address, extra=self._client.log_fields)
+            self._deny(Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "the user name is no text"))
+            return
         connect, services, directory = self._connect, self._listener.services, self._listener.directory
         config = self._listener.config
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
@@ -385,3 +391,13 @@ class Handshake:
         if client_limits is not None:
             quota.add(client_limits.messages, client_limits.bytes)
         return quota
+
+
+def _is_text(name: object) -> bool:
+    """An authenticator may have taken a name from JSON, which can hold half a character, or anything else."""
+    if name is None:
+        return True
+    try:
+        return isinstance(name, str) and bool(encode_string(name))
+    except ValueError:
+        return False

@@ -29,6 +29,7 @@ _UNSPECIFIED, _TCP4, _TCP6, _UNIX = 0x00, 0x11, 0x21, 0x31
 _SIZES: Final = {_UNSPECIFIED: 0, _TCP4: 12, _TCP6: 36, _UNIX: 216}
 #: Types of additional values.
 _ALPN, _AUTHORITY, _CRC32C, _SSL, _SSL_CN = 0x01, 0x02, 0x03, 0x20, 0x22
+_READ: Final = (_ALPN, _AUTHORITY, _CRC32C, _SSL, _SSL_CN)
 #: Flags of `_SSL`: the client has shown a certificate in this connection, or in one of its TLS session.
 _SHOWN: Final = 0x02 | 0x04
 
@@ -146,13 +147,18 @@ def _with_values(peer: tuple[str, int] | None, header: bytes, after: int) -> Pro
 
 
 def _values(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
-    """Type, start and end of each value."""
+    """Type, start and end of each value; of those that are read here, a type that comes twice is refused."""
+    seen: set[int] = set()
     while at < len(data):
         start = at + 3
         end = start + int.from_bytes(data[at + 1 : start], "big")
         if start > len(data) or end > len(data):
             raise HeaderError("a value goes beyond its end")
-        yield data[at], start, end
+        kind = data[at]
+        if kind in seen and kind in _READ:
+            raise HeaderError(f"the value {kind:#04x} comes twice")
+        seen.add(kind)
+        yield kind, start, end
         at = end
 
 

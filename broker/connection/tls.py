@@ -20,6 +20,7 @@ import trio
 
 from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.connection.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
+from trunkline.broker.tls_context import Ambiguous
 
 if TYPE_CHECKING:
     from trunkline.actors import Actor, Ref, Scheduler, Timer
@@ -214,6 +215,10 @@ class TlsLayer(Layer):
             server.incoming.read()  # what follows is nobody's
             self._flush()  # the alert
             self.fail(words(error), error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "")
+            return
+        except Ambiguous as error:
+            server.clear()
+            self.fail(str(error))
             return
         except BaseException:
             server.clear()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What is chosen of the subprotocols that a client offers, in this order. [MQTT-6.0.0-4]
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+#: What is meant once: of two, a proxy in between may have looked at the other.
+_ONCE: Final = ("Host", "Origin", "Sec-WebSocket-Key", "Sec-WebSocket-Version")
 #: Characters of a request's value that the log shows.
 MAX_SHOWN: Final = 100
 
@@ -60,7 +62,7 @@ class UpgradeRequest(NamedTuple):
         """The response, and those of the extensions that the client offers, too. Only its first offer of each counts:
         wsproto would mix the parameters of several."""
         token = generate_accept_token(self.key).decode()
-        offers = {offer.partition(";")[0].strip(): offer for offer in reversed(self.extensions)}
+        offers = {offer.partition(";")[0].strip().lower(): offer for offer in reversed(self.extensions)}
         agreed = None
         with suppress(ValueError):  # a parameter is not a number
             agreed = server_extensions_handshake(offers.values(), list(supported))
@@ -85,27 +87,34 @@ def check(request: h11.Request, path: str, origins: Sequence[str]) -> UpgradeReq
         raise UpgradeRefused(405, "A WebSocket is opened by a GET request.", request.method.decode(), "Allow: GET\r\n")
     if target.partition("?")[0] != path:
         raise UpgradeRefused(404, f"MQTT over WebSocket is at {path}, nothing else is at this port.", target)
-    upgrades = _listed(headers, b"upgrade")
-    if request.http_version < b"1.1" or "websocket" not in upgrades or "upgrade" not in _listed(headers, b"connection"):
+    upgrade, connection = ([value.lower() for value in _listed(headers, name)] for name in (b"upgrade", b"connection"))
+    if request.http_version < b"1.1" or "websocket" not in upgrade or "upgrade" not in connection:
         raise UpgradeRefused(
             426,
             "This address is for MQTT over WebSocket: open it with an MQTT client and a ws:// or wss:// URL. If a proxy"
             " is in between, it must pass on the headers Upgrade and Connection.",
             headers="Upgrade: websocket\r\n",
         )
-    version = _last(headers, b"sec-websocket-version")
+    for name in _ONCE:
+        if sum(key == name.lower().encode() for key, _ in headers) > 1:
+            raise UpgradeRefused(400, "A header that may come once comes twice.", name)
+    if any(key == b"transfer-encoding" or (key == b"content-length" and value != b"0") for key, value in headers):
+        raise UpgradeRefused(400, "A request for a WebSocket has no body.")
+    version = _value(headers, b"sec-websocket-version")
     if version != "13":
-        raise UpgradeRefused(426, "Version 13 of WebSocket is needed.", version, "Sec-WebSocket-Version: 13\r\n")
-    origin = _last(headers, b"origin")
-    if origin and origins and origin.lower() not in map(str.lower, origins):
+        raise UpgradeRefused(426, "Version 13 of WebSocket is needed.", version or "", "Sec-WebSocket-Version: 13\r\n")
+    origin = _value(headers, b"origin")
+    # programs that are no browsers send none, which an empty one is not
+    if origin is not None and origins and origin.lower() not in map(str.lower, origins):
         raise UpgradeRefused(403, "Pages of this origin may not connect: `websocket.origins` does not list it.", origin)
-    key = _last(headers, b"sec-websocket-key")
+    key = _value(headers, b"sec-websocket-key") or ""
     if not _is_key(key):
         raise UpgradeRefused(400, "The header Sec-WebSocket-Key must be 16 bytes in Base64.", key)
     offered = _listed(headers, b"sec-websocket-protocol")
     for subprotocol in SUBPROTOCOLS:
-        if subprotocol in offered:
-            return UpgradeRequest(key.encode(), _listed(headers, b"sec-websocket-extensions"), subprotocol)
+        for asked in offered:
+            if asked.lower() == subprotocol:  # answered as it was asked for: browsers compare letter by letter
+                return UpgradeRequest(key.encode(), _listed(headers, b"sec-websocket-extensions"), asked)
     raise UpgradeRefused(400, "The client must offer the subprotocol `mqtt`.", ", ".join(offered))
 
 
@@ -116,11 +125,11 @@ def _is_key(key: str) -> bool:
         return False
 
 
-def _last(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in reversed(headers) if key == name), "")
+def _value(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in headers if key == name), None)
 
 
 def _listed(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> list[str]:
-    """The values of a header that may come several times, and have several in one; in lower case."""
+    """The values of a header that may come several times, and have several in one."""
     values = ",".join(value.decode("latin-1") for key, value in headers if key == name)
-    return [value for each in values.split(",") if (value := each.strip().lower())]
+    return [value for each in values.split(",") if (value := each.strip())]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from trunkline.plugins.shipped.http_client import HttpFailure
-from trunkline.plugins.shipped.login import text_attributes
+from trunkline.plugins.shipped.login import text_attributes, unambiguous
 
 if TYPE_CHECKING:
     from trunkline.plugins.shipped.http_client import HttpAnswer
@@ -43,9 +43,9 @@ def read_verdict(answer: HttpAnswer) -> Verdict:
     if answer.content_type != "application/json":
         raise HttpFailure(f"it answers with {answer.content_type[:60]!r}, not with application/json")
     try:
-        content = json.loads(answer.body)
+        content = json.loads(answer.body, object_pairs_hook=unambiguous)
     except (ValueError, RecursionError):
-        raise HttpFailure("it answers with invalid JSON") from None
+        raise HttpFailure("it answers with invalid JSON, or with a key twice") from None
     if not isinstance(content, dict):
         raise HttpFailure("it answers with JSON that is not an object")
     table = cast("dict[str, Any]", content)

@@ -21,7 +21,7 @@ from trunkline.plugins.shipped.jwks import PublishedKeys
 from trunkline.plugins.shipped.jwt_claims import BadClaim, Claims
 from trunkline.plugins.shipped.jwt_keys import KeyProblem, KeySet
 from trunkline.plugins.shipped.jwt_settings import JwtSettings
-from trunkline.plugins.shipped.login import Logins, text_attributes
+from trunkline.plugins.shipped.login import Logins, text_attributes, unambiguous
 
 _NO_KEYS: Final = Deny(Reason.SERVER_UNAVAILABLE, "the server has no keys to verify tokens with")
 
@@ -189,7 +189,9 @@ def _header(data: bytes) -> tuple[str, str | None] | None:
     if len(parts) != 3:
         return None
     try:
-        header = json.loads(base64.urlsafe_b64decode(parts[0] + b"=" * (-len(parts[0]) % 4)))
+        header = json.loads(
+            base64.urlsafe_b64decode(parts[0] + b"=" * (-len(parts[0]) % 4)), object_pairs_hook=unambiguous
+        )
     except (ValueError, RecursionError):
         return None
     algorithm = cast("dict[str, object]", header).get("alg") if isinstance(header, dict) else None
@@ -202,9 +204,9 @@ def _header(data: bytes) -> tuple[str, str | None] | None:
 def _object(payload: bytes) -> dict[str, Any]:
     """Raises BadClaim if the claims cannot be read."""
     try:
-        claims = json.loads(payload)
+        claims = json.loads(payload, object_pairs_hook=unambiguous)
     except (ValueError, RecursionError):
-        raise BadClaim("the token does not hold JSON") from None
+        raise BadClaim("the token does not hold JSON, or has a claim twice") from None
     if not isinstance(claims, dict):
         raise BadClaim("the token does not hold a JSON object")
     return cast("dict[str, Any]", claims)

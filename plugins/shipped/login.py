@@ -101,6 +101,15 @@ class Logins:
             self._expired.add()
 
 
+def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of a JSON text that says who a client is: of a key that comes twice, another reader may take the other
+    value. Raises ValueError if one does."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return table
+
+
 def text_attributes(value: object) -> dict[str, str]:
     """The entries of a table that are text, up to the limit; none if the value is not a table."""
     if not isinstance(value, dict):

@@ -285,6 +285,58 @@ async def test_a_revoked_certificate_is_refused(files: Path) -> None:
     assert pair.data == b"x"
 
 
+def certificate_with(files: Path, common_names: list[str], names: list[str]) -> ssl.SSLContext:
+    """A client that has a certificate with these names."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    authority = x509.load_pem_x509_certificate(AUTHORITY.cert_pem.bytes())
+    authoritys_key = serialization.load_pem_private_key(AUTHORITY.private_key_pem.bytes(), None)
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in common_names])
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(authority.subject)
+    builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    builder = builder.add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+    made = builder.sign(authoritys_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    plain = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (files / "own.pem").write_bytes(key.private_bytes(*plain) + made)
+    context = client_context()
+    context.load_cert_chain(files / "own.pem")
+    return context
+
+
+@pytest.mark.parametrize("key", ["username_from", "client_id_from"])
+@pytest.mark.parametrize(
+    ("source", "common_names", "names", "accepted"),
+    [
+        ("cn", ["a"], ["x", "y"], True),
+        ("cn", ["a", "b"], ["x"], False),
+        ("san", ["a", "b"], ["x"], True),
+        ("san", ["a"], ["x", "y"], False),
+        ("dn", ["a", "b"], ["x", "y"], True),
+        ("serial", ["a", "b"], ["x", "y"], True),
+    ],
+)
+async def test_a_certificate_with_several_names_where_one_is_meant(
+    key: str, source: str, common_names: list[str], names: list[str], accepted: bool, files: Path
+) -> None:
+    context = certificate_with(files, common_names, names)
+    pair = Pair(mutual(files, **{key: source}), context)
+    pair.handshake(b"x")
+    if accepted:
+        assert pair.data == b"x"
+    else:
+        assert pair.data == b""
+        assert pair.failed is not None
+        assert f"several names where one is meant (`{source}`)" in pair.failed
+    # who is not named by it may have any
+    pair = Pair(mutual(files), context)
+    pair.handshake(b"x")
+    assert pair.data == b"x"
+
+
 def crl_of(*revoked: Any) -> bytes:
     """The authority's list of revoked certificates, as PEM."""
     x509 = pytest.importorskip("cryptography.x509")
@@ -447,6 +499,8 @@ def test_problems_with_files_are_named(files: Path) -> None:
     assert len(caught.value.problems) == 2
     with pytest.raises(ValueError, match="line 1"):
         parse_keys("device:12")
+    with pytest.raises(ValueError, match="line 2: 'a' occurs twice"):
+        parse_keys(f"a:{'ab' * 16}\na:{'cd' * 16}")
     assert parse_keys("a:b:" + "ab" * 16) == {"a:b": b"\xab" * 16}
     assert certificate_of({"notAfter": "Jan  1 00:00:00 2030 GMT"}, b"").common_name == ""
 

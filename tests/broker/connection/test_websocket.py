@@ -122,7 +122,8 @@ async def test_the_upgrade_and_frames_split_at_every_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "chosen"), [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, MQTT", "mqtt")]
+    ("offered", "chosen"),
+    [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, MQTT", "MQTT"), ("MQTTv3.1", "MQTTv3.1")],
 )
 async def test_subprotocols(offered: str, chosen: str) -> None:
     """[MQTT-6.0.0-3] [MQTT-6.0.0-4]"""
@@ -153,6 +154,18 @@ REFUSED = [
     pytest.param(request(Cookie="a" * 10_000), 431, "too large", "", id="too large"),
     pytest.param(b"GET /mqtt HTTP/1.1\r\nA: " + b"a" * 9_000, 431, "too large", "", id="never ends"),
     pytest.param(request(Origin="https://evil.example"), 403, "websocket.origins", "https://evil.example", id="origin"),
+    pytest.param(request(Origin=""), 403, "websocket.origins", "", id="an empty origin"),
+    pytest.param(
+        request(Origin="https://app.example\r\nOrigin: null"), 400, "once comes twice", "Origin", id="origins"
+    ),
+    pytest.param(request(origin="null", Origin="https://app.example"), 400, "twice", "Origin", id="origins in order"),
+    pytest.param(request(Host="a\r\nHost: b"), 400, "not valid HTTP", "", id="hosts"),
+    pytest.param(request(Sec_WebSocket_Key=f"{KEY}\r\nSec-WebSocket-Key: {KEY}"), 400, "twice", "Key", id="keys"),
+    pytest.param(
+        request(Sec_WebSocket_Version="8\r\nSec-WebSocket-Version: 13"), 400, "twice", "Version", id="versions"
+    ),
+    pytest.param(request(Content_Length="2") + b"hi", 400, "no body", "", id="a body"),
+    pytest.param(request(Transfer_Encoding="chunked") + b"0\r\n\r\n", 400, "no body", "", id="an empty body in chunks"),
 ]
 
 

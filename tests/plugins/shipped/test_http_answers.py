@@ -52,6 +52,7 @@ def test_an_answer_in_json(value: dict[str, Any], verdict: Verdict) -> None:
         (b"{", "application/json", "invalid JSON"),
         (b"\xff", "application/json", "invalid JSON"),
         (b"[" * 50_000, "application/json", "invalid JSON"),
+        (b'{"result": "deny", "result": "allow"}', "application/json", "a key twice"),
         (b'["allow"]', "application/json", "JSON that is not an object"),
         (b"{}", "application/json", "none of allow, deny and ignore"),
         (b'{"result": true}', "application/json", "none of allow, deny and ignore"),

@@ -208,6 +208,22 @@ async def test_a_refusal_says_why() -> None:
         assert await connect(here, signed({"iss": "me", "exp": wall + 60, "nbf": wall + 30})) == REFUSED
 
 
+async def test_a_claim_that_comes_twice() -> None:
+    """Whoever made the token may have looked at the other one."""
+    payload = b'{"sub": "ann", "sub": "root"}'
+    async with room(plugins=plugin()) as here:
+        token = jwt.api_jws.encode(payload, SECRET, "HS256")
+        assert await connect(here, token) == REFUSED
+        assert await connect(here, jwt.api_jws.encode(payload.replace(b'"sub": "root"', b'"x": 1'), SECRET)) == 0
+
+
+async def test_a_name_that_is_no_text() -> None:
+    """JSON can hold half a character."""
+    async with room(plugins=plugin(username_claim="sub")) as here:
+        payload = b'{"sub": "\\ud83d"}'
+        assert await connect(here, jwt.api_jws.encode(payload, SECRET, "HS256")) == REFUSED
+
+
 async def test_a_superuser() -> None:
     async with room(plugins=plugin(), acl={"no_match": "deny"}) as here:
         clients = watch(here)
