@@ -63,7 +63,7 @@ class Entry(Generic[T]):
         self.state = state
         #: When PUBLISH, or PUBREL in the last state, was last sent.
         self.sent_at = sent_at
-        self.delivery = delivery
+        self.delivery: Delivery = delivery
 
     @property
     def qos(self) -> int:
@@ -222,7 +222,7 @@ class Inflight(Generic[T]):
             if numbers == list(range(first, first + len(numbers))):
                 found.append((entry.publication.part(first, first + len(numbers)), entry.delivery))
             else:
-                found += [(entry.publication.messages[number], entry.delivery) for number in numbers]
+                found.extend((entry.publication.messages[number], entry.delivery) for number in numbers)
         return found
 
     def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, list[int]]]:

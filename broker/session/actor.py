@@ -152,6 +152,7 @@ class SessionActor(Actor["mail.ToSession"]):
             outbound.flush()
         if self.session.durable is not None:
             self.session.durable.changed()
+            outbound.bound()
 
     def undelivered(self, messages: list[mail.ToSession]) -> None:
         self._life.undelivered += [message for message in messages if type(message) is tuple]
@@ -169,6 +170,7 @@ class SessionActor(Actor["mail.ToSession"]):
         outbound.now = self.scheduler.now
         if self.session.durable is not None:
             self.session.durable.changed()
+            outbound.bound()
         if channel is not context.reading:
             late = mail.Received(channel, received, error)
             if channel is outbound.channel:

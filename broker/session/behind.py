@@ -16,9 +16,12 @@ from math import ceil, inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import trio
+
 from trunkline.broker.backlogs.backlog import Membership
 from trunkline.broker.backlogs.merge import Merge
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.mqtt.topics import matches, parse_shared
@@ -84,8 +87,10 @@ class Behind:
         "_by_number",
         "_context",
         "_fill",
+        "_is_asking",
         "_is_busy",
         "_is_online",
+        "_known",
         "_live",
         "_merge",
         "_read_from",
@@ -128,6 +133,10 @@ class Behind:
         self._is_online = False
         #: Something is being read.
         self._is_busy = False
+        #: Of the entries up to this one it is known that everything that came before is in the queue.
+        self._known = 0
+        #: Is a message in the mailbox that tells of later ones?
+        self._is_asking = False
         #: More may wait than the limits allow: why the first messages are dropped then.
         self._too_long: DropReason | None = None
         #: Joins or leaves the filters.
@@ -301,8 +310,8 @@ class Behind:
         for member in self.members.values():
             member.backlog.watchers[member] = None
         self._wake_all()
-        max_length, max_bytes = self._limits
-        if self.waiting > max_length or self.byte_size > max_bytes:
+        (length, byte_size), (max_length, max_bytes) = self._context.session.waiting, self._limits
+        if self.members and (length > max_length or byte_size > max_bytes):
             self._too_long = DropReason.QUEUE_FULL
 
     @property
@@ -329,8 +338,33 @@ class Behind:
 
     def wake(self, membership: Membership) -> None:
         if not self._woken:
-            self._context.soon(self._fill)
+            self._ask()
         self._woken[membership] = None
+
+    def _ask(self) -> None:
+        """Entries are seen at once, and messages for the queue when the mailbox has been worked off up to them."""
+        if not self._is_asking:
+            self._is_asking = True
+            self._context.soon(partial(self._heard, self._backlogs.committer.number))
+
+    def _heard(self, known: int) -> None:
+        self._known, self._is_asking = known, False
+        self._fill()
+
+    def next(self) -> Piece | None:
+        """The next messages, if there are any and they are read."""
+        self.go_on()
+        return self.page[0] if self.page else None
+
+    @property
+    def is_reading(self) -> bool:
+        return self._is_busy
+
+    def comes_next(self, piece: Piece) -> bool:
+        """Whether everything that came before it is in the queue; if not, somebody looks again."""
+        if piece.sequence > self._known:
+            self._ask()
+        return piece.sequence <= self._known
 
     def take(self, count: int) -> tuple[Publication, Target[Subscriber]]:
         """The next messages of the page, at most `count`."""
@@ -523,8 +557,8 @@ class Behind:
         if self._is_busy or self._context.ended:
             return
         self._rewind()
-        if cut is None or not self._go_to(cut, self._too_long):
-            self._begin_task(self._cut, self._merge, self._too_long)
+        if self._context.session.queue.length or cut is None or not self._go_to(cut, self._too_long):
+            self._begin_task(self._cut, self._merge, self._too_long, cut)
         else:
             self._end_cut(self._merge)
 
@@ -545,12 +579,16 @@ class Behind:
             self._lost(cut.backlog.filter, lost, reason)
         return True
 
-    async def _cut(self, token: Merge, reason: DropReason) -> None:
-        """Drop the oldest messages, as many as are above the limits, unless something else begins meanwhile."""
+    async def _cut(self, token: Merge, reason: DropReason, cut: Cut | None = None) -> None:
+        """Drop as many messages as are above the limits, unless something else begins meanwhile: those in the queue,
+        and then the oldest. A `cut` may save reading them."""
         unread = [member for member in self.members.values() if member.backlog.last > member.read]
         merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
         try:
             count, weight = await self._excess(unread, token)
+            count, weight = await self._shed(count, weight, token, reason)
+            if cut is not None and (count > 0 or weight > 0) and token is self._merge and self._go_to(cut, reason):
+                count = weight = 0
             while (count > 0 or weight > 0) and token is self._merge:
                 reads = await self._pages(merge, woken)
                 woken = []
@@ -562,6 +600,19 @@ class Behind:
             self._failed(token, error)
         else:
             self._context.soon(partial(self._end_cut, token))
+
+    async def _shed(self, count: int, weight: float, token: Merge, reason: DropReason) -> tuple[int, float]:
+        """Drop what is in the queue. Returns how many messages, and how many bytes, are still to be dropped."""
+        context = self._context
+        while (count > 0 or weight > 0) and token is self._merge:
+            dropped = context.session.queue.shed(count, weight, MESSAGES_AT_ONCE)
+            if not dropped:
+                break
+            for gone in dropped:
+                count, weight = count - 1, weight - gone.message.weight
+                context.services.dropped(context.session.client, gone.message, reason)
+            await trio.lowlevel.checkpoint()
+        return count, weight
 
     def _drop_oldest(self, reads: list[Read], count: int, weight: float, reason: DropReason) -> tuple[int, float]:
         """Returns how many messages, and how many bytes, are still to be dropped."""
@@ -593,20 +644,19 @@ class Behind:
 
     async def _excess(self, unread: list[Membership], token: Merge) -> tuple[int, float]:
         """How many messages, and how many bytes, are above the limits."""
-        max_length, max_bytes = self._limits
-        count, weight = self.waiting - max_length, self.byte_size - max_bytes
-        if len(unread) == 1 and unread[0].is_exact:
-            return int(max(0, count)), max(0, weight)
-        merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
-        stored = stored_weight = 0
-        while token is self._merge:
-            reads = await self._pages(merge, woken)
-            woken = []
-            stored += sum([read.entry.length for read in reads])
-            stored_weight += sum([read.entry.weight for read in reads])
-            if merge.drained:
-                break
-        return int(max(0, stored - self._ahead - max_length)), max(0, stored_weight - max_bytes)
+        session, (max_length, max_bytes) = self._context.session, self._limits
+        length, byte_size = session.waiting
+        if len(unread) != 1 or not unread[0].is_exact:
+            length, byte_size = session.queue.length - self._ahead, session.queue.byte_size
+            merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
+            while token is self._merge:
+                reads = await self._pages(merge, woken)
+                woken = []
+                length += sum([read.entry.length for read in reads])
+                byte_size += sum([read.entry.weight for read in reads])
+                if merge.drained:
+                    break
+        return int(max(0, length - max_length)), max(0, byte_size - max_bytes)
 
     async def _pages(self, merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
         return await self._backlogs.committer.read(partial(_page, merge, woken))

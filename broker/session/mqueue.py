@@ -16,7 +16,7 @@ from enum import Enum
 from heapq import merge
 from itertools import islice, takewhile
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from sys import maxsize
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
@@ -175,6 +175,12 @@ class MessageQueue(Generic[T]):
             return self._shorten(into, qos)
         return ()
 
+    @property
+    def first(self) -> Message:
+        """The next message, which may have expired; there is one."""
+        qos0, rest = self._top.qos0, self._top.rest
+        return (qos0 if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest)[0][0]
+
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
         """Remove the next message. Expired ones before it are removed as well and put into `expired`, up to
         `MESSAGES_AT_ONCE`: then None, although something waits.
@@ -201,6 +207,16 @@ class MessageQueue(Generic[T]):
                 return entry
             expired.append(entry)
         return None
+
+    def shed(self, count: float, weight: float, limit: int) -> list[Dropped[T]]:
+        """Drop messages until they are so many and so heavy, QoS 0 first and then the oldest; `limit` at most."""
+        dropped: list[Dropped[T]] = []
+        for has_some in (attrgetter("qos0"), attrgetter("rest")):
+            for at in list(self._each_class())[::-1]:
+                while has_some(at) and (count > 0 or weight > 0) and len(dropped) < limit:
+                    dropped.append(self._drop_oldest(at))
+                    count, weight = count - 1, weight - dropped[-1].message.weight
+        return dropped
 
     def expire(self, now: float, limit: int) -> list[Queued[T]]:
         """Remove expired messages, examining no more than `limit`. The next call continues where this one stopped."""

@@ -1,8 +1,9 @@
 """From the broker to one client: the window, the queue behind it, redelivery, and retained messages.
 
 A message goes straight to the wire while nothing is ahead of it: the client is connected, its socket accepts more, the
-queue is empty and the window has room. Otherwise it waits in the queue, so that order is kept. Output is collected in
-`pieces` and sent at once at the end of the session's turn.
+queue is empty and the window has room. Otherwise it waits in the queue, so that order is kept, or in the backlogs: what
+waits leaves both in the order in which it came. Output is collected in `pieces` and sent at once at the end of the
+session's turn. A PUBLISH that waits for a commit keeps those behind it back.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from trunkline.mqtt.inflight import Entry, State
 from trunkline.mqtt.packets import PacketType
 from trunkline.mqtt.topics import STREAM_PREFIX
 from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.session.behind import Piece
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
@@ -54,22 +57,23 @@ _V5: Final = Version.V5
 class Outbound:
     __slots__ = (
         "_behind",
+        "_congested",
         "_context",
         "_durable",
         "_feeds",
         "_filling",
         "_hooks",
+        "_packets",
         "_pressure",
         "_queue",
         "_replays",
-        "_resuming",
         "_sent",
         "_services",
         "_session",
         "_uncommitted",
         "_upgrade_qos",
+        "_waits_for_commit",
         "_window",
-        "_writable",
         "answers",
         "channel",
         "direct",
@@ -89,9 +93,10 @@ class Outbound:
         #: None where there are none.
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
-        self._writable = False
-        #: Does what an earlier connection was sent wait to be stored?
-        self._resuming = False
+        self._congested = False
+        #: Is nothing more sent until a commit is done: of what an earlier connection was sent, or because there is much
+        #: behind a message that waits for it?
+        self._waits_for_commit = False
         self.channel: Channel | None = None
         #: None where the session has never had a subscription to a stream.
         self._feeds: StreamFeeds | None = None
@@ -108,6 +113,8 @@ class Outbound:
         self.answers = Answering(context, self.pieces)
         #: Wire bytes that leave when a commit is done, by its number.
         self._uncommitted: dict[int, list[bytes]] = {}
+        #: Where the next PUBLISH goes: to `pieces`, or behind one that waits for a commit.
+        self._packets = self.pieces
         self.bind()
 
     def bind(self) -> None:
@@ -162,12 +169,12 @@ class Outbound:
         try:
             if not is_plain:
                 (message,) = publication.messages
-                self.pieces.append(self._encode(channel, message, target, 0, 0))
+                self._packets.append(self._encode(channel, message, target, 0, 0))
             elif publication.retain and target.retain_as_published:
-                self.pieces.append(publication.wire(channel.version, True))
+                self._packets.append(publication.wire(channel.version, True))
             else:
                 wire = publication.wire5 if channel.version is _V5 else publication.wire3
-                self.pieces.append(wire or publication.wire(channel.version))
+                self._packets.append(wire or publication.wire(channel.version))
         except UNWRITABLE as error:
             self._unwritable(publication, NO_IDS, error)
             return
@@ -201,12 +208,12 @@ class Outbound:
         try:
             if is_plain:
                 retain = publication.retain and target.retain_as_published
-                pieces = self.pieces if qos == 1 else self._pieces_at_qos2()
-                pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+                packets = self._packets if qos == 1 else self._packets_at_qos2()
+                packets += publication.numbered(channel.version, qos, retain, packet_ids)
             else:
                 (message,) = publication.messages
                 wire = self._encode(channel, message, target, qos, packet_ids.start)
-                (self.pieces if qos == 1 else self._pieces_at_qos2()).append(wire)
+                (self._packets if qos == 1 else self._packets_at_qos2()).append(wire)
         except UNWRITABLE as error:
             self._unwritable(publication, packet_ids, error)
             return
@@ -214,7 +221,7 @@ class Outbound:
         if self._hooks.message_delivered:
             self._hooks.notify(MESSAGE_DELIVERED, self._session.client, publication, delivery)
         for message in rest:
-            self.deliver(message, target)
+            self.deliver(message, target, delivery)
 
     def _are_sent_alike(self, publication: Publication, target: Target[Subscriber], channel: Channel) -> bool:
         """Whether the messages of a publication may be written in one piece."""
@@ -228,13 +235,7 @@ class Outbound:
 
     def _wait(self, publication: Publication, target: Target[Subscriber]) -> None:
         for message in publication.messages:
-            for earlier, replayed in self._overtaken_by(message):
-                self._enqueue(earlier, replayed, self._qos(earlier, replayed))
             self._enqueue(message, target, self._qos(message, target))
-
-    def _overtaken_by(self, message: Message) -> list[tuple[Message, Target[Subscriber]]]:
-        """Messages retained before this one, which must not come after it."""
-        return [] if self._replays is None else self._replays.overtaken_by(message, self.now)
 
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
@@ -277,8 +278,7 @@ class Outbound:
             TooLong: it is larger than the client accepts.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
-        is_late = dup or (qos == 2 and self._durable is not None)  # it may leave behind what was written after it
-        alias, omit_topic = (0, False) if is_late else channel.aliases_out.find(message.topic)
+        alias, omit_topic = channel.aliases_out.find(message.topic)
         wire = encode_publish(
             message,
             channel.version,
@@ -298,20 +298,37 @@ class Outbound:
             channel.aliases_out.set(message.topic, alias)
         return wire
 
-    def _pieces_at_qos2(self) -> list[bytes]:
+    def _packets_at_qos2(self) -> list[bytes]:
         """What a PUBLISH is added to. It is stored before: after a crash it has to come with the same packet
-        identifier, or the client would take it for another message.  # [MQTT-4.3.3-1] [MQTT-4.4.0-1]"""
+        identifier, or the client would take it for another message.  # [MQTT-4.3.3-1] [MQTT-4.4.0-1]
+
+        What follows comes behind it, whatever its QoS.  # [MQTT-4.6.0-5]
+        """
         durable = self._durable
         if durable is None:
             return self.pieces
         number = durable.gathering
         if number not in self._uncommitted:
-            self._uncommitted[number] = []
+            self._uncommitted[number] = self._packets = []
             durable.after_commit(lambda: self._context.soon(lambda: self._committed(number)))
-        return self._uncommitted[number]
+        return self._packets
 
     def _committed(self, number: int) -> None:
-        self.pieces += self._uncommitted.pop(number)
+        packets = self._uncommitted.pop(number, None)
+        if packets is None:
+            return  # the client has gone meanwhile
+        self.pieces += packets
+        if self._packets is packets:
+            self._packets = self.pieces
+        if self._waits_for_commit:
+            self._waits_for_commit = False
+            self.fill()
+
+    def bound(self) -> None:
+        """Let what comes next wait in the queue, which has a limit, if much is written that waits for a commit."""
+        if self._packets is not self.pieces and sum(map(len, self._packets)) > MAX_SLICE:
+            self._waits_for_commit = True
+            self.direct = False
 
     def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
         """Only this publication is lost. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
@@ -340,39 +357,37 @@ class Outbound:
         if self._services.streams is not None and any(map(_is_of_stream, self._session.subscriptions)):
             self._stream_feeds().attach()
         durable = self._durable
-        self._resuming = durable is not None and self._window.has_qos2
-        self._writable = not self._resuming
-        if durable is not None and self._resuming:  # how far its messages have come is stored before it is repeated
+        self._congested, self._waits_for_commit = False, durable is not None and self._window.has_qos2
+        if durable is not None and self._waits_for_commit:  # how far its messages have come is stored before
             durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
         self._window.resume(min(channel.config.session.max_inflight, channel.receive_maximum))
 
     def _resume(self, channel: Channel) -> None:
         if self.channel is channel:
-            self._resuming = False
-            self._writable = True
+            self._waits_for_commit = False
             self.fill()
 
     def detach(self) -> None:
         self.channel = None
-        self.direct = self._writable = self.held = False
+        self.direct = self.held = False
         if self._replays is not None:  # how many messages these are is not known, and a walk to count them takes long
             self._services.metrics.messages_retained_cut += len(self._replays)
             self._replays = None
         self._pressure.leave(self.now)
         self.answers.detach()
         self.pieces.clear()
-        for pieces in self._uncommitted.values():
-            pieces.clear()
+        self._uncommitted.clear()
+        self._packets = self.pieces
         if self._behind is not None:
             self._behind.detach()
         if self._feeds is not None:
             self._feeds.detach()
 
     def congested(self) -> None:
-        self.direct = self._writable = False
+        self.direct, self._congested = False, True
 
     def writable(self) -> None:
-        self._writable = not self._resuming
+        self._congested = False
 
     def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
         """Send the retained messages that match a new subscription."""
@@ -411,29 +426,19 @@ class Outbound:
         channel, window, queue = self.channel, self._window, self._queue
         if self.direct and not window.unsent:
             return
-        if self._filling or channel is None or not self._writable or self.held:
+        if self._filling or channel is None or self._congested or self._waits_for_commit or self.held:
             return
         room = MAX_SLICE
         while room > 0 and (again := window.next_again(self.now)) is not None:
             room -= self._resend(channel, *again)
-        expired: list[Queued[Target[Subscriber]]] = []
-        while queue.length and room > 0:
-            entry = queue.pop(self.now, expired, 2 if window.room else 0)
-            if entry is None:
-                break
-            room -= entry[0].weight
-            self.deliver(entry[0], entry[1], "retained" if entry[1].retained else "waited")
-        for gone in expired:
-            self.drop(gone[0], DropReason.EXPIRED)
-        if len(expired) >= MESSAGES_AT_ONCE:
-            room = 0
-        if self._behind and room > 0:
-            room = self._send_backlog(self._behind, room)
-        if not queue.length and room > 0 and not self._behind:
-            room = self._send_retained(room)
-        if self._feeds and room > 0 and not queue.length:
-            room = self._send_streams(self._feeds, room)
-        self.direct = room > 0 and not queue.length and self._replays is None and not self._behind and not self._feeds
+        if not window.unsent:
+            room = self._send_waiting(room)
+            if not queue.length and room > 0 and not self._behind:
+                room = self._send_retained(room)
+            if self._feeds and room > 0 and not queue.length:
+                room = self._send_streams(self._feeds, room)
+            is_empty = not queue.length and self._replays is None and not self._behind and not self._feeds
+            self.direct = is_empty and room > 0
         if self._pressure.on and self._pressure.eased(queue):
             self._pressure.release()
         if room <= 0:
@@ -449,27 +454,56 @@ class Outbound:
         self.fill()
         self.flush()
 
-    def _send_backlog(self, behind: Behind, room: int) -> int:
-        """As much of what was read as the window has room for, of at most `room` bytes. Returns the bytes that are
-        left."""
-        channel = self.channel
-        assert channel is not None
-        behind.go_on()
-        while behind.page and room > 0 and self._window.room and not self._queue.length:
-            piece = behind.page[0]
-            alike = self._are_sent_alike(piece.publication, piece.target, channel)
-            publication, target = behind.take(self._window.room if alike else 1)
-            room -= publication.weight
+    def _send_waiting(self, room: int) -> int:
+        """What waits in the queue and in the backlogs, in the order in which it came, as the window has room for it, of
+        at most `room` bytes. Returns the bytes that are left."""
+        queue, window, behind = self._queue, self._window, self._behind
+        expired: list[Queued[Target[Subscriber]]] = []
+        while room > 0:
+            piece = None
+            if behind:
+                piece = behind.next()
+                if piece is None and behind.is_reading:
+                    break  # what is read may have come before what is in the queue
+                if piece is not None and queue.length and queue.first.guid < piece.publication.guid:
+                    piece = None
+                elif piece is not None and not (window.room and behind.comes_next(piece)):
+                    break
+            if piece is None and not queue.length:
+                break
             if self._replays is not None:
-                for message in publication.messages:
-                    for earlier, replayed in self._overtaken_by(message):
-                        self.deliver(earlier, replayed, "retained")
-            if target.no_local and publication.publisher == self._session.client_id:
-                self.deliver_own(publication, target, "waited")
-            else:
-                self.deliver(publication, target, "waited")
-            behind.go_on()
-        return room
+                topic = queue.first.topic if piece is None else piece.publication.topic
+                overtaken = self._replays.overtaken_by(topic, self.now) if window.room else None
+                if overtaken is not None:
+                    room -= overtaken[0].weight
+                    self.deliver(*overtaken, "retained")
+                    continue
+                if not window.room:
+                    break
+            if behind and piece is not None:
+                room -= self._send_piece(behind, piece)
+                continue
+            entry = queue.pop(self.now, expired, 2 if window.room else 0)
+            if entry is None:
+                break
+            room -= entry[0].weight
+            self.deliver(entry[0], entry[1], "retained" if entry[1].retained else "waited")
+        for gone in expired:
+            self.drop(gone[0], DropReason.EXPIRED)
+        return 0 if len(expired) >= MESSAGES_AT_ONCE else room
+
+    def _send_piece(self, behind: Behind, piece: Piece) -> int:
+        """As much of it as the window has room for. Returns its weight."""
+        assert self.channel is not None
+        # what is heavy is weighed one by one, and what may be overtaken is looked at so
+        together = piece.publication.weight < HEAVY and self._replays is None
+        alike = together and self._are_sent_alike(piece.publication, piece.target, self.channel)
+        publication, target = behind.take(self._window.room if alike else 1)
+        if target.no_local and publication.publisher == self._session.client_id:
+            self.deliver_own(publication, target, "waited")
+        else:
+            self.deliver(publication, target, "waited")
+        return publication.weight
 
     def _send_retained(self, room: int) -> int:
         """One batch of retained messages, or of steps towards them, of at most `room` bytes. Returns the bytes that are
@@ -540,7 +574,7 @@ class Outbound:
         else:
             try:
                 wire = self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
-                self.pieces.append(wire)
+                self._packets.append(wire)
             except UNWRITABLE as error:
                 self._unwritable(message, range(packet_id, packet_id + 1), error)
                 return message.weight

@@ -96,10 +96,12 @@ class Replays:
             if self._in_order.pop(filter, None) is not None:
                 self._by_filter.remove(filter)
 
-    def overtaken_by(self, live: Message, now: float) -> list[tuple[Message, Target[Subscriber]]]:
-        """The retained messages that have to come before a live message, each with its target."""
-        kept = self._store.find(live.topic, now)
-        if kept is None:
-            return []
-        earlier = [(replay.overtaken_by(kept), replay.target) for replay in self._by_filter.match(live.topic)]
-        return [(message, target) for message, target in earlier if message is not None]
+    def overtaken_by(self, topic: str, now: float) -> tuple[Message, Target[Subscriber]] | None:
+        """The next retained message that has to come before a live message of this topic, and its target."""
+        kept = self._store.find(topic, now)
+        if kept is not None:
+            for replay in self._by_filter.match(topic):
+                earlier = replay.overtaken_by(kept)
+                if earlier is not None:
+                    return earlier, replay.target
+        return None

@@ -37,7 +37,8 @@ class Disk:
         config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
         try:
             read = (lambda: config) if standalone else None
-            async with open_node(config, hooks, grace=0, read=read, open_store=lambda: face) as node:
+            open_store = None if config.durability(standalone=True) == "memory" else lambda: face
+            async with open_node(config, hooks, grace=0, read=read, open_store=open_store) as node:
                 life = Life(node, face)
                 try:
                     yield life
