@@ -1,7 +1,7 @@
 """What the event log of a quiet broker takes: `python -m bench.quiet_log --help`.
 
-A broker with its defaults lives through days of virtual time with one publisher and one subscriber. Then its log is compacted, and with
-`--report` a report is made of it.
+A broker with its defaults lives through days of virtual time with one publisher and one subscriber. Then its log is
+compacted, and with `--report` a report is made of it.
 """
 
 import argparse

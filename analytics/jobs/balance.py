@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.job import CLOCK, Options, job
 from trunkline.analytics.jobs.windows import heard, window
 from trunkline.analytics.options import Names, Positive
+from trunkline.mqtt.reasons import Reason
 
 #: What is counted, by the kind of event that counts for it.
 COUNTED: Final = {
@@ -17,7 +18,8 @@ COUNTED: Final = {
     "messages_out": "message.delivered",
     "connects": "client.connected",
     "disconnects": "client.disconnected",
-    "takeovers": "session.taken_over",
+    # not session.taken_over, which a clean start goes without
+    "takeovers": "client.disconnected",
     "drops": "message.dropped",
 }
 #: Payload bytes, by the kind of event that has them.
@@ -46,6 +48,8 @@ class BalanceOptions(Options):
 def _amount(load: str) -> Expression:
     """How much of a load a node has, over its events."""
     of_kind = F.col("kind") == _KINDS[load]
+    if load == "takeovers":
+        of_kind &= F.col("reason_code") == Reason.SESSION_TAKEN_OVER.value
     if load in READ:
         reading = F.when(of_kind & (F.col("name") == READ[load]), F.col("value"))
         return F.max_by(reading, F.when(reading.isNotNull(), F.struct("time", "incarnation", "seq")))

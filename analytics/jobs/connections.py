@@ -7,7 +7,7 @@ from trunkline.analytics.jobs.machines import Machine, Result, Subject
 from trunkline.mqtt.reasons import Reason
 
 _SECOND: Final = 1_000_000
-#: How well the beginning that a disconnection names must fit the one that was recorded: clocks are set now and then.
+#: By how much a connection may have been recorded before the beginning that its end names: clocks are set now and then.
 _FIT: Final = 5 * _SECOND
 #: So long after a client has connected again, the end of its former connection may still come.
 _GRACE: Final = 10 * _SECOND
@@ -40,6 +40,7 @@ class ConnectionEvent(NamedTuple):
     reason_code: int | None
     reason: str | None
     latency_us: int | None
+    peer_port: int | None = None
 
 
 class OpenConnection(NamedTuple):
@@ -52,14 +53,19 @@ class OpenConnection(NamedTuple):
     weight: int
     #: When the same client connected again although this connection had not ended; 0 if it has not.
     replaced: int = 0
+    peer_port: int | None = None
+    #: When the client's former connection was recorded, or nothing was known of any: an end that names an earlier
+    #: beginning is not of this one.
+    former: int = 0
 
 
 class Connections(Machine[ConnectionEvent]):
     """Connections of a node, from their beginning to their end. Times are microseconds.
 
     A client that starts afresh leaves its former session behind, whose end may be recorded after the new connection has
-    begun. So a client may have several open connections, and a disconnection belongs to the one that began when it
-    says.
+    begun. So a client may have several open connections. A disconnection belongs to the one from the same address and
+    port. Where ports are not known, it is the first one that was recorded after the beginning that the disconnection
+    names: its CONNECT, which the login follows, however long that takes.
     """
 
     def __init__(self, timeout: int, tells_open: bool, subject: Subject) -> None:
@@ -67,6 +73,8 @@ class Connections(Machine[ConnectionEvent]):
         self._timeout = timeout
         self._tells_open = tells_open
         self._incarnation = -1
+        #: Connections from before are not known.
+        self._since = 0
         #: The latest event of the node itself. Its clients do not count as a sign of life: a machine sees only some of
         #: them.
         self._alive = 0
@@ -81,7 +89,7 @@ class Connections(Machine[ConnectionEvent]):
         if event.incarnation > self._incarnation:
             if not self._stopped:
                 yield from self._killed()
-            self._incarnation = event.incarnation
+            self._incarnation, self._since = event.incarnation, event.at
             self._ticks = self._stopped = False
         if event.at > self._alive + self._timeout:  # it lives without heartbeats
             self._ticks = False
@@ -89,7 +97,8 @@ class Connections(Machine[ConnectionEvent]):
             former = self._open.pop(event.client_id, None)
             if former is not None:
                 self._replaced.append(former._replace(replaced=event.at))
-            self._open[event.client_id] = _begun(event, event.at)
+            since = self._since if former is None else former.began
+            self._open[event.client_id] = _begun(event, event.at)._replace(former=since)
         elif event.kind == "client.disconnected":
             yield self._disconnected(event)
         else:
@@ -103,8 +112,8 @@ class Connections(Machine[ConnectionEvent]):
         if event.client_id in self._open:
             candidates.append(self._open[event.client_id])
         began = None if event.latency_us is None else event.at - event.latency_us
+        candidates = [one for one in candidates if self._fits(one, event, began)]
         if began is not None:
-            candidates = [one for one in candidates if abs(one.began - began) <= _FIT]
             candidates.sort(key=lambda one: abs(one.began - began))
         end = {"how": _HOW.get(event.reason_code, "error"), "reason_code": event.reason_code, "reason": event.reason}
         if not candidates:  # it began before the record did
@@ -116,6 +125,13 @@ class Connections(Machine[ConnectionEvent]):
         else:
             del self._open[event.client_id]
         return self._row(connection, event.at, **end)
+
+    def _fits(self, one: OpenConnection, event: ConnectionEvent, began: int | None) -> bool:
+        if one.peer_port and event.peer_port:
+            return (one.peer, one.peer_port) == (event.peer, event.peer_port)
+        if began is None:
+            return True
+        return began - _FIT <= one.began and (one.began <= began + _FIT or began > one.former)
 
     def _all(self) -> list[OpenConnection]:
         return [*self._replaced, *self._open.values()]
@@ -130,6 +146,7 @@ class Connections(Machine[ConnectionEvent]):
         assert self.due is not None
         if self._is_mortal() and self._alive + self._timeout <= self.due:
             yield from self._killed()
+            self._since = self.due
         while self._replaced and self._replaced[0].replaced + _GRACE <= self.due:
             connection = self._replaced.pop(0)
             # that the client came again is all that is known of the end
@@ -153,7 +170,7 @@ class Connections(Machine[ConnectionEvent]):
 
     def _row(self, connection: OpenConnection, ended: int, **end: object) -> Result:
         row = connection._asdict()
-        del row["replaced"]
+        del row["replaced"], row["peer_port"], row["former"]
         return row | {"node": self._node, "ended": ended, "duration": (ended - connection.began) / _SECOND} | end
 
     def knows_nothing(self) -> bool:
@@ -161,15 +178,22 @@ class Connections(Machine[ConnectionEvent]):
 
     def save(self) -> list[Any]:
         newest = list(self._open.values())
-        return [self._incarnation, self._alive, self._ticks, self._stopped, newest, self._replaced]
+        return [self._incarnation, self._since, self._alive, self._ticks, self._stopped, newest, self._replaced]
 
     def load(self, saved: list[Any]) -> None:
-        self._incarnation, self._alive, self._ticks, self._stopped, newest, replaced = saved
+        self._incarnation, self._since, self._alive, self._ticks, self._stopped, newest, replaced = saved
         self._open = {fields[0]: OpenConnection(*fields) for fields in newest}
         self._replaced = [OpenConnection(*fields) for fields in replaced]
 
 
 def _begun(event: ConnectionEvent, began: int) -> OpenConnection:
     return OpenConnection(
-        event.client_id, began, event.username, event.peer, event.listener, event.protocol, event.weight
+        event.client_id,
+        began,
+        event.username,
+        event.peer,
+        event.listener,
+        event.protocol,
+        event.weight,
+        peer_port=event.peer_port,
     )

@@ -49,6 +49,9 @@ class QueuesOptions(Options):
     limit."""
     min_samples: Annotated[int, Field(ge=2)] = 3
     """Readings that a window must have before it has a slope."""
+    min_span: OptionalPositive = None
+    """Seconds from the first of them to the end of the window, or of the events, before it has one; half of the window
+    if not given."""
     full_within: OptionalPositive = None
     """Seconds: only what is or will be full by then. Everything if not given."""
 
@@ -62,7 +65,9 @@ class QueuesOptions(Options):
         return names
 
     @model_validator(mode="after")
-    def _no_holes(self) -> Self:
+    def _possible(self) -> Self:
+        if self.min_span is not None and self.min_span > self.window:
+            raise ValueError(f"a min_span of {self.min_span:g} s is longer than windows of {self.window:g} s")
         if self.slide is not None and self.slide > self.window:
             raise ValueError(f"a slide of {self.slide:g} s leaves holes between windows of {self.window:g} s")
         return self
@@ -139,8 +144,8 @@ def _slope(points: Expression, until: Expression) -> Expression:
         last double What it is at the window's end, or at that of the events: the last reading holds, and a session that
           ended has nothing left.
         max double The largest reading.
-        slope double Growth per second, by least squares; null with fewer than `min_samples`, and of a session that
-          ended.
+        slope double Growth per second, by least squares; null with fewer than `min_samples` or less than `min_span`, and
+          of a session that ended.
         limit double What it may grow to; null when nothing is known to limit it.
         limit_from string `log`, if the limit was recorded with the reading, or `option`; null without a limit.
         full_in double Seconds from the end of the window, or of the events, until the limit, if it goes on like this; 0
@@ -179,12 +184,12 @@ def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     slope, room = F.col("slope"), F.col("limit") - F.col("last")
     goes_on = ~F.element_at("points", -1)["ended"]
     until = since(F.least("newest", "window.end"))
+    span = until - F.element_at("points", 1)["at"]
+    is_long = (F.col("samples") >= options.min_samples) & (span >= (options.min_span or options.window / 2))
     results = (
         results.where("samples > 0")
         .withColumn("last", F.element_at("points", -1)["reading"])
-        .withColumn(
-            "slope", F.when(goes_on & (F.col("samples") >= options.min_samples), _slope(F.col("points"), until))
-        )
+        .withColumn("slope", F.when(goes_on & is_long, _slope(F.col("points"), until)))
         .withColumn("limit", limit)
         .withColumn("limit_from", origin)
         .withColumn("full_in", F.when(room <= 0, F.lit(0.0)).when(slope > 0, room / slope))

@@ -69,3 +69,16 @@ def test_nodes_are_compared_in_each_window(spark: "SparkSession") -> None:
         "n5": (0.0, 3, 3.0),
     }
     assert found[0]["variation"] == pytest.approx(pstdev([1, 0, 0]) * 3)
+
+
+def test_takeovers_count_however_they_happen(spark: "SparkSession") -> None:
+    rows = [
+        row("session.taken_over", 1),
+        row("client.disconnected", 1, reason_code=0x8E),
+        row("session.discarded", 2),
+        row("client.disconnected", 2, reason_code=0x8E, reason="discarded", weight=2),
+        row("client.disconnected", 3, reason_code=0),
+        row("client.disconnected", 3),
+    ]
+    found = balance(frame(spark, rows), balance.read_options({"loads": "takeovers,disconnects"})).collect()
+    assert {one.load: one.value for one in found} == {"takeovers": 3.0, "disconnects": 5.0}

@@ -38,6 +38,7 @@ def seen(kind: str, at: float, client: str | None = None, *, incarnation: int = 
             "reason_code": None,
             "reason": None,
             "latency_us": None,
+            "peer_port": None,
             **columns,
         }
     )
@@ -124,6 +125,36 @@ def test_an_end_that_does_not_say_ends_the_connection_that_is_open() -> None:
 def test_the_end_of_a_session_that_was_left_behind_may_come_after_the_new_connection() -> None:
     events = [connected(1), connected(5), left(5.1, 4.1, code=0x8E), left(9, 4)]
     assert told(*events) == [("c", 1, 5.1, "taken_over"), ("c", 5, 9, "left")]
+
+
+@pytest.mark.parametrize("login", [0, 4, 6, 30])
+def test_a_login_takes_as_long_as_it_takes(login: float) -> None:
+    """An end names the CONNECT as the beginning of its connection."""
+    events = [tick(0), connected(10 + login), left(60, 50), connected(100 + login), tick(150), left(160, 60)]
+    machine = Connections(1000 * SECOND, True, N1)
+    rows = list(play(machine, events, 200 * SECOND))
+    assert [(row["began"], row["ended"]) for row in rows] == [
+        ((10 + login) * SECOND, 60 * SECOND),
+        ((100 + login) * SECOND, 160 * SECOND),
+    ]
+
+
+def test_its_port_tells_a_connection_from_others() -> None:
+    """The former one is from before the record, and its end comes late."""
+    events = [connected(100, peer_port=2), left(101, 95, code=0x8E, peer_port=1), left(200, 110, peer_port=2)]
+    assert told(*events) == [("c", 6, 101, "taken_over"), ("c", 100, 200, "left")]
+    corrected = [connected(100, peer_port=2), left(4000, 60, peer_port=2)]  # the clock was put forward
+    assert told(*corrected, until=5000) == [("c", 100, 4000, "left")]
+
+
+def test_without_ports_an_end_from_before_the_record_is_not_taken_for_a_long_login() -> None:
+    events = [tick(50), connected(100), tick(101), left(101, 95), tick(150), left(200, 100)]
+    assert told(*events) == [("c", 6, 101, "left"), ("c", 100, 200, "left")]
+
+
+def test_an_end_that_comes_after_it_was_given_up_is_not_that_of_the_next_connection() -> None:
+    events = [connected(1), connected(50), left(70, 69), left(90, 40)]
+    assert told(*events) == [("c", 1, 50, "unrecorded"), ("c", 1, 70, "left"), ("c", 50, 90, "left")]
 
 
 def test_an_end_that_was_not_recorded_is_given_up_when_the_client_has_come_again() -> None:

@@ -111,8 +111,11 @@ def test_a_reading_holds_until_the_next_and_the_end(spark: "SparkSession") -> No
         # of another node the events end before the window does
         *(one | {"node": "n2"} for one in readings("short", (0, 0), (1, 10), (2, 20), limit=1_000)),
         row("node.tick", 3, node="n2"),
+        # too little to say how it goes on
+        *(one | {"node": "n3"} for one in readings("shorter", (0, 0), (1, 10), (2, 20), limit=1_000)),
+        row("node.tick", 2.9, node="n3"),
     ]
-    options = QueuesOptions(window=60)
+    options = QueuesOptions(window=60, min_span=3)
     found = {
         one["client_id"]: one
         for one in queues(frame(spark, rows), options).where("window_start < '2025-06-01 12:01'").collect()
@@ -121,6 +124,7 @@ def test_a_reading_holds_until_the_next_and_the_end(spark: "SparkSession") -> No
     assert found["changed"]["full_in"] == pytest.approx((1_000 - 95) / found["changed"]["slope"])
     assert (found["flat"]["slope"], found["flat"]["full_in"]) == (None, 0.0)
     assert found["short"]["slope"] == pytest.approx(10 * 8 / 9)
+    assert (found["shorter"]["slope"], found["shorter"]["full_in"]) == (None, None)
 
 
 @pytest.mark.parametrize("end", ["session.terminated", "session.discarded"])

@@ -77,8 +77,10 @@ def test_what_is_full_is_told_as_that() -> None:
 def test_names_are_the_first_of_all() -> None:
     results = replace(nothing(), losers=Who(5000, ("c0", "c1", "c2", "c3")), lost=9000)
     assert [finding.text for finding in findings(results)] == [
-        "Too slow or away too long, and lost 9\N{NARROW NO-BREAK SPACE}000 messages: c0, c1, c2 and "
-        "4\N{NARROW NO-BREAK SPACE}997 more."
+        (
+            "Too slow or away too long, and lost 9\N{NARROW NO-BREAK SPACE}000 messages: c0, c1, c2 and "
+            "4\N{NARROW NO-BREAK SPACE}997 more."
+        )
     ]
 
 
