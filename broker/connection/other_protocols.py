@@ -20,7 +20,7 @@ def guess(data: bytes) -> str:
             return "this looks like MQTT over WebSocket (its listeners have ws:// or wss:// URLs)"
         return "this looks like HTTP"
     if data.startswith((b"PROXY ", _PROXY_V2)):
-        return "this looks like a PROXY protocol header (one is taken where `proxy_protocol.trusted` is set, and no second)"
+        return "this looks like a PROXY protocol header (a listener with `proxy_protocol.trusted` takes one, not two)"
     if data.startswith(b"SSH-"):
         return "this looks like SSH"
     return ""

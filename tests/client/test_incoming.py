@@ -73,6 +73,17 @@ def test_of_a_burst_leaves_what_stands_at_its_front(qos: int, name: str) -> None
     assert shown(rig.sent()) == [f"{name} 3", f"{name} 4", f"{name} 5", "PUBACK 50"]
 
 
+def test_what_is_acknowledged_of_a_burst_gives_its_room_back() -> None:
+    rig = Rig(receive_maximum=3)
+    handover = open_burst(rig, 1, range(1, 4))
+    acknowledge(handover, 0, 1)
+    assert shown(rig.sent()) == ["PUBACK 1", "PUBACK 2"]
+    rig.give(publish("u", b"", 1, 7), publish("u", b"", 1, 8))
+    assert rig.connection.error is None
+    rig.give(publish("u", b"", 1, 9))
+    assert isinstance(rig.connection.error, Disconnected)
+
+
 @given(st.permutations(range(8)), st.lists(st.booleans(), min_size=8, max_size=8))
 def test_any_order_of_the_user_is_the_servers_order(order: list[int], flushed: list[bool]) -> None:
     rig = Rig()

@@ -54,6 +54,17 @@ def test_deletes_keys_and_ranges(engine: Engine) -> None:
     assert engine.count(COLOURS) == 2
 
 
+@pytest.mark.parametrize("put_once", [False, True])
+def test_a_key_that_is_put_and_deleted_in_one_batch_is_gone(engine: Engine, put_once: bool) -> None:
+    if not put_once:
+        put(engine, COLOURS, a=b"1")
+    batch = WriteBatch()
+    batch.put(COLOURS, b"a", b"2")
+    batch.delete(COLOURS, b"a", put_once=put_once)
+    engine.commit(batch)
+    assert engine.scan(COLOURS) == []
+
+
 def test_pages_are_bounded_in_rows_and_bytes(engine: Engine) -> None:
     put(engine, COLOURS, a=b"1" * 100, b=b"2" * 100, c=b"3", d=b"4")
     assert [key for key, _ in engine.scan(COLOURS, b"b", b"d")] == [b"b", b"c"]

@@ -10,6 +10,7 @@ from trunkline.broker.session.channel import Channel
 from trunkline.config.config import Config
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
+from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
@@ -38,6 +39,19 @@ def test_a_decision_is_remembered_with_qos_and_retain() -> None:
     assert rules.channel.may_publish == {3: {"ok/1": True}, 0: {"no/1": False}}
     assert rules.asked == [("publish", "ok/1", 1, True), ("publish", "no/1", 0, False)]
     assert (rules.metrics.authorization_allow, rules.metrics.authorization_deny) == (1, 1)
+
+
+async def test_the_brokers_own_topics_are_its_own_whoever_allows_everything() -> None:
+    hooks = Hooks()
+    hooks.add("client.check_acl", lambda *_: ALLOW)
+    access = Access(hooks, Metrics(), Config())
+    channel = Channel(ClientInfo("a", superuser=True), cast("Any", None), cast("Any", None), Version.V5, Config())
+    for topic, allowed in (("$SYS/broker/version", False), ("$SYSTEM", True), ("$other/t", True)):
+        packet = Publish(topic, b"x", 1)
+        await access.ask_publish(channel, packet)
+        assert channel.answer == (packet, allowed), topic
+        channel.may_publish[2].clear()
+        assert access.may_publish(channel, topic, 1, False) is allowed, topic
 
 
 def test_no_more_is_remembered_than_was_configured() -> None:

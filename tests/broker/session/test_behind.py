@@ -276,6 +276,39 @@ async def test_a_new_subscription_while_messages_wait() -> None:
         await nothing_more(wire)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_new_subscription_has_no_part_in_what_came_before_it(restart: bool) -> None:
+    """Though its filter has a backlog, in which that stands for another session."""
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "other", ("#", 1))
+        wire, _ = await life.stay("away")
+        await wire.subscribe(("t", 1), properties=raw.subscription_identifier(1))
+        await wire.abort()
+        await settled(life)
+        await publish(life, "t", b"1", b"2")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        await wire.expect_type(raw.PUBLISH)
+        await wire.subscribe(("#", 1), properties=raw.subscription_identifier(2))
+        await wire.abort()
+        await settled(life)
+        await publish(life, "t", b"3")
+        if not restart:
+            await expect_identifiers(life)
+    if restart:
+        async with disk.broker() as life:
+            await expect_identifiers(life)
+
+
+async def expect_identifiers(life: Life) -> None:
+    wire, _ = await life.stay("away")
+    for payload, identifiers in ((b"1", {1}), (b"2", {1}), (b"3", {1, 2})):
+        packet = await wire.expect_publish("t", payload, qos=1)
+        assert set(packet.all(0x0B)) == identifiers, payload
+        await wire.send(raw.ack(raw.PUBACK, packet.packet_id))
+
+
 async def test_a_subscription_that_is_lowered_to_qos_0_loses_nothing() -> None:
     disk = Disk()
     async with disk.broker() as life:
