@@ -89,6 +89,8 @@ class Committer:
         self._number = number
         #: Numbers the commits: the one that is being gathered.
         self.gathering = 0
+        #: The last one that is stored.
+        self.committed = -1
         #: Sessions that are stored.
         self.sessions = 0
         #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
@@ -260,6 +262,7 @@ class Committer:
         self._timer.cancel()
         self._put_off = 0.0
         beats, self._beats = self._beats, False
+        number = self.gathering
         self.gathering += 1
         batch, self._batch = self._batch, WriteBatch()
         unsafe, self._unsafe = self._unsafe, {}
@@ -281,6 +284,7 @@ class Committer:
             self._busy = False
             self._late.cancel()
             if error is None:
+                self.committed = number
                 self._retry = DELAY
                 self._alarms.deactivate(STORE_FAILED)
                 for stored in unsafe:

@@ -329,7 +329,7 @@ class Node:
                         await self.start_background("streams", self._work_on_streams)
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:
-                            self.storing.go_on()
+                            await self.storing.go_on(self.services)
                             await self.start_background("backlogs", self.storing.backlogs.collect)
                         if self._prepare is not None:
                             self._prepare(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
 from trunkline.broker.committer import MESSAGES, NODE
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_retained import RETAINED
 from trunkline.hooks.client import client_from_plain
@@ -30,6 +31,7 @@ _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     WINDOWS: lambda _, row: unpack(row),
     QUEUES: lambda _, row: unpack(row)[0][2],
     POSITIONS: lambda _, row: unpack(row),
+    WILLS: lambda _, row: will_from_row(row),
     FILTERS: filter_from_row,
     ENTRIES: entry_from_row,
     MESSAGES: lambda _, row: publication_from_bytes(row, 0.0),

@@ -16,6 +16,8 @@ from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.committer import Committer
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
+from trunkline.broker.session.stored_will import restored_will
+from trunkline.broker.session.will import publish_left
 from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.stored_sessions import Found
+    from trunkline.broker.session.stored_will import StoredWill
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
@@ -50,12 +53,20 @@ class Storing:
     """Of one node, while it runs."""
 
     def __init__(
-        self, writer: Writer, committer: Committer, backlogs: Backlogs, recovery: Recovery, scheduler: Scheduler
+        self,
+        writer: Writer,
+        committer: Committer,
+        backlogs: Backlogs,
+        recovery: Recovery,
+        wills: list[StoredWill],
+        scheduler: Scheduler,
     ) -> None:
         self._writer = writer
         self._committer = committer
         self.backlogs = backlogs
         self._recovery = recovery
+        #: Of clients that were connected, by sessions that were not stored.
+        self._wills = wills
         self._scheduler = scheduler
 
     @classmethod
@@ -123,17 +134,21 @@ class Storing:
                 )
                 async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
                     pass
+                wills = [restored_will(row, committer) for row in found.wills]
                 await trio.to_thread.run_sync(verified.result)
                 _log_restored(perf_counter() - began, len(sessions), len(pubsub.retained), len(streams.registry))
             except BaseException:
                 await writer.close()
                 raise
-            return cls(writer, committer, backlogs, recovery, scheduler)
+            return cls(writer, committer, backlogs, recovery, wills, scheduler)
 
-    def go_on(self) -> None:
-        """Everything else has started: what the sessions have waited for may happen."""
+    async def go_on(self, services: Services) -> None:
+        """Everything else has started, and nobody can connect yet: what the sessions have waited for may happen."""
         self._recovery.go_on(self._scheduler)
         self.backlogs.forget_abandoned()
+        async for _ in Paced(publish_left(self._wills, services), RESTORED_AT_ONCE):
+            pass
+        self._wills.clear()
 
     @property
     def size(self) -> int:

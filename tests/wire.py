@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.conformance import raw
 from trunkline.broker.node import Node
@@ -105,6 +105,19 @@ class Wire:
         """Everything sent before has been dealt with, and nothing came but the PINGRESP."""
         await self.send(raw.PINGREQ)
         await self.expect(raw.PINGRESP)
+
+    async def expect_silence(self) -> None:
+        """Nothing comes by the time that all is done which waits for nobody: neither a packet nor the close."""
+        came: list[bytes] = [self._buffer] if self._buffer else []
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def read() -> None:
+                came.append(await self._read())
+
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert not came
 
     async def expect_close(self) -> None:
         """The broker closes, and nothing comes before."""

@@ -278,17 +278,16 @@ class SessionActor(Actor["mail.ToSession"]):
                 raise ProtocolError("a session expiry of 0 cannot be raised at DISCONNECT")
             session.expiry_interval = bounded_expiry(expiry, channel.config.session)
         if packet.reason == Reason.SUCCESS:
-            session.will = None  # [MQTT-3.14.4-3]
+            self._life.forget_will()  # [MQTT-3.14.4-3]
         self._outbound.flush()  # output that the client was to get before
-        channel.cast(mail.Close(b""))
+        self._life.close_when_stored(channel)
         self._life.lost(Reason(packet.reason), "the client sent DISCONNECT")
 
     # Connection and end
 
-    def attach(self, channel: Channel, present: bool, store: Callable[[Session], None] | None = None) -> None:
-        """Attach this connection. `present` says whether the session existed before, and `store` makes it durable."""
-        channel.hand = self.ref.hand
-        self._life.request(channel, present, store)
+    def attach(self, request: mail.Attach) -> None:
+        request.channel.hand = self.ref.hand
+        self._life.request(request)
 
     def _on_attach(self, message: mail.Attach) -> None:
         if message.store is not None and self.session.durable is None and not self._context.ended:
@@ -297,7 +296,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._outbound.bind()
             self._inbound.bind()
             self._acknowledged.bind()
-        self._life.attach(message.channel, message.present)
+        self._life.attach(message)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
         """It comes from a connection that lost this session, or that requested it when it had just ended."""

@@ -78,6 +78,8 @@ class Channel:
     send: Callable[[bytes], None] = field(init=False)
     #: Whether the session existed before. Known when the channel is attached to it.
     resumed: bool = False
+    #: Whether CONNACK was sent.
+    is_accepted: bool = False
     #: True if every PUBLISH to this client may be the shared encoding.
     plain: bool = True
 

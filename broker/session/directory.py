@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.dormant import Dormant
     from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Storage
     from trunkline.hooks.client import ClientInfo
 
 #: Client ids up to which the takeovers are kept without a sweep.
@@ -39,6 +40,7 @@ MIN_SWEPT: Final = 1024
 class Directory:
     __slots__ = (
         "_dormant",
+        "_ending",
         "_flapping",
         "_ids",
         "_last_number",
@@ -55,6 +57,8 @@ class Directory:
         self._sessions: dict[str, SessionActor] = {}
         #: Those that are no actors yet.
         self._dormant: dict[str, Dormant] = {}
+        #: Client ids of sessions that have ended, while the store has them still: the commits that end them.
+        self._ending: dict[str, int] = {}
         #: The client ids in order, for pages.
         self._ids: SortedList[str] = SortedList()
         #: Recent takeovers of each client id; for a blocked one, the last entry is the time when that ends.
@@ -112,19 +116,25 @@ class Directory:
         known = self.get(client.client_id)
         # a session with an expiry of 0 ends with its connection, so it cannot be resumed
         if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
-            known.attach(channel, True, self._store if self._is_stored(channel) else None)  # [MQTT-3.1.2-5]
+            store = self._store if self._is_stored(channel) else None
+            known.attach(mail.Attach(channel, True, store))  # [MQTT-3.1.2-5]
             return
+        succeeds = client.client_id in self._ending
         if known is not None:  # [MQTT-3.1.2-4]
+            succeeds = succeeds or known.session.durable is not None
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
         actor = self.add(client, self._last_number + 1 if self._is_stored(channel) else 0)
-        actor.attach(channel, False)
+        actor.attach(mail.Attach(channel, False, succeeds=succeeds))
 
     def _is_stored(self, channel: Channel) -> bool:
         return channel.expiry_interval > 0 and channel.client.durable and self._services.committer is not None
 
-    def add(self, client: ClientInfo, number: int = 0, subscriber: Subscriber | None = None) -> SessionActor:
-        """A new session of this client, empty and without a connection. It claims the client id. With a number, which
-        no other session has, it is stored. `subscriber` is what routes know it by already."""
+    def add(
+        self, client: ClientInfo, number: int = 0, subscriber: Subscriber | None = None, *, claims: bool = True
+    ) -> SessionActor:
+        """A new session of this client, empty and without a connection. It `claims` the client id, unless it is about
+        to end. With a number, which no other session has, it is stored. `subscriber` is what routes know it by
+        already."""
         committer = self._services.committer
         if number and committer is not None:
             window, queue, awaiting_rel = self._stored_parts(committer)
@@ -136,9 +146,10 @@ class Directory:
             session = Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
         actor = SessionActor(session, self._services, self._forget, subscriber)
         self._supervisor.start(actor, name=f"session {client.client_id}")
-        if client.client_id not in self._ids:
-            self._ids.add(client.client_id)
-        self._sessions[client.client_id] = actor
+        if claims:
+            if client.client_id not in self._ids:
+                self._ids.add(client.client_id)
+            self._sessions[client.client_id] = actor
         return actor
 
     @property
@@ -171,6 +182,17 @@ class Directory:
             del self._sessions[session.client_id]
             self._ids.remove(session.client_id)
             self._services.alarms.deactivate(SESSIONS_FULL)
+            if session.durable is not None:
+                self._end_stored(session.client_id, session.durable)
+
+    def _end_stored(self, client_id: str, durable: Storage) -> None:
+        commit = self._ending[client_id] = durable.gathering
+
+        def ended() -> None:
+            if self._ending.get(client_id) == commit:
+                del self._ending[client_id]
+
+        durable.after_commit(ended)
 
     # Two clients that share a client id would disconnect each other for ever
 

@@ -93,12 +93,15 @@ class Durable:
         "_anew",
         "_committer",
         "_ended",
+        "_forgotten",
         "_head",
         "_is_stored",
         "_position",
         "_queued_to",
         "_runs",
         "_session",
+        "_terms",
+        "_terms_in",
         "_watched",
         "_window_head",
         "awaiting_rel",
@@ -125,7 +128,10 @@ class Durable:
         self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
-        self._ended = False
+        self._ended = self._forgotten = False
+        #: What its client knows of what is stored, and the commit that holds it.
+        self._terms: object = None
+        self._terms_in = -1
         # What is stored: the head, what is one of a kind in the window, and the queue up to a number.
         self._is_stored = False
         self._head: object = None
@@ -148,23 +154,34 @@ class Durable:
     def gathering(self) -> int:
         return self._committer.gathering
 
+    @property
+    def is_settled(self) -> bool:
+        return self._terms == self._promised() and self._terms_in <= self._committer.committed
+
     def end(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        self._committer.sessions -= 1
-        self.changed(at_once=True)
+        if not self._ended:
+            self._ended = True
+            self._committer.sessions -= 1
+            self.changed(at_once=True)
+
+    def forget(self) -> None:
+        if not self._forgotten:
+            self.end()
+            self._forgotten = True
+            self.changed(at_once=True)
 
     def write(self, batch: WriteBatch) -> None:
         self._watch()
-        if self._ended:
+        if self._forgotten:
             self._delete(batch)
             return
-        session, key = self._session, key_of(self.number)
-        head = self._compared()
+        session, key, terms = self._session, key_of(self.number), self._promised()
+        if terms != self._terms:
+            self._terms, self._terms_in = terms, self._committer.gathering - 1
+        head = self._compared(terms)
         if head != self._head:
             self._head, self._is_stored = head, True
-            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch)))
+            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch, ended=self._ended)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
         if session.queue.length or self._runs:
@@ -176,6 +193,7 @@ class Durable:
     def restored(self, window_head: bytes, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
         self._is_stored, self._window_head, self._runs = True, window_head, runs
+        self._terms = self._promised()
         self._position, self._anew = position, anew
         self._queued_to = 0 if anew else self._session.queue.number
 
@@ -188,12 +206,16 @@ class Durable:
             heartbeat.watch(expiry)
             self._watched = expiry
 
-    def _compared(self) -> object:
+    def _promised(self) -> tuple[object, ...]:
+        """What a CONNACK, or the end of a connection, says of the session."""
+        session = self._session
+        return session.expiry_interval, session.will, session.client.username, session.client.superuser
+
+    def _compared(self, terms: tuple[object, ...]) -> object:
         session = self._session
         client, revoked = session.client, session.revoked
-        terms = (session.will, session.left_at, session.expiry_interval, revoked and tuple(revoked))
         attributes = plain_attributes(client) if client.attributes else None
-        return client, client.username, client.superuser, attributes, terms
+        return client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended
 
     def _write_subscriptions(self, key: bytes, batch: WriteBatch) -> None:
         session = self._session

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
 
 
-def head_to_plain(session: Session, now: float) -> dict[str, Any]:
-    """Everything but subscriptions and messages."""
+def head_to_plain(session: Session, now: float, *, ended: bool = False) -> dict[str, Any]:
+    """Everything but subscriptions and messages. One that has `ended` is there for its messages only."""
     return {
         "client": client_to_plain(session.client),
-        "will": None if session.will is None else _will_to_plain(session.will),
+        "will": None if session.will is None else will_to_plain(session.will),
         # seconds until now, 0 or less, in which the client was away; None if it is connected
         "left_at": None if session.left_at == inf else session.left_at - now,
         "created_at": session.created_at,
         "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
         "revoked": sorted(session.revoked or ()),
+        "ended": ended,
     }
 
 
@@ -38,7 +39,7 @@ def restore_head(stored: Mapping[str, Any], session: Session, then: float, gone:
     """Fill in what `head_to_plain` gave at the node time `then`; its subscriptions are there. A client that was
     connected left at `gone`."""
     session.client = client_from_plain(stored["client"])
-    session.will = None if stored["will"] is None else _will_from_plain(stored["will"])
+    session.will = None if stored["will"] is None else will_from_plain(stored["will"])
     session.left_at = gone if stored["left_at"] is None else then + stored["left_at"]
     session.created_at = stored["created_at"]
     session.expiry_interval = inf if stored["expiry_interval"] is None else stored["expiry_interval"]
@@ -50,11 +51,11 @@ def restore_head(stored: Mapping[str, Any], session: Session, then: float, gone:
             session.revoked.keep(filter)
 
 
-def _will_to_plain(will: Will) -> dict[str, Any]:
+def will_to_plain(will: Will) -> dict[str, Any]:
     return {**asdict(replace(will, properties={})), "properties": plain(will.properties)}
 
 
-def _will_from_plain(stored: Mapping[str, Any]) -> Will:
+def will_from_plain(stored: Mapping[str, Any]) -> Will:
     properties = {name: _from_plain(value) for name, value in stored["properties"].items()}
     values: dict[str, Any] = {**stored, "properties": cast("Properties", properties) if properties else NO_PROPERTIES}
     return Will(**values)

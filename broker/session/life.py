@@ -17,6 +17,7 @@ import trio
 from trunkline.broker.session import mail, will
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.broker.session.stored_will import StoredWill
 from trunkline.hooks.points import (
     CLIENT_CONNACK,
     CLIENT_CONNECTED,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.inbound import Inbound
@@ -82,14 +84,14 @@ class SessionLife:
 
     # A connection comes
 
-    def request(self, channel: Channel, present: bool, store: Callable[[Session], None] | None) -> None:
-        """Attach this connection in the session's turn. `present` says whether the session was there before."""
-        self._requested.append(channel)
-        channel.session = self.context.subscriber.cast
-        channel.session(mail.Attach(channel, present, store))
+    def request(self, request: mail.Attach) -> None:
+        """Attach this connection in the session's turn."""
+        self._requested.append(request.channel)
+        request.channel.session = self.context.subscriber.cast
+        request.channel.session(request)
 
-    def attach(self, channel: Channel, present: bool) -> None:
-        context, outbound = self.context, self.outbound
+    def attach(self, request: mail.Attach) -> None:
+        context, outbound, channel, present = self.context, self.outbound, request.channel, request.present
         session, services = context.session, context.services
         if context.ended:  # while the request was in the mailbox
             services.open_session(channel)
@@ -111,21 +113,42 @@ class SessionLife:
         session.attach(client, channel.expiry_interval, channel.will)
         if session.durable is not None:
             session.durable.changed(at_once=True)
+        elif session.will is not None and services.committer is not None and client.durable:
+            session.stored_will = StoredWill.of(client, session.will, services.committer)
         channel.resumed = present
         context.subscriber.online = True
-        connack = Connack(present, Reason.SUCCESS, channel.connack)
-        metrics.client_connected += 1
         if present:
             metrics.session_resumed += 1
             hooks.notify(SESSION_RESUMED, client)
         else:
             metrics.session_created += 1
             hooks.notify(SESSION_CREATED, client)
-        outbound.pieces[:] = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
-        hooks.notify(CLIENT_CONNACK, client, connack)
-        metrics.sent[PacketType.CONNACK] += 1
         self.inbound.expect_pubrel()
         self.check.resume()
+        wait = self._until_stored(client, succeeds=request.succeeds)
+        if wait is None:
+            self._accept(channel, present, stored=False)
+        else:
+            self.waiting.until(wait, channel, partial(self._accept, channel, present, stored=True))
+
+    def _until_stored(self, client: ClientInfo, *, succeeds: bool = False) -> Wait | None:
+        """Calls back when the store has what the client is told of its session; None if it does, or need not."""
+        session, committer = self.context.session, self.context.services.committer
+        kept = session.durable or session.stored_will
+        if committer is None or not client.durable or (not succeeds and (kept is None or kept.is_settled)):
+            return None
+        return committer.after_commit
+
+    def _accept(self, channel: Channel, present: bool, *, stored: bool) -> None:
+        """Send CONNACK, and what follows it."""
+        outbound, client = self.outbound, channel.client
+        metrics, hooks = self.context.services.metrics, self.context.services.hooks
+        connack = Connack(present, Reason.SUCCESS, channel.connack)
+        channel.is_accepted = True
+        outbound.begin(encode(connack, channel.version), stored=stored)  # [MQTT-3.2.0-1]
+        hooks.notify(CLIENT_CONNACK, client, connack)
+        metrics.sent[PacketType.CONNACK] += 1
+        metrics.client_connected += 1
         outbound.fill()
         if _logger.isEnabledFor(logging.INFO):
             _logger.info(
@@ -137,7 +160,7 @@ class SessionLife:
                 extra=client.log_fields,
             )
         hooks.notify(CLIENT_CONNECTED, client)
-        if context.config.session.retry_interval and channel.version != Version.V5:
+        if self.context.config.session.retry_interval and channel.version != Version.V5:
             self._retry_later(channel)
 
     def _retry_later(self, channel: Channel) -> None:
@@ -180,7 +203,8 @@ class SessionLife:
         assert channel is not None
         self.outbound.flush()
         farewell = b""
-        if channel.version == Version.V5:  # behind all that was sent before  [MQTT-3.14.4-1]
+        # behind all that was sent before, CONNACK at the least  [MQTT-3.14.0-1] [MQTT-3.14.4-1]
+        if channel.version == Version.V5 and channel.is_accepted:
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
             packet = Disconnect(fitting(reason, PacketType.DISCONNECT), properties)
             farewell = encode_within(packet, channel.version, channel.max_packet_size)
@@ -196,17 +220,29 @@ class SessionLife:
         if context.session.durable is not None:
             context.session.durable.changed(at_once=True)
         if self.waiting.end():
-            context.session.will = None  # [MQTT-3.14.4-3]
+            self.forget_will()  # [MQTT-3.14.4-3]
         context.subscriber.online = False
         self._take(
             self.check.stop,
             self.outbound.detach,
-            partial(self._notify_left, channel.client, reason, text, successor),
+            partial(self._notify_left, channel, reason, text, successor),
             self.start_timers,
         )
 
-    def _notify_left(self, client: ClientInfo, reason: Reason, text: str, successor: ClientInfo | None) -> None:
-        services = self.context.services
+    def close_when_stored(self, channel: Channel) -> None:
+        """The close answers a DISCONNECT, which may have taken the will away, or given the session another time."""
+        close = partial(channel.cast, mail.Close(b""))
+        wait = self._until_stored(channel.client)
+        if wait is None:
+            close()
+        else:
+            wait(close)
+
+    def _notify_left(self, channel: Channel, reason: Reason, text: str, successor: ClientInfo | None) -> None:
+        services, client = self.context.services, channel.client
+        if not channel.is_accepted:
+            _logger.info("gone before its CONNACK, which waits for the store: %s", text, extra=client.log_fields)
+            return
         services.metrics.client_disconnected += 1
         if _logger.isEnabledFor(logging.INFO):
             words, named = text, None
@@ -258,10 +294,17 @@ class SessionLife:
 
     def publish_will(self) -> None:
         """Now, if it was not published yet."""
-        session = self.context.session
-        gone, session.will = session.will, None
+        gone = self.context.session.will
+        self.forget_will()
         if gone is not None:  # [MQTT-3.1.2-8]
-            will.publish(gone, session.client, self.context, self.outbound.now)
+            will.publish(gone, self.context.session.client, self.context, self.outbound.now)
+
+    def forget_will(self) -> None:
+        """It is published now, or is not to be."""
+        session = self.context.session
+        session.will = None
+        if session.stored_will is not None:
+            session.stored_will.end()
 
     def _expire(self) -> None:
         self.context.services.metrics.session_expired += 1
@@ -288,6 +331,7 @@ class SessionLife:
         self.context.follow(SessionEvent.END)
         self._take(
             self.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self._end_stored,
             self.stop_timers,
             partial(self.on_end, self.context.session),
             partial(self._notify_ended, cause),
@@ -305,6 +349,10 @@ class SessionLife:
             self.end_connection(message.reason, message.cause, message.successor)
         if not stays:
             self.end(message.cause)
+
+    def _end_stored(self) -> None:
+        if self.context.session.durable is not None:
+            self.context.session.durable.end()
 
     def _notify_ended(self, cause: str) -> None:
         services, client = self.context.services, self.context.session.client
@@ -333,7 +381,7 @@ class SessionLife:
     def _forget(self) -> None:
         self.outbound.end_feeds()
         if self.context.session.durable is not None:
-            self.context.session.durable.end()
+            self.context.session.durable.forget()
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""

@@ -28,7 +28,7 @@ class SessionEvent(StrEnum):
     ATTACH = "attach"
     #: The connection has ended: closed by either side, lost, or replaced by another.
     DETACH = "detach"
-    #: The routes, a hook or an access service are asked.
+    #: The routes, a hook or an access service are asked, or the store is waited for.
     ASK = "ask"
     ANSWER = "answer"
     #: The session was stored by a node that has ended.

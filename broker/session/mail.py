@@ -34,6 +34,8 @@ class Attach:
     present: bool
     #: Makes a session durable that is not; None if it need not be.
     store: Callable[[Session], None] | None = None
+    #: Whether the store may still have an earlier session of this client id, which has ended.
+    succeeds: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -94,8 +94,8 @@ class Outbound:
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
         self._congested = False
-        #: Is nothing more sent until a commit is done: of what an earlier connection was sent, or because there is much
-        #: behind a message that waits for it?
+        #: Is nothing more sent for now? Before CONNACK; until it is stored how far an earlier connection came; and when
+        #: there is much behind a message that waits for a commit.
         self._waits_for_commit = False
         self.channel: Channel | None = None
         #: None where the session has never had a subscription to a stream.
@@ -349,20 +349,29 @@ class Outbound:
     # Attaching and detaching
 
     def attach(self, channel: Channel) -> None:
-        """A client is connected. Unacknowledged messages are sent again, before anything else.  # [MQTT-4.4.0-1]"""
+        """A client is connected, and gets nothing yet."""
         self.channel = channel
+        self._congested, self._waits_for_commit = False, True
         self.answers.attach(channel)
         if self._behind is not None:
             self._behind.attach()
         if self._services.streams is not None and any(map(_is_of_stream, self._session.subscriptions)):
             self._stream_feeds().attach()
-        durable = self._durable
-        self._congested, self._waits_for_commit = False, durable is not None and self._window.has_qos2
-        if durable is not None and self._waits_for_commit:  # how far its messages have come is stored before
-            durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
         self._window.resume(min(channel.config.session.max_inflight, channel.receive_maximum))
 
-    def _resume(self, channel: Channel) -> None:
+    def begin(self, connack: bytes, *, stored: bool) -> None:
+        """Send CONNACK, then unacknowledged messages again, before anything else.  # [MQTT-4.4.0-1]
+
+        How far they have come is `stored` before they are repeated.
+        """
+        self.pieces[:] = [connack]
+        durable, channel = self._durable, self.channel
+        if durable is not None and not stored and self._window.has_qos2:
+            durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
+        else:
+            self._waits_for_commit = False
+
+    def _resume(self, channel: Channel | None) -> None:
         if self.channel is channel:
             self._waits_for_commit = False
             self.fill()

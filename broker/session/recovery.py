@@ -80,12 +80,11 @@ class Recovery:
     def restore(self) -> Iterator[None]:
         """Bring the sessions back, one by one. Their timers start with `go_on`."""
         found, committer = self._found, self._committer
-        newest = {stored.client_id: number for number, stored in sorted(found.sessions.items())}
+        newest = {stored.client_id: number for number, stored in sorted(found.sessions.items()) if not stored.has_ended}
         dormant: list[Dormant] = []
         for number, stored in found.sessions.items():
-            if newest[stored.client_id] != number:
-                if committer is not None:
-                    committer.change(_Discarded(number))  # by a clean start
+            if newest.get(stored.client_id) != number:
+                self._finish(number, stored)
             elif self._backlogs is not None and self._backlogs.is_used and stored.is_idle:
                 dormant.append(self._dormant(number, stored))
             else:
@@ -114,6 +113,15 @@ class Recovery:
         self._waiting.clear()
         self._dormants.start(scheduler)
 
+    def _finish(self, number: int, stored: StoredSession) -> None:
+        """It has ended, and its messages were not all given to other members of its shared groups."""
+        if stored.is_idle:
+            if self._committer is not None:
+                self._committer.change(_Discarded(number))
+            return
+        session = self._restore(number, stored, claims=False).session
+        session.expiry_interval, session.will = 0.0, None
+
     def _dormant(self, number: int, stored: StoredSession) -> Dormant:
         subscriber = Subscriber(stored.client_id, _nobody, durable=True)
         dormant = Dormant(stored.client_id, number, subscriber, self._directory.get)
@@ -131,10 +139,12 @@ class Recovery:
         stored: StoredSession,
         subscriber: Subscriber | None = None,
         rejoined: Rejoined | None = None,
+        *,
+        claims: bool = True,
     ) -> SessionActor:
         """Make it an actor. One that was dormant has its routes, as a `subscriber`, and its place in the backlogs."""
         head = unpack(stored.head)
-        actor = self._directory.add(client_from_plain(head["client"]), number, subscriber)
+        actor = self._directory.add(client_from_plain(head["client"]), number, subscriber, claims=claims)
         behind = cast("Behind | None", actor.session.behind)
         place = rejoined or self._route(actor.subscriber, stored, behind)
         if behind is not None and place is not None:

@@ -38,6 +38,11 @@ class Storage(Protocol):
         """The number of the commit that will hold what changes now."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the store has what the client knows of the session: that it is there, for how long, and its will."""
+        ...
+
     def changed(self, *, at_once: bool = False) -> None:
         """It is stored with the next commit, which is begun `at_once` or in a second at the latest."""
         ...
@@ -47,7 +52,24 @@ class Storage(Protocol):
         ...
 
     def end(self) -> None:
+        """The session has ended: no start brings it back, but for what others are to get of it."""
+        ...
+
+    def forget(self) -> None:
         """Nothing of the session is left, nor to be stored."""
+        ...
+
+
+class WillStorage(Protocol):
+    """Where a will is stored by itself."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the store has it, or has it no more."""
+        ...
+
+    def end(self) -> None:
+        """It was published, or is not to be."""
         ...
 
 
@@ -98,6 +120,7 @@ class Session:
         "left_at",
         "queue",
         "revoked",
+        "stored_will",
         "subscriptions",
         "unasked",
         "will",
@@ -117,6 +140,8 @@ class Session:
         self.left_at = inf
         #: Published after its delay if the client disconnects without a DISCONNECT of reason 0.
         self.will: Will | None = None
+        #: Its row, if the session itself is not stored.
+        self.stored_will: WillStorage | None = None
         #: Seconds since the epoch.
         self.created_at = client.connected_at
         #: Seconds that it is kept without a connection; inf means for ever.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
@@ -15,7 +16,7 @@ from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
 if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import StoredBacklog
     from trunkline.mqtt.stored import IndexEntry, Place
-    from trunkline.store import Engine, Space
+    from trunkline.store import Engine, Row, Space
 
 #: What `ALIVE` would say of a store that was never written.
 NEVER: Final = pack((0.0, 0, 0.0))
@@ -31,6 +32,8 @@ class StoredSession:
     left_at: float | None
     expiry_interval: float | None
     has_will: bool
+    #: Whether only its messages are left, those of shared groups for other members.
+    has_ended: bool
     subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
     window_head: bytes = b""
     position: bytes = b""
@@ -60,6 +63,8 @@ class Found:
     #: Sessions of which only a part is left: a damaged store was repaired.
     remains: set[int]
     backlogs: list[StoredBacklog]
+    #: Of clients that were connected, by sessions that are not stored.
+    wills: list[Row]
 
 
 def find(engine: Engine) -> Found:
@@ -90,14 +95,18 @@ def find(engine: Engine) -> Found:
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
     records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
     backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
-    last_number = max([last_number, *records, *[found.last for found in backlogs]])
-    return Found(alive, wall, sessions, records, referred, last_number, remains, backlogs)
+    wills = list(rows(engine, WILLS))
+    last_number = max(
+        [last_number, *records, *[found.last for found in backlogs], *[number_of(key) for key, _ in wills]]
+    )
+    return Found(alive, wall, sessions, records, referred, last_number, remains, backlogs, wills)
 
 
 def _session(head: bytes) -> StoredSession:
     plain = unpack(head)
     left_at, expiry_interval, has_will = plain["left_at"], plain["expiry_interval"], plain["will"] is not None
-    return StoredSession(head, plain["client"]["client_id"], left_at, expiry_interval, has_will)
+    has_ended = plain.get("ended", False)  # not in rows of the first releases
+    return StoredSession(head, plain["client"]["client_id"], left_at, expiry_interval, has_will, has_ended)
 
 
 def _place(space: Space, key: bytes, value: bytes) -> Place | None:

@@ -1,5 +1,5 @@
-"""A client has to wait for its routes, for a hook or for an access decision. Other clients do not wait. Its packets are
-kept in order meanwhile, and its connection stops reading.
+"""A client has to wait for its routes, for a hook, for an access decision, or for the commit before its CONNACK. Other
+clients do not wait. Its packets are kept in order meanwhile, and its connection stops reading.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
 
@@ -90,6 +91,11 @@ class Waiting:
             self.context.subscriber.cast(mail.Answered(channel, proceed))
 
         self._asking = self.context.start_task(ask)
+
+    def until(self, wait: Wait, channel: Channel, proceed: Callable[[], None]) -> None:
+        """Go on when `wait` calls back."""
+        self.context.follow(SessionEvent.ASK)
+        wait(lambda: self.context.subscriber.cast(mail.Answered(channel, proceed)))
 
     def answered(self, channel: Channel) -> None:
         self.context.follow(SessionEvent.ANSWER, channel)

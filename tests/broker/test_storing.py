@@ -269,6 +269,7 @@ async def test_a_client_that_is_owed_many_answers_is_not_read_from() -> None:
             assert received[1] - before == 11
             return publisher
 
+        await (await life.wire(version=4)).connect("publisher", clean=False)
         life.fill()
         await publish()
         publisher = await publish()  # nothing is owed to this connection for the other one

@@ -114,7 +114,7 @@ class Home:
         self.get = lambda client_id: None
         self.add_dormant = lambda dormants: None
 
-    def add(self, client: ClientInfo, number: int, subscriber: None = None) -> Any:
+    def add(self, client: ClientInfo, number: int, subscriber: None = None, *, claims: bool = True) -> Any:
         queue = StoredQueue(self.committer, max_length=6, priority=self.priorities.get)
         window, awaiting_rel = StoredWindow(self.committer, 8, 0), StoredAwaitingRel(self.committer, 0, 0)
         session = Session(client, window, queue, awaiting_rel)
@@ -335,6 +335,9 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             self.restart()
             assert self.session.durable is not None
             self.session.durable.end()
+            self.commit()
+            assert all(stored.has_ended for stored in find(self.engine).sessions.values())
+            self.session.durable.forget()
             self.commit()
             left = [
                 space.name for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES) if self.engine.count(space)

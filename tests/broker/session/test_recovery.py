@@ -1,6 +1,7 @@
 """Sessions are brought back from a store that was repaired, of which rows are missing."""
 
 import random
+from unittest.mock import Mock
 
 import pytest
 
@@ -8,6 +9,7 @@ from tests.broker.disk import Disk
 from tests.conformance import raw
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.stored_window import SENT, WINDOWS
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, WriteBatch
@@ -88,3 +90,52 @@ async def test_places_behind_the_end_of_a_publication_are_lost_and_no_others() -
             session = life.node.sessions.get("a")
             assert session is not None
             assert (len(session.session.inflight), session.session.queue.length) == (1, 5)
+
+
+async def test_a_session_that_has_ended_does_not_come_back_and_its_group_gets_its_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The power fails when it is ended and has handed nothing over yet."""
+    disk = Disk()
+    async with disk.broker() as life:
+        ended, _ = await life.stay("ended")
+        await ended.subscribe(("$share/g/t", 1), ("own", 1))
+        publisher = await life.wire()
+        await publisher.connect("publisher")
+        for number in range(3):
+            await publisher.publish("t", b"%d" % number, qos=1)
+        await publisher.publish("own", b"own", qos=1)
+        other, _ = await life.stay("other")
+        await other.subscribe(("$share/g/t", 1))
+        with monkeypatch.context() as patched:
+            patched.setattr(SessionLife, "_remove_routes", Mock())
+            successor = await life.wire()
+            await successor.connect("ended")
+        assert len(list(rows(disk.engine, SESSIONS))) == 2
+        life.cut()
+    for _ in range(2):
+        async with disk.broker() as life:
+            other, _ = await life.stay("other")
+            got = sorted([(await other.expect_type(raw.PUBLISH)).payload for _ in range(3)])
+            assert got == [b"0", b"1", b"2"]
+            await other.expect_nothing()
+            assert life.node.sessions.get("ended") is None
+            publisher = await life.wire()
+            assert not (await publisher.connect("ended", clean=False)).session_present
+            life.cut()
+            assert len(list(rows(disk.engine, SESSIONS))) == 1
+
+
+async def test_a_session_of_the_first_format_comes_back() -> None:
+    """Its row does not say whether it has ended."""
+    disk = await filled()
+    batch = WriteBatch()
+    for key, row in rows(disk.engine, SESSIONS):
+        head = unpack(row)
+        del head["ended"]
+        batch.put(SESSIONS, key, pack(head))
+    disk.engine.commit(batch)
+    async with disk.broker() as life:
+        for client_id in ("a", "b"):
+            _, present = await life.stay(client_id)
+            assert present
