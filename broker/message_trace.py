@@ -149,23 +149,23 @@ class MessageTrace:
         return self._records.get(guid)
 
     def messages(
-        self, *, topic: str = "#", client: str = "", before: str = "", limit: int = 100, scan: int = 10_000
+        self, *, topic: str = "", client: str = "", before: str = "", limit: int = 100, scan: int = 10_000
     ) -> tuple[list[MessageRow], str | None]:
         """The next messages before the message id `before`, newest first, and the cursor of the next page; None at the
-        end. Only messages whose topic matches, and that the client published or was to get. It examines at most `scan`
-        messages, so a page may be short or empty without being the last.
+        end. Only messages whose topic matches, if a filter is given, and that the client published or was to get, if
+        one is given. It examines at most `scan` messages, so a page may be short or empty without being the last.
 
         Raises:
             ValueError: the topic filter or message id is invalid.
         """
-        topic = _plain(topic)
+        topic = _plain(topic) if topic else ""
         guids = sorted(self._records)
         at = bisect_left(guids, from_text(before)) if before else len(guids)
         rows: list[MessageRow] = []
         for guid in reversed(guids[max(0, at - scan) : at]):
             record = self._records[guid]
             at -= 1
-            if (not client or record.concerns(client)) and _matches(topic, record):
+            if (not client or record.concerns(client)) and (not topic or _matches(topic, record)):
                 rows.append(record.row())
                 if len(rows) == limit:
                     break
@@ -313,4 +313,4 @@ def _plain(topic_filter: str) -> str:
 
 
 def _matches(topic_filter: str, record: TracedMessage) -> bool:
-    return topic_filter == "#" or matches(topic_filter, record.topic) or matches(topic_filter, record.published_to)
+    return matches(topic_filter, record.topic) or matches(topic_filter, record.published_to)

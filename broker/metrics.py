@@ -252,7 +252,7 @@ class Gauges:
     subscriptions_count: int = counted("Subscriptions, shared ones included.")
     subscriptions_shared_count: int = counted("Shared subscriptions.")
     topics_count: int = counted("Different topic filters subscribed to.")
-    retained_count: int = counted("Retained messages.")
+    retained_count: int = counted("Retained messages, without those of `$SYS`.")
     retained_bytes: int = counted("Bytes that the retained messages take, roughly, without those of `$SYS`.")
     queue_count: int = counted("Messages that wait in the queues of sessions.")
     queue_bytes: int = counted("Bytes of the messages that wait in the queues of sessions.")

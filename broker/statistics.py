@@ -76,7 +76,7 @@ class Statistics:
         gauges.subscriptions_count = router.subscriptions
         gauges.subscriptions_shared_count = router.shared_subscriptions
         gauges.topics_count = router.filters
-        gauges.retained_count = len(retained)
+        gauges.retained_count = retained.limited
         gauges.retained_bytes = retained.byte_size
         gauges.note_maxima()
         metrics.callbacks_crashed = self._scheduler.crashes.total()

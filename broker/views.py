@@ -160,7 +160,7 @@ def retained_row(message: Message, retained: RetainedStore, now: float, head: in
 
 
 def retained_rows(
-    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "#", *, scan: int = 10_000
+    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "", *, scan: int = 10_000
 ) -> tuple[list[RetainedRow], str | None]:
     """The next retained messages behind the topic `after`, with the beginnings of their payloads, and the cursor of the
     next page; None at the end. No more than `scan` topics are looked at."""

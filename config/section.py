@@ -35,6 +35,8 @@ class PluginSettings(Section):
 
     #: Hook points that deny everything while the plugin should run and does not: nothing else decides in its place.
     guards: ClassVar[tuple[str, ...]] = ()
+    #: Modules that the plugin imports only when it is made. A running broker imports them in a worker thread.
+    imports: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
     start_timeout: Duration = key(60.0, "A plugin whose start takes longer has failed.", "seconds", gt=0)

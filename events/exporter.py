@@ -10,7 +10,7 @@ import pyarrow as pa
 import trio
 
 from trunkline import __version__
-from trunkline.events.file_lock import is_deleted, locked
+from trunkline.events.file_lock import is_deleted, locked, shared
 from trunkline.events.layout import DEAD_LETTERS, LogError, NodeKey
 from trunkline.events.merging import Merger
 from trunkline.events.privacy import Privacy
@@ -36,6 +36,8 @@ TIDY: Final = 30.0
 SEGMENTS: Final = 8
 _ALARM: Final = "disk"
 _SHARED: Final = "node"
+#: Where the lock of the run that writes is kept.
+_LOCK: Final = "lock"
 #: Seconds without a failure after which events count as written again: a disk that is nearly full takes some batches
 #: and others not.
 _CALM: Final = 60.0
@@ -131,7 +133,11 @@ class Exporter:
         return PluginError([f"{self._context.name}: path: {text}"])
 
     def _locked(self) -> FileIO:
-        return locked(self._settings.path / f".{NodeKey(self._context.node, 0).encoded}.lock")
+        path = self._settings.path / f".{NodeKey(self._context.node, 0).encoded}.lock"
+        held: FileIO | None = self._context.kept.get(_LOCK)
+        if held is not None and not held.closed and held.name == path and not is_deleted(held):
+            return shared(held)  # the run that this one takes the place of writes here
+        return locked(path)
 
     def _keep_lock(self) -> bool:
         """Whether no other broker writes as this node. Somebody may delete the file of the lock, alone or with the
@@ -147,12 +153,13 @@ class Exporter:
             except OSError:  # there is no such folder, so there is nothing to be locked
                 return True
             self._lock.close()
-            self._lock = lock
+            self._lock = self._context.kept[_LOCK] = lock
         self._context.clear_alarm(_SHARED)
         return True
 
     def start(self) -> None:
         Watching(self._recorder, self._wanted).watch(self._context.hooks, self._points)
+        self._context.kept[_LOCK] = self._lock
         self._record("exporter.started", reason=__version__)
 
     async def run(self) -> None:

@@ -28,6 +28,11 @@ def locked(path: Path) -> FileIO:
     return file
 
 
+def shared(lock: FileIO) -> FileIO:
+    """Another file with the same lock, which ends when both are closed."""
+    return FileIO(lock.name, "a", opener=lambda *_: os.dup(lock.fileno()))
+
+
 def is_deleted(lock: FileIO) -> bool:
     """Whether the file of a lock is not the one of this name any more, so that others may lock that."""
     try:

@@ -19,6 +19,7 @@ class EventsSettings(NeedsExtra):
 
     extra = "events"
     libraries = ("pyarrow",)
+    imports = ("trunkline.events.exporter",)
 
     path: Folder = setting(Path("event-log"), "Folder of the log. Several nodes may share one.")
     kinds: tuple[Text, ...] = setting(
@@ -117,12 +118,13 @@ class Events:
 
     def __init__(self, context: Context[EventsSettings]) -> None:
         context.settings.check_installed()
+        self._context: Final = context
+
+    def start(self) -> None:
         # pyarrow takes a fifth of a second, which only a broker that records should wait for
         from trunkline.events.exporter import Exporter
 
-        self._exporter: Final = Exporter(context)
-
-    def start(self) -> None:
+        self._exporter = Exporter(self._context)
         self._exporter.start()
 
     async def run(self) -> None:

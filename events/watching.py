@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.points import Point
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.publication import Publication
-    from trunkline.plugins.context import PluginHooks
+    from trunkline.plugins.registered import PluginHooks
 
 #: Limits of the cache of topics and client ids and whether they are recorded: their number, and their length.
 _REMEMBERED: Final = 10_000

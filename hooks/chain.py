@@ -10,16 +10,19 @@ Messages that came together go through as one publication (`trunkline.mqtt.publi
 messages, unless it is registered as one that takes publications: then it is called once for all of them. As long as all
 callbacks of a point take publications nothing is unfolded; otherwise all of them get the messages one by one.
 
-Registering builds a new tuple; a chain that is running goes on with the one it began with.
+Registering builds a new tuple; a chain that is running goes on with the one it began with. A chain that awaits a
+callback goes on with those that are registered afterwards, behind the turn of that one.
 
 A callback that raises does not hurt the caller. Deciders fail closed: a crash denies. In any other chain the next
 callback is asked, with the value as it was.
 """
 
 import logging
-from bisect import insort
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from inspect import isawaitable, iscoroutine
+from itertools import count
+from operator import attrgetter
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
 from trunkline.hooks.client import ClientInfo
@@ -40,6 +43,7 @@ _logger = logging.getLogger("trunkline.hooks")
 CRASHES = (BaseException,)
 #: The answer when a decider crashes. It does not describe the error, which does not concern the client.
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
+_turn = attrgetter("turn")
 
 
 class Hooks(Registering):
@@ -77,7 +81,9 @@ class Hooks(Registering):
 
     def __init__(self) -> None:
         self._chains: dict[Point, Chain] = {}
-        self._registered: dict[Point, list[Registration]] = {point: [] for point in POINTS}
+        #: In their order. A change makes a new tuple.
+        self._registered: dict[Point, tuple[Registration, ...]] = dict.fromkeys(POINTS, ())
+        self._ranks = count()
         self._async: set[Point] = set()
         #: Points that may get publications, and have a callback that takes single messages.
         self.single: set[Point] = set()
@@ -99,25 +105,37 @@ class Hooks(Registering):
         """
         if isinstance(point, str):
             point = find(point)
-        registered = self._registered[point]
         registration = Registration(point, callback, **options)
-        if any(other.callback == callback for other in registered):
+        if self._find(point, callback) is not None:
             return False
-        insort(registered, registration, key=lambda entry: -entry.priority)
-        self._rebuild(point)
+        self.exchange((), [registration])
         return True
 
     def remove(self, point: Point | str, callback: Callback) -> bool:
         """Remove a callback; False if it is not registered."""
-        if isinstance(point, str):
-            point = find(point)
-        registered = self._registered[point]
-        for position, registration in enumerate(registered):
-            if registration.callback == callback:
-                del registered[position]
-                self._rebuild(point)
-                return True
-        return False
+        registration = self._find(find(point) if isinstance(point, str) else point, callback)
+        if registration is None:
+            return False
+        self.exchange([registration], ())
+        return True
+
+    def exchange(self, former: Iterable[Registration], new: Iterable[Registration]) -> None:
+        """Put callbacks into the places of others, in one step: the first at a point has the turn of the first one
+        there, and so on. Those without such a place run behind all of the same priority."""
+        former, new = list(former), list(new)
+        for point in dict.fromkeys(registration.point for registration in (*former, *new)):
+            going = [each for each in former if each.point is point]
+            coming = [each for each in new if each.point is point]
+            for place, registration in enumerate(coming):
+                registration.rank = next(self._ranks)
+                if place < len(going) and registration.priority == going[place].priority:
+                    registration.rank = going[place].rank
+            stays = [each for each in self._registered[point] if each not in going]
+            self._registered[point] = tuple(sorted([*stays, *coming], key=_turn))
+            self._rebuild(point)
+
+    def _find(self, point: Point, callback: Callback) -> Registration | None:
+        return next((each for each in self._registered[point] if each.callback == callback), None)
 
     def listing(self, point: Point | str | None = None) -> list[Registration]:
         """The registered callbacks, in the order in which they run."""
@@ -223,13 +241,13 @@ class Hooks(Registering):
         self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts
     ) -> T | Deny | Withhold:
         """`transform` that awaits async callbacks. It needs no particular event loop."""
-        for callback in self._chains[point]:
+        for entry in self._in_turn(point):
             try:
-                result = callback(client, value, *rest)
+                result = entry.call(client, value, *rest)
                 if result is None:
                     continue
                 if isawaitable(result):
-                    result = await result
+                    result = await entry.answer(result)
                     if result is None:
                         continue
                 if result is STOP:
@@ -241,7 +259,7 @@ class Hooks(Registering):
                     return result
                 value = point.replace(value, result)
             except CRASHES as error:
-                self._crashed(point, callback, error)
+                self._crashed(point, entry.call, error)
             else:
                 if stop:
                     return value
@@ -249,7 +267,7 @@ class Hooks(Registering):
 
     async def decide_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
         """`decide` that awaits async callbacks."""
-        return await self._decide_async(self._chains[point], point, *args)
+        return await self._decide_async(self._in_turn(point), point, *args)
 
     async def decide_login(self, point: Decide[D, ClientInfo, T], client: ClientInfo, proof: T) -> D | Deny | None:
         """`decide_async` for a login. Where the client's listener names authenticators, they alone can let it in, in
@@ -257,27 +275,40 @@ class Hooks(Registering):
         names = client.authenticators
         if names is None:
             return await self.decide_async(point, client, proof)
-        registered = self._registered[point]
-        named = [entry for name in names for entry in registered if entry.authenticator == name]
-        for entry in [entry for entry in registered if not entry.authenticator] + named:
-            decision = await self._decide_async((entry.call,), point, client, proof)
-            if decision is not None and (entry.authenticator or isinstance(decision, Deny)):
-                return decision
+        for name in ("", *names):
+            for entry in self._in_turn(point):
+                if entry.authenticator == name:
+                    decision = await self._decide_async((entry,), point, client, proof)
+                    if decision is not None and (name or isinstance(decision, Deny)):
+                        return decision
         return None
 
-    async def _decide_async(self, chain: Chain, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        for callback in chain:
+    def _in_turn(self, point: Point) -> Iterator[Registration]:
+        """The callbacks one by one, for a run that awaits them: what is registered may change meanwhile."""
+        registered, place = self._registered[point], 0
+        while place < len(registered):
+            entry = registered[place]
+            yield entry
+            place += 1
+            if self._registered[point] is not registered:
+                registered = self._registered[point]
+                place = bisect_right(registered, entry.turn, key=_turn)
+
+    async def _decide_async(
+        self, entries: Iterable[Registration], point: Decide[D, *Ts], *args: *Ts
+    ) -> D | Deny | None:
+        for entry in entries:
             try:
-                result = callback(*args)
+                result = entry.call(*args)
                 if isawaitable(result):
-                    result = await result
+                    result = await entry.answer(result)
                 if result is None:
                     continue
                 if result is STOP:
                     return None
                 return _decision(point, result)
             except CRASHES as error:
-                self._crashed(point, callback, error)
+                self._crashed(point, entry.call, error)
                 return CRASHED
         return None
 

@@ -1,7 +1,7 @@
 """One callback at one point, checked when it is registered: a mistake shows at the start, not at the first message."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -9,6 +9,7 @@ from trunkline.hooks.points import Point
 
 Callback: TypeAlias = Callable[..., Any]
 C = TypeVar("C", bound=Callback)
+T = TypeVar("T")
 
 
 class HookError(Exception):
@@ -65,6 +66,9 @@ class Registration:
         "point",
         "priority",
         "publications",
+        "rank",
+        "settled",
+        "waiting",
     )
 
     def __init__(
@@ -99,6 +103,25 @@ class Registration:
         #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
         self.call = _bound(point, callback, filter, args)
+        #: Its turn among those of the same priority.
+        self.rank = 0
+        #: Calls that wait for an async callback, and what is called when the last of them is over.
+        self.waiting = 0
+        self.settled: Callable[[], object] | None = None
+
+    async def answer(self, result: Awaitable[T]) -> T:
+        """The result of the async callback."""
+        self.waiting += 1
+        try:
+            return await result
+        finally:
+            self.waiting -= 1
+            if not self.waiting and self.settled is not None:
+                self.settled()
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        return -self.priority, self.rank
 
     @property
     def name(self) -> str:

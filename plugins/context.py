@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from trunkline.hooks.points import AUTHENTICATION, find
-from trunkline.hooks.registration import HookError, Registering, check_call, describe, is_async
+from trunkline.hooks.registration import HookError, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.errors import PluginError
@@ -18,15 +17,14 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.hooks.alarm import Alarm
-    from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
-    from trunkline.hooks.points import Action, Point
-    from trunkline.hooks.registration import Callback, RegistrationOptions
+    from trunkline.hooks.points import Action
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
     from trunkline.plugins.figures import PluginFigures
+    from trunkline.plugins.registered import PluginHooks
     from trunkline.plugins.running import Running
     from trunkline.plugins.store import PluginStore
     from trunkline.router import Options
@@ -138,77 +136,9 @@ class SubscriptionRefused(NamedTuple):
     text: str
 
 
-class PluginHooks(Registering):
-    """The hooks of one plugin. Its callbacks are removed at once when the plugin ends."""
-
-    __slots__ = ("_hooks", "_registered", "_running")
-
-    def __init__(self, running: Running, hooks: Hooks) -> None:
-        self._running = running
-        self._hooks = hooks
-        self._registered: list[tuple[Point, Callback]] = []
-
-    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
-        """Register a callback, as `trunkline.hooks.Hooks.add`.
-
-        Raises:
-            PluginError: the point does not exist, or the callback cannot be called as the point calls it.
-        """
-        self._running.check_alive()
-        point = _point(point, callback)
-        try:
-            if point in AUTHENTICATION and self._running.authenticates:
-                options["authenticator"] = self._running.name
-            added = self._hooks.add(point, callback, **options)
-        except HookError as error:
-            raise PluginError([f"{self._running.name}: {error}"]) from None
-        if added:
-            self._registered.append((point, callback))
-            if self._running.decides:
-                self._running.forget_decisions(point)
-        return added
-
-    def remove(self, point: Point | str, callback: Callback) -> bool:
-        """Remove a callback; False if it is not registered."""
-        point = _point(point, callback)
-        if (point, callback) not in self._registered:
-            return False
-        self._registered.remove((point, callback))
-        self._running.forget_decisions(point)
-        return self._hooks.remove(point, callback)
-
-    def __len__(self) -> int:
-        return len(self._registered)
-
-    @property
-    def points(self) -> list[Point]:
-        return [point for point, _ in self._registered]
-
-    @property
-    def errors(self) -> int:
-        """How often its callbacks raised."""
-        listed = [entry for point in set(self.points) for entry in self._hooks.listing(point)]
-        return sum(entry.crashes for entry in listed if self.owns(entry.callback))
-
-    def owns(self, callback: object) -> bool:
-        return any(registered == callback for _, registered in self._registered)
-
-    def release(self) -> None:
-        for point, callback in self._registered:
-            self._hooks.remove(point, callback)
-        self._registered.clear()
-
-
-def _point(point: Point | str, callback: Callback) -> Point:
-    try:
-        return find(point) if isinstance(point, str) else point
-    except LookupError as error:
-        raise PluginError([f"{describe(callback)}: {error.args[0]}"]) from None
-
-
 class Context(Generic[S_co]):
-    """Everything that a plugin needs from the broker. It is valid for one run of the plugin: a restart gets a new
-    one."""
+    """Everything that a plugin needs from the broker. It is valid for one run of the plugin: a restart or a reload gets
+    a new one."""
 
     __slots__ = ("_figures", "_running", "hooks", "logger", "name", "settings")
 
@@ -235,6 +165,16 @@ class Context(Generic[S_co]):
         """State that the plugin keeps over a crash, a reload, or until it is enabled again. It is empty when the broker
         starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes anew."""
         return self._figures.kept
+
+    @property
+    def replaces(self) -> bool:
+        """Whether this run takes the place of one that works, as at a reload."""
+        return self._running.replaces
+
+    @property
+    def replaced(self) -> bool:
+        """Whether a later run has taken the place of this one. It gets no more calls, and is about to end."""
+        return self._running.replaced
 
     @property
     def store(self) -> PluginStore:
@@ -320,11 +260,14 @@ class Context(Generic[S_co]):
         """
         self._running.check_alive()
         self._check_callback(callback, f"a subscription to {filter!r}", "message")
-        cast, answered = self._running.ref.cast, self._running.expect_answer(filter)
-        cancel = self._host.subscribe(
-            self.name, filter, qos, lambda message: cast(Delivery(callback, message)), answered
-        )
-        self._running.subscriptions.append(cancel)
+        running = self._running
+
+        def deliver(message: Message) -> None:
+            if running.is_current:
+                running.ref.cast(Delivery(callback, message))
+
+        cancel = self._host.subscribe(self.name, filter, qos, deliver, running.expect_answer(filter))
+        running.subscriptions.append(cancel)
         return cancel
 
     # Clients
@@ -386,7 +329,7 @@ class Context(Generic[S_co]):
 
     def gauge(self, name: str, text: str, read: Callable[[], int]) -> None:
         """A gauge whose value is read on request."""
-        self._figures.gauges[name] = Gauge(name, text, read)
+        self._running.gauges[name] = Gauge(name, text, read)
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
         """A command of the plugin: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it gets
@@ -407,10 +350,10 @@ class Context(Generic[S_co]):
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Raise an alarm, which lasts until `clear_alarm`. The plugin's name is put in front of its name."""
-        self._host.raise_alarm(f"{self.name}.{name}", text)
+        self._running.raise_alarm(name, text)
 
     def clear_alarm(self, name: str) -> None:
-        self._host.clear_alarm(f"{self.name}.{name}")
+        self._running.clear_alarm(name)
 
     def _check_plain(self, callback: Callable[..., object], what: str, hint: str) -> None:
         if is_async(callback):

@@ -43,6 +43,7 @@ class PluginFigures:
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
+        #: Those of the current run.
         self.gauges: dict[str, Gauge] = {}
         self.kept: dict[str, Any] = {}
         #: Calls of its callbacks that raised, except at the hooks that are registered now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, cast
@@ -89,15 +90,26 @@ def load(name: str, *, fresh: bool = False) -> Factory:
 
 
 async def load_aside(name: str, *, fresh: bool = False) -> Factory:
-    """As `load`, for a running broker: modules that are not imported yet are imported in a worker thread.
+    """As `load`, for a running broker: modules that are not imported yet are imported in a worker thread, with those
+    that the plugin imports when it is made.
 
     Raises:
         PluginError: as `load` does.
     """
     point = find(name)
-    if point.module in sys.modules and not fresh:
-        return _imported(point, fresh)
-    return await trio.to_thread.run_sync(_imported, point, fresh)
+    if fresh or point.module not in sys.modules:
+        factory = await trio.to_thread.run_sync(_imported, point, fresh)
+    else:
+        factory = _imported(point, fresh)
+    if late := [name for name in settings_of(factory).imports if name not in sys.modules]:
+        await trio.to_thread.run_sync(_import_all, late)
+    return factory
+
+
+def _import_all(names: list[str]) -> None:
+    for name in names:
+        with suppress(ImportError):  # the plugin says what is missing
+            importlib.import_module(name)
 
 
 def _imported(point: EntryPoint, fresh: bool) -> Factory:

@@ -7,30 +7,25 @@ while messages flow: a plugin's hooks are registered when its start is complete,
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.actors import Child, Down, Restart, Shutdown, Supervisor, TooManyRestarts
-from trunkline.actors.system import innermost
+from trunkline.actors import Child, Restart, Supervisor
 from trunkline.config.errors import ConfigError
 from trunkline.config.files import file_problem, files_in
 from trunkline.config.key_path import dotted, nearest
 from trunkline.config.reader import plugin_settings
 from trunkline.config.section import PluginSettings
-from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import CLIENT_CHECK_ACL
-from trunkline.hooks.priorities import GUARD
-from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
-from trunkline.plugins.figures import PluginFigures
 from trunkline.plugins.finding import check_name, find, installed, load_aside
 from trunkline.plugins.running import Running, logger_of
+from trunkline.plugins.supervised import Status, Supervised, Supervision, cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,17 +39,6 @@ _logger = logging.getLogger("trunkline.plugins")
 #: Seconds after which the broker no longer waits for a plugin to end. Its tasks have five seconds, and so does its
 #: `stop`.
 MAX_END: Final = 15.0
-
-
-class Status(Enum):
-    #: It is not enabled, or was stopped.
-    STOPPED = "stopped"
-    STARTING = "starting"
-    RUNNING = "running"
-    #: It could not start, or does not end.
-    FAILED = "failed"
-    #: It crashed too often.
-    DISABLED = "disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,125 +59,6 @@ class PluginRow:
     problem: str
 
 
-class _Guard:
-    """Denies, where a plugin is to decide, for as long as it does not run."""
-
-    def __init__(self, plugin: _Plugin) -> None:
-        self._plugin = plugin
-        #: As operators see it among the callbacks.
-        self.__module__, self.__qualname__ = "", f"guard of {plugin.name}: denies while it is down"
-
-    def __call__(self, *_: object) -> Deny | None:
-        current = self._plugin.current
-        running = current is not None and current.decides
-        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
-
-
-class _Plugin:
-    """A plugin that was started here, over all its runs."""
-
-    def __init__(self, name: str, hooks: Hooks, host: Host) -> None:
-        self.name = name
-        self.status = Status.STOPPED
-        self.problem = ""
-        self.crashes = self._starts = 0
-        self.figures = PluginFigures()
-        self.current: Running | None = None
-        #: The factory that it was started from, for `reload`. None: its entry point.
-        self.factory: Factory | None = None
-        self.settings: Settings | None = None
-        self._hooks = hooks
-        self._host = host
-        self._guard = _Guard(self)
-        #: The points that deny while it does not run.
-        self._guarded: tuple[str, ...] = ()
-
-    def child(self, factory: Factory, settings: Settings) -> Child:
-        def run() -> Running:
-            self.crashes, self._starts = self._starts, self._starts + 1
-            self.current = Running(self.name, factory, settings, self._hooks, self._host, self.figures)
-            return self.current
-
-        self.crashes, self._starts, self.problem, self.status = 0, 0, "", Status.STARTING
-        return Child(self.name, lambda: _Supervision(self, run, settings), Restart.TEMPORARY)
-
-    def started(self) -> None:
-        if self.status is Status.STARTING:  # otherwise it has crashed too often by now
-            self.status = Status.RUNNING
-            _logger.info("the plugin %s runs", self.name)
-            self.clear_alarm()
-
-    def gave_up(self, error: TooManyRestarts) -> None:
-        self.crashes = self._starts
-        self.fail(Status.DISABLED, error)
-
-    def ended(self) -> None:
-        self.current = None
-        if self.status is Status.RUNNING:
-            self.status = Status.STOPPED
-            _logger.info("the plugin %s is stopped", self.name)
-
-    def fail(self, status: Status, error: BaseException) -> None:
-        self.status = status
-        cause = _cause(error)
-        self.problem = (
-            "; ".join(cause.problems) if isinstance(cause, PluginError) else f"{type(cause).__name__}: {cause}"
-        )
-        if status is Status.DISABLED:
-            self.problem = f"crashed too often, and is disabled: {self.problem}"
-        shown = cause.__cause__ if isinstance(cause, PluginError) else cause
-        _logger.error("the plugin %s: %s", self.name, self.problem, exc_info=shown)
-        self._host.raise_alarm(self._alarm, f"the plugin {self.name}: {self.problem}")
-
-    def clear_alarm(self) -> None:
-        self._host.clear_alarm(self._alarm)
-
-    @property
-    def _alarm(self) -> str:
-        return f"plugin.{self.name}"
-
-    def owns(self, callback: object) -> bool:
-        return callback is self._guard or (self.current is not None and self.current.hooks.owns(callback))
-
-    def guard(self, settings: Settings) -> None:
-        """Deny at the points where the plugin decides, while it does not run."""
-        self.unguard()
-        self._guarded = settings.guards
-        for point in self._guarded:
-            authenticator = self.name if settings.authenticates and "authenticate" in point else ""
-            self._hooks.add(point, self._guard, priority=GUARD, authenticator=authenticator)
-        self._forget_decisions()
-
-    def unguard(self) -> None:
-        for point in self._guarded:
-            self._hooks.remove(point, self._guard)
-        self._forget_decisions()
-        self._guarded = ()
-
-    def _forget_decisions(self) -> None:
-        if CLIENT_CHECK_ACL.name in self._guarded:
-            self._host.forget_decisions(None)
-
-
-class _Supervision(Supervisor):
-    """Restarts a plugin that crashes, and notifies it when it has crashed too often, and when it has ended."""
-
-    def __init__(self, plugin: _Plugin, run: Callable[[], Running], settings: Settings) -> None:
-        super().__init__(
-            Child(plugin.name, run),
-            intensity=settings.restarts,
-            period=settings.restarts_within,
-            name=f"plugin {plugin.name}",
-        )
-        self._plugin = plugin
-
-    def gave_up(self, error: TooManyRestarts) -> None:
-        self._plugin.gave_up(error)
-
-    def ended(self) -> None:
-        self._plugin.ended()
-
-
 class Plugins:
     """All plugins of a node."""
 
@@ -202,7 +67,8 @@ class Plugins:
         self._host = host
         #: The running plugins are its children; they stop in reverse order, each with the time that it needs.
         self.supervisor = Supervisor(name="plugins")
-        self._plugins: dict[str, _Plugin] = {}
+        self._plugins: dict[str, Supervised] = {}
+        self._numbers = count(2)
         #: Held while a plugin is started or stopped.
         self._lock = trio.Lock()
 
@@ -246,21 +112,32 @@ class Plugins:
                 plugin.unguard()  # an operator chose to run without it
 
     async def reload(self, name: str, settings: Settings | Callable[[], Settings | None] | None = None) -> None:
-        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as
-        values, or as a function that reads them after the import, because only the new module may have their keys.
+        """Import a plugin's module anew and start it, with other settings if some are given: as values, or as a
+        function that reads them after the import, because only the new module may have their keys. A run that works
+        goes on until the new one has started; in one step the new one takes its place. One that does not work is
+        started.
 
         Raises:
-            PluginError: no plugin with this name was started, or it cannot be imported, and nothing has changed; or it
-                cannot start again, and is stopped.
+            PluginError: no plugin with this name was started; or it cannot be imported, or not start. The run that
+                works goes on.
         """
         async with self._lock:
             plugin = self._known(name)
-            if plugin.factory is None:
-                settings_of(await load_aside(name, fresh=True))
-            if callable(settings):
-                settings = settings()
-            await self._stop(plugin)
-            await self._enable(name, settings or plugin.settings, plugin.factory)
+            with _going_on(plugin):
+                made = plugin.factory or await load_aside(name, fresh=True)
+            given = (settings() if callable(settings) else settings) or plugin.settings
+            if not plugin.is_on:
+                await self._enable(name, given, plugin.factory)
+                return
+            with trio.CancelScope(shield=True):  # half exchanged, neither of the two would work
+                former = plugin.supervision
+                with _going_on(plugin):
+                    await self._start(plugin, made, _checked(name, given, settings_of(made)))
+                assert former is not None
+                if former.running is not None:
+                    await former.running.finish_answers()
+                if late := await self._end(former):
+                    _logger.error("the plugin %s: its former run: %s", name, late)
 
     def call(self, name: str, command: str, arguments: dict[str, Any]) -> object:
         """Run a command that a plugin offers.
@@ -277,11 +154,10 @@ class Plugins:
 
     def enabled(self) -> dict[str, Settings]:
         """The settings of the plugins that run, or should, by name."""
-        on = (Status.STARTING, Status.RUNNING)
         return {
             name: plugin.settings
             for name, plugin in self._plugins.items()
-            if plugin.status in on and plugin.settings is not None
+            if plugin.is_on and plugin.settings is not None
         }
 
     def rows(self) -> list[PluginRow]:
@@ -289,7 +165,7 @@ class Plugins:
         offered = installed()
         rows: list[PluginRow] = []
         for name in sorted(offered.keys() | self._plugins.keys()):
-            plugin = self._plugins.get(name) or _Plugin(name, self._hooks, self._host)
+            plugin = self._plugins.get(name) or Supervised(name, self._hooks, self._host)
             known, current = offered.get(name), plugin.current
             rows.append(
                 PluginRow(
@@ -298,7 +174,7 @@ class Plugins:
                     known.package if known else "",
                     known.version if known else "",
                     len(current.hooks) if current else 0,
-                    plugin.crashes,
+                    plugin.supervision.crashes if plugin.supervision else 0,
                     plugin.figures.errors + (current.hooks.errors if current else 0),
                     plugin.problem,
                 )
@@ -334,7 +210,7 @@ class Plugins:
 
     # One plugin
 
-    def _known(self, name: str) -> _Plugin:
+    def _known(self, name: str) -> Supervised:
         plugin = self._plugins.get(name)
         if plugin is None:
             known = ", ".join(self._plugins) or "none"
@@ -347,8 +223,8 @@ class Plugins:
         check_name(name)
         if factory is None:
             find(name)  # otherwise nothing has changed
-        plugin = self._plugins.setdefault(name, _Plugin(name, self._hooks, self._host))
-        if plugin.status in (Status.RUNNING, Status.STARTING):
+        plugin = self._plugins.setdefault(name, Supervised(name, self._hooks, self._host))
+        if plugin.is_on:
             raise PluginError([f"the plugin {name} runs already"])
         await self._stop(plugin)  # its former run may not have ended yet
         try:
@@ -358,56 +234,76 @@ class Plugins:
             made = factory or await load_aside(name)
             plugin.settings = checked = _checked(name, settings, settings_of(made))
             plugin.guard(checked)
-            await self.supervisor.start_child(plugin.child(made, checked))
+            await self._start(plugin, made, checked)
         except trio.Cancelled:
             plugin.status, plugin.problem = Status.STOPPED, "its start was cancelled"
             raise
         except Exception as error:
             plugin.fail(Status.FAILED, error)
-            cause = _cause(error)
-            words = cause.problems if isinstance(cause, PluginError) else [f"{name} cannot start: {plugin.problem}"]
-            raise PluginError(words) from error
+            raise PluginError(_words(name, error)) from error
+
+    async def _start(self, plugin: Supervised, made: Factory, settings: Settings) -> None:
+        """Raises what the plugin raises in its start."""
+
+        def run(place: Supervision) -> Running:
+            return Running(plugin.name, made, settings, self._hooks, self._host, plugin.figures, place)
+
+        name = plugin.name if plugin.name not in self.supervisor else f"{plugin.name}#{next(self._numbers)}"
+        supervision = Supervision(name, plugin, settings, run)
+        if not plugin.is_on:
+            plugin.starting(supervision)
+        await self.supervisor.start_child(Child(name, lambda: supervision, Restart.TEMPORARY))
         plugin.started()
 
-    async def _stop(self, plugin: _Plugin) -> None:
+    async def _stop(self, plugin: Supervised) -> None:
         """Raises PluginError: it does not end."""
-        if plugin.name in self.supervisor:
-            with trio.move_on_after(MAX_END) as limit, suppress(KeyError):  # it may end by itself meanwhile
-                await self.supervisor.stop_child(plugin.name)
-            if limit.cancelled_caught:
-                tasks = ", ".join(plugin.current.tasks) if plugin.current is not None else ""
-                text = f"it does not end within {MAX_END:g} s; these tasks go on although they were cancelled: {tasks}"
-                plugin.fail(Status.FAILED, PluginError([text]))
-                raise PluginError([f"{plugin.name}: {text}"])
+        if plugin.supervision is not None and (late := await self._end(plugin.supervision)):
+            plugin.fail(Status.FAILED, PluginError([late]))
+            raise PluginError([f"{plugin.name}: {late}"])
         plugin.status = Status.STOPPED
 
+    async def _end(self, supervision: Supervision) -> str:
+        """End the run of a plugin, if it has not ended. Returns what is wrong if it does not end."""
+        if supervision.place not in self.supervisor:
+            return ""
+        with trio.move_on_after(MAX_END) as limit, suppress(KeyError):  # it may end by itself meanwhile
+            await self.supervisor.stop_child(supervision.place)
+        if not limit.cancelled_caught:
+            return ""
+        tasks = ", ".join(supervision.running.tasks) if supervision.running is not None else ""
+        return f"it does not end within {MAX_END:g} s; these tasks go on although they were cancelled: {tasks}"
 
-def _cause(error: BaseException) -> BaseException:
-    """The exception that the plugin itself raised."""
-    while True:
-        if isinstance(error, BaseExceptionGroup):
-            error = innermost(error)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(error, TooManyRestarts) and error.__cause__ is not None:
-            error = error.__cause__
-        elif isinstance(error, Down) and isinstance(error.reason, Shutdown):  # the node ends
-            return PluginError(["its start was cancelled"])
-        else:
-            return error
+
+@contextmanager
+def _going_on(plugin: Supervised) -> Generator[None]:
+    """Whatever fails here, the plugin goes on, and the error says so."""
+    try:
+        yield
+    except Exception as error:
+        words = _words(plugin.name, error)
+        if plugin.is_on:
+            _logger.error("the plugin %s goes on as before; not reloaded: %s", plugin.name, "; ".join(words))
+            words.append(f"the plugin {plugin.name} goes on as before")
+        raise PluginError(words) from error
+
+
+def _words(name: str, error: BaseException) -> list[str]:
+    cause = cause_of(error)
+    if isinstance(cause, PluginError):
+        return [*cause.problems]
+    return [f"{name} cannot start: {type(cause).__name__}: {cause}"]
 
 
 def _checked(name: str, given: Settings | Mapping[str, object] | None, model: type[Settings]) -> Settings:
     """Raises PluginError: the settings are wrong, or name a missing file."""
+    if isinstance(given, PluginSettings) and not isinstance(given, model):
+        given = given.model_dump(exclude_unset=True)  # its module was imported anew, and with it the model
     if isinstance(given, Mapping):
         try:
             return plugin_settings(name, model, given)
         except ConfigError as error:
             raise PluginError(list(map(str, error.problems))) from None
-    if given is None:
-        settings = model()
-    elif isinstance(given, model):
-        settings = given
-    else:  # its module was imported anew, and with it the model
-        settings = model.model_validate(given.model_dump())
+    settings = model() if given is None else given
     files = ((dotted(("plugins", name, *path)), file_problem(file)) for path, file in files_in(settings))
     if problems := [f"{key}: {problem}" for key, problem in files if problem]:
         raise PluginError(problems)

@@ -2,35 +2,67 @@
 
 A crash (a task that raises, a timer that raises) ends the actor; its supervisor starts a new one, with a new context
 and a new object of the plugin. Hooks are gone from the moment that the actor ends, before its tasks are awaited.
+
+A run may take the place of another one that works. It starts beside it, and takes over hooks, subscriptions, commands
+and gauges in one step. The former run gives the answers that it owes, and ends; only then does the `run` of the new one
+begin. Where a plugin's start is plain, that step is the same turn of the event loop: nothing that it reads, in `kept`
+or `store`, can change any more.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from trunkline.actors import Actor
+from trunkline.actors import Actor, Down
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import describe, is_async
-from trunkline.plugins.context import Context, Delivery, PluginHooks, SubscriptionRefused, TimerDue
+from trunkline.plugins.context import Context, Delivery, SubscriptionRefused, TimerDue
 from trunkline.plugins.declaring import hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
+from trunkline.plugins.registered import PluginHooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.points import Point
     from trunkline.mqtt.reasons import Reason
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
-    from trunkline.plugins.figures import PluginFigures
+    from trunkline.plugins.figures import Gauge, PluginFigures
 
-_NOT_YET: Final = object()
+#: Seconds that a run which is replaced has for the answers that it owes.
+MAX_ANSWERING: Final = 15.0
+
+
+class Stage(IntEnum):
+    STARTING = 0
+    #: Its hooks are in force.
+    SERVING = 1
+    #: Another run has taken its place; it gives the answers that it owes.
+    REPLACED = 2
+    #: Its tasks are cancelled, and it stops.
+    ENDING = 3
+    ENDED = 4
+
+
+class PlaceOfRuns(Protocol):
+    """The plugin that a run is of."""
+
+    @property
+    def current(self) -> Running | None:
+        """The run that works, or would."""
+        ...
+
+    def taken(self, running: Running) -> None:
+        """This run is the current one from now on."""
 
 
 def logger_of(name: str) -> logging.Logger:
@@ -42,26 +74,41 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
     """From the start of a plugin to its end."""
 
     def __init__(
-        self, name: str, factory: Factory, settings: Settings, hooks: Hooks, host: Host, figures: PluginFigures
+        self,
+        name: str,
+        factory: Factory,
+        settings: Settings,
+        hooks: Hooks,
+        host: Host,
+        figures: PluginFigures,
+        place: PlaceOfRuns,
     ) -> None:
         self.name = name
         self.nursery: trio.Nursery
         self.hooks = PluginHooks(self, hooks)
         self.commands: dict[str, Callable[..., object]] = {}
+        self.gauges: dict[str, Gauge] = {}
         #: Functions that end its subscriptions.
         self.subscriptions: list[Callable[[], None]] = []
         self.logger = logger_of(name)
+        #: The alarms that it has raised, by name.
+        self.alarms = set[str]()
+        #: The alarms that are to end if it starts.
+        self._to_clear = set[str]()
         self._factory = factory
-        self._settings = settings
+        self.settings: Final = settings
         self._host = host
         self._figures = figures
-        self._plugin: object = _NOT_YET
+        self._place = place
+        self._stage: Stage = Stage.STARTING
+        former = place.current
+        #: The run that worked when this one began.
+        self._former = former if former is not None and former._stage < Stage.ENDING else None
+        self._plugin: object = None
         #: Subscriptions that the broker has not answered yet, and refusals during the start.
         self._unanswered = 0
         self._refused: list[str] = []
         self._answered = trio.Event()
-        #: Whether its end has begun, and whether it is complete.
-        self._over = self._finished = False
 
     async def setup(self) -> None:
         """Create the plugin's object, and start it.
@@ -74,13 +121,16 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         self.start_task(self._hold_nursery, opened)
         await opened.wait()
         try:
-            with contained(f"{self.name}: its start"), trio.move_on_after(self._settings.start_timeout) as limit:
+            with contained(f"{self.name}: its start"), trio.move_on_after(self.settings.start_timeout) as limit:
                 await self._start()
                 await self._all_answered()
+                self._serve()
             if limit.cancelled_caught:
-                text = f"{self.name}: its start was not complete after {self._settings.start_timeout:g} s"
+                text = f"{self.name}: its start was not complete after {self.settings.start_timeout:g} s"
                 raise PluginError([f"{text}; work that lasts belongs into `run`, or a task in its nursery"])
         except BaseException:
+            for name in list(self.alarms):
+                self.clear_alarm(name)
             self.terminate(None)  # the runtime calls this only for an actor that has started
             raise
 
@@ -90,7 +140,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
 
         def answered(reason: Reason | None) -> None:
             self._unanswered -= 1
-            if reason is not None and not self._over:
+            if reason is not None and self._stage < Stage.REPLACED:
                 text = f"{self.name}: the broker refuses its subscription to {filter!r}: {reason.name.lower()}"
                 self._refused.append(text)
                 self.ref.cast(SubscriptionRefused(text))
@@ -128,7 +178,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
             raise BaseExceptionGroup("it was being cancelled", [crash, rest]) from error
 
     async def _start(self) -> None:
-        plugin = self._factory(Context(self, self._settings, self.hooks, self._figures))
+        plugin = self._factory(Context(self, self.settings, self.hooks, self._figures))
         if inspect.isawaitable(plugin):
             plugin = await plugin
         if plugin is not None:
@@ -138,21 +188,58 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
             for method, mark in hooked_methods(plugin):
                 self.hooks.add(mark.point, method, **mark.options)
             run = getattr(plugin, "run", None)
-            if run is not None:
-                if not is_async(run):
-                    raise PluginError([f"{self.name}: {describe(run)} is plain; `run` is a task, and async"])
-                self.nursery.start_soon(run)
+            if run is not None and not is_async(run):
+                raise PluginError([f"{self.name}: {describe(run)} is plain; `run` is a task, and async"])
         self._plugin = plugin
+
+    def _serve(self) -> None:
+        """Take the place of the former run. Nothing here can fail, and nothing waits."""
+        if self._stage is Stage.REPLACED or not self.ref.alive:  # it was starting again after a crash, or crashes now
+            return
+        former = None if self.is_current else self._place.current
+        self.hooks.put_in_force(None if former is None else former.hooks)
+        self._stage = Stage.SERVING
+        self._figures.gauges = self.gauges
+        self._place.taken(self)
         self.forget_decisions(*self.hooks.points)
+        if former is not None:
+            former.leave()
+        for name in self._to_clear:
+            self.clear_alarm(name)
+        if (run := getattr(self._plugin, "run", None)) is not None:
+            self.nursery.start_soon(self._run_after, former, run, name=describe(run))
+
+    async def _run_after(self, former: Running | None, run: Callable[[], Awaitable[None]]) -> None:
+        if former is not None:
+            await former.ref.join()
+        await run()
+
+    def leave(self) -> None:
+        """Another run has taken its place."""
+        if self._stage <= Stage.SERVING:
+            self._stage = Stage.REPLACED
+        self._cancel_subscriptions()
+
+    async def finish_answers(self) -> None:
+        """Wait for the answers that it owes, after it was replaced: those of async hooks, and the handling of messages
+        that have come for its subscriptions."""
+        with trio.move_on_after(MAX_ANSWERING), suppress(Down):
+            await self.hooks.settled()
+            await self.ref.call(None, timeout=MAX_ANSWERING)
+
+    def handle_call(self, request: object) -> None:
+        """All that came before is handled."""
 
     def forget_decisions(self, *points: Point) -> None:
         """When the callbacks that decide about access have changed, including the denials in its place, decisions are
         made again."""
-        if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self._settings.guards:
+        if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self.settings.guards:
             self._host.forget_decisions(None)
 
     def handle(self, message: TimerDue | Delivery | SubscriptionRefused) -> None:
         if isinstance(message, TimerDue):
+            if self._stage is Stage.REPLACED:  # what was to be done then is the other run's
+                return
             with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
             return
@@ -168,15 +255,19 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
                 self.logger.exception(words, describe(message.callback), self._figures.errors)
 
     def terminate(self, reason: BaseException | None) -> None:
-        self._over = True
+        self._stage = Stage.ENDING
         self._figures.errors += self.hooks.errors
-        self.forget_decisions(*self.hooks.points)
+        if self.is_current:
+            self.forget_decisions(*self.hooks.points)
         self.hooks.release()
+        self._cancel_subscriptions()
+        self.commands.clear()
+        self.gauges.clear()
+
+    def _cancel_subscriptions(self) -> None:
         for cancel in self.subscriptions:
             cancel()
         self.subscriptions.clear()
-        self.commands.clear()
-        self._figures.gauges.clear()
 
     async def teardown(self, reason: BaseException | None) -> None:
         stop = getattr(self._plugin, "stop", None)
@@ -188,17 +279,45 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
                 if not is_crash(error):
                     raise
                 self.logger.exception("crashed while it stopped")
-        self._finished = True
+        self._stage = Stage.ENDED
 
     @property
     def authenticates(self) -> bool:
         """Whether listeners may name it among their authenticators."""
-        return self._settings.authenticates
+        return self.settings.authenticates
 
     @property
     def decides(self) -> bool:
-        """Whether it has started and not ended."""
-        return self._plugin is not _NOT_YET and not self._over
+        """Whether its hooks are in force."""
+        return self._stage is Stage.SERVING
+
+    @property
+    def is_current(self) -> bool:
+        return self._place.current is self
+
+    @property
+    def replaces(self) -> bool:
+        return self._former is not None
+
+    @property
+    def replaced(self) -> bool:
+        return self._stage >= Stage.SERVING and not self.is_current
+
+    # Alarms: of two runs, each clears its own
+
+    def raise_alarm(self, name: str, text: str) -> None:
+        if not self.replaced:
+            self.alarms.add(name)
+            self._to_clear.discard(name)
+            self._host.raise_alarm(f"{self.name}.{name}", text)
+
+    def clear_alarm(self, name: str) -> None:
+        self.alarms.discard(name)
+        other = self._former if self._stage is Stage.STARTING else self._place.current
+        if other is None or other is self or name not in other.alarms:
+            self._host.clear_alarm(f"{self.name}.{name}")
+        elif self._stage is Stage.STARTING:
+            self._to_clear.add(name)
 
     @property
     def tasks(self) -> list[str]:
@@ -231,12 +350,12 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         Raises:
             RuntimeError: this run is over.
         """
-        if self._finished:
+        if self._stage is Stage.ENDED:
             raise RuntimeError(f"this run of the plugin {self.name} is over")
         return self._host
 
     def check_alive(self) -> None:
-        if self._over:
+        if self._stage >= Stage.ENDING:
             raise RuntimeError(f"this run of the plugin {self.name} is over")
 
 

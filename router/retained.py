@@ -208,17 +208,16 @@ class RetainedStore:
         return expired
 
     def page(
-        self, now: float, *, after: str = "", limit: int = 100, filter: str = "#", scan: int = 10_000
+        self, now: float, *, after: str = "", limit: int = 100, filter: str = "", scan: int = 10_000
     ) -> tuple[list[Message], str | None]:
         """The next messages behind the topic `after`, in order of topic, and the cursor of the next page, None at the
-        end.
+        end. Without a filter all messages count.
 
         It looks at no more than `scan` topics, so a page may be short, even empty, and yet not be the last.
-        Unlike `match`, `#` is everything: management sees topics that begin with $ too.
         """
         prefix = filter[: min([at for at in (filter.find("+"), filter.find("#"), len(filter)) if at >= 0])]
         # `a/#` matches `a` too.
-        prefix = prefix.removesuffix("/") if has_wildcard(filter) else filter
+        prefix = prefix.removesuffix("/")
         start = max(after, prefix)
         page: list[Message] = []
         seen = 0
@@ -229,7 +228,7 @@ class RetainedStore:
                 return page, after
             seen += 1
             after = topic
-            if filter != "#" and not matches(filter, topic):
+            if filter and not matches(filter, topic):  # [MQTT-4.7.2-1]
                 continue
             message = self.get(topic, now)
             if message is not None:

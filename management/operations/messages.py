@@ -71,7 +71,7 @@ def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limi
 @operation("retained.list", cursor=lambda row: row.topic)
 async def list_retained(
     broker: Administered,
-    filter: Annotated[str, "Only topics that match. '#' matches all, including those that begin with '$'."] = "#",
+    filter: Annotated[str, "Only topics that match: '$SYS/#' those of the broker."] = "#",
     after: After = "",
     limit: Limit = AT_ONCE,
 ) -> Page[RetainedRow]:
@@ -123,6 +123,8 @@ async def delete_retained(
     broker: Administered, topic: Annotated[str, "The topic name, or a topic filter for all that match."]
 ) -> dict[str, object]:
     """Delete retained messages. Subscribers are not notified."""
+    if topic.startswith("$SYS/"):
+        raise Refused(f"{topic}: these topics are the broker's own: sys.interval = 0 ends them")
     if "+" not in topic and "#" not in topic:
         topics = [_retained(broker, topic).topic]
         broker.host.delete_retained(topics)

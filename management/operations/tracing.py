@@ -45,7 +45,7 @@ def status(broker: Administered) -> dict[str, object]:
 @operation("trace.list", cursor=lambda row: row.guid)
 def list_messages(
     broker: Administered,
-    topic: Annotated[str, "Only messages whose topic matches this filter."] = "#",
+    topic: Annotated[str, "Only messages whose topic matches this filter."] = "",
     client: Annotated[str, "Only messages that this client published or was to get."] = "",
     after: After = "",
     limit: Limit = AT_ONCE,

@@ -95,7 +95,7 @@ class Bans:
         self._store = context.store
         self._timers = dict[Ban, Callable[[], None]]()
         self._flapping = context.settings.flapping_detect
-        self._departures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._departures: OrderedDict[str, deque[float]] = context.kept.setdefault("departures", OrderedDict())
         self._refused = context.counter("refused", "Connections refused because of a ban.")
         self._kicked = context.counter("kicked", "Clients disconnected because of a ban.")
         self._flapped = context.counter("flapped", "Client ids banned because they came and went too often.")
@@ -242,7 +242,7 @@ class Bans:
         if not flapping.enable or self._list.get("client_id", client_id) is not None:
             return
         now = self._context.now
-        times = self._departures.pop(client_id, None) or deque[float](maxlen=flapping.max_count + 1)
+        times = deque(self._departures.pop(client_id, ()), maxlen=flapping.max_count + 1)
         times.append(now)
         if len(times) <= flapping.max_count or now - times[0] > flapping.window_time:
             self._departures[client_id] = times

@@ -42,7 +42,9 @@ class Exclusive:
         self._context = context
         #: The owner of each filter, without the prefix, and the time until which a mere claim counts. The session shows
         #: whether the client has really subscribed: no hook reports a SUBSCRIBE that was refused later.
-        self._owners: dict[str, tuple[str, float]] = {filter: (owner, 0.0) for filter, owner in context.store.items()}
+        if not context.replaces:
+            context.kept["owners"] = {filter: (owner, 0.0) for filter, owner in context.store.items()}
+        self._owners: dict[str, tuple[str, float]] = context.kept["owners"]
         self._filters_of: dict[str, set[str]] = {}
         for filter, (client_id, _) in self._owners.items():
             self._filters_of.setdefault(client_id, set()).add(filter)

@@ -4,9 +4,8 @@ Every packet that goes to the broker can carry the request, as MQTT 5.0 user pro
 Azure IoT Operations SDKs, whose test suites need a broker that supports them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trunkline.config.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
@@ -16,6 +15,9 @@ from trunkline.mqtt.packets import Connect, PacketType, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import REASONS, Reason
 from trunkline.plugins import Context, Settings, hook, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PREFIX: Final = "fault:"
 DISCONNECT: Final = "fault:disconnect"
@@ -50,19 +52,18 @@ class _Answered:
     answer: Deny | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Delayed:
-    due: float
-    stop: Callable[[], None]
-
-
 class Faults:
     def __init__(self, context: Context[FaultSettings]) -> None:
         self._context = context
         #: Request ids whose fault has been injected, with the packet type, in the order in which they came.
         self._seen: dict[tuple[PacketType, str], None] = context.kept.setdefault("seen", {})
-        #: Connections that will be ended later.
-        self._delayed: dict[ClientInfo, _Delayed] = {}
+        #: Connections that will be ended later: when, and why; and the functions that stop their timers.
+        self._delayed: dict[ClientInfo, tuple[float, Reason]] = context.kept.setdefault("delayed", {})
+        self._timers: dict[ClientInfo, Callable[[], None]] = {}
+        if not context.replaces:
+            self._delayed.clear()
+        for client in self._delayed:
+            self._start_timer(client)
         self._injected = context.counter("injected", "Faults that clients requested and got.")
         self._ignored = context.counter("ignored", "Requests for faults that were invalid or could not be fulfilled.")
         context.logger.warning("any client can make this broker fail: this is for tests, never for production")
@@ -151,20 +152,24 @@ class Faults:
             raise ValueError(f"{DELAY} {text[:50]!r} is not a whole number of 0 to {most:g} seconds")
         due = self._context.now + seconds
         sooner = self._delayed.get(client)
-        if sooner is None or due < sooner.due:
+        if sooner is None or due < sooner[0]:
             self._stop_timer(client)
-            stop = self._context.after(seconds, self._context.kick, client.client_id, reason, _TEXT)
-            self._delayed[client] = _Delayed(due, stop)
+            self._delayed[client] = due, reason
+            self._start_timer(client)
 
     @hook("client.disconnected")
     def disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
         """A later connection of the same client has not requested it."""
         self._stop_timer(client)
 
+    def _start_timer(self, client: ClientInfo) -> None:
+        due, reason = self._delayed[client]
+        left = max(0.0, due - self._context.now)
+        self._timers[client] = self._context.after(left, self._context.kick, client.client_id, reason, _TEXT)
+
     def _stop_timer(self, client: ClientInfo) -> None:
-        delayed = self._delayed.pop(client, None)
-        if delayed is not None:
-            delayed.stop()
+        if self._delayed.pop(client, None) is not None:
+            self._timers.pop(client)()
 
 
 def _reason(word: str, text: str, packet: PacketType, least: int) -> Reason:

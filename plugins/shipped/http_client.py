@@ -54,6 +54,7 @@ class HttpSettings(NeedsExtra):
 
     extra: ClassVar[str] = "http"
     libraries: ClassVar[tuple[str, ...]] = ("httpx",)
+    imports: ClassVar[tuple[str, ...]] = ("httpx",)
 
     headers: Mapping[Text, Secret] = setting({}, "Headers of every request, such as `Authorization`.")
     pool_size: Whole = setting(8, "Connections to the service.", "connections", ge=1, le=1000)

@@ -38,8 +38,8 @@ class PublishedKeys:
         self._algorithms = tuple(algorithms)
         self._refresh = refresh
         self._floor = floor
-        #: The last keys that could be fetched.
-        self.keys: KeySet | None = None
+        #: The last keys that could be fetched, perhaps by an earlier run of the plugin.
+        self.keys: KeySet | None = self._usable(context.kept.get("keys", {}).get(url))
         self._fetched_at = float("-inf")
         self._wanted = trio.Event()
         self._fetched = trio.Event()
@@ -60,13 +60,17 @@ class PublishedKeys:
         self._wanted.set()
         await self._fetched.wait()
 
+    def _usable(self, keys: KeySet | None) -> KeySet | None:
+        return keys.limited(self._algorithms) if keys is not None and self._algorithms else keys
+
     async def _fetch(self) -> None:
         try:
             answer = await self._client.request("GET", self._url)
             if answer.status != 200:
                 raise HttpFailure(f"it answers with status {answer.status}")
             keys = from_jwks(answer.body)
-            self.keys = keys.limited(self._algorithms) if self._algorithms else keys
+            self._context.kept["keys"] = {self._url: keys}
+            self.keys = self._usable(keys)
         except (HttpFailure, KeyProblem) as error:
             self._failures.add()
             kept = "the last ones stay in force" if self.keys is not None else "no token can be verified"

@@ -19,6 +19,7 @@ class JwtSettings(HttpSettings):
 
     extra: ClassVar[str] = "jwt"
     libraries: ClassVar[tuple[str, ...]] = ("jwt", "cryptography", "httpx")
+    imports: ClassVar[tuple[str, ...]] = ("jwt", "httpx")
     guards: ClassVar[tuple[str, ...]] = ("client.authenticate", "client.check_acl")
 
     token_in: Literal["password", "username"] = setting("password", "Where a client puts its token.")

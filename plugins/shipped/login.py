@@ -1,6 +1,7 @@
 """Additional data of a login: attributes, access rules, and the time at which it ends.
 
-It is kept in the client's attributes, so that it survives a restart of the plugin that accepted the client.
+It is kept in the client's attributes, so that it survives a restart of the plugin that accepted the client. A reload
+keeps the timers as well.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ class Logins:
         self._key = f"{context.name}.login"
         self._text = text
         self._expired = context.counter("expired", "Clients disconnected because their login had ended.")
-        self._watched = dict[str, tuple["ClientInfo", "Callable[[], None]"]]()
+        #: The connected clients whose logins end, and the functions that stop their timers.
+        self._watched: dict[str, ClientInfo] = context.kept.setdefault("watched", {})
+        self._timers = dict[str, "Callable[[], None]"]()
+        if context.replaces:
+            for client in list(self._watched.values()):
+                self.watch(client)
+        else:
+            self._watched.clear()
         context.hooks.add("client.connected", self.watch)
         context.hooks.add("client.disconnected", self._forget)
         context.hooks.add("client.check_acl", self._decide, priority=priority)
@@ -65,8 +73,9 @@ class Logins:
         self._cancel(client.client_id)
         login = self._login(client)
         if login is not None and login.expires_at is not None:
-            cancel = self._context.after(login.expires_at - self._context.wall, self._end, client)
-            self._watched[client.client_id] = client, cancel
+            left = login.expires_at - self._context.wall
+            self._watched[client.client_id] = client
+            self._timers[client.client_id] = self._context.after(left, self._end, client)
 
     def _forget(self, client: ClientInfo, *_: object) -> None:
         """The connection is closed, so the end of its login no longer matters. A new one with the same client id may
@@ -74,14 +83,13 @@ class Logins:
         login = self._login(client)
         if login is not None and login.expires_at is not None:
             client.attributes[self._key] = Login(login.rules)
-        watched = self._watched.get(client.client_id)
-        if watched is not None and watched[0] is client:
+        if self._watched.get(client.client_id) is client:
             self._cancel(client.client_id)
 
     def _cancel(self, client_id: str) -> None:
-        watched = self._watched.pop(client_id, None)
-        if watched is not None:
-            watched[1]()
+        self._watched.pop(client_id, None)
+        if (stop := self._timers.pop(client_id, None)) is not None:
+            stop()
 
     def _decide(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
         """The decision of the login's access rules."""
@@ -96,6 +104,10 @@ class Logins:
         return cast("Login | None", client.attributes.get(self._key))
 
     def _end(self, client: ClientInfo) -> None:
+        login = self._login(client)
+        if login is not None and login.expires_at is not None and login.expires_at > self._context.wall:
+            self.watch(client)  # another run of the plugin has accepted a newer one
+            return
         self._forget(client)
         if self._context.kick(client.client_id, Reason.NOT_AUTHORIZED, self._text):
             self._expired.add()

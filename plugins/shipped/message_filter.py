@@ -120,7 +120,7 @@ class MessageFilter:
         if client is not None and client.created_at == began:
             own = self._clients[client_id] = ClientConditions()
             for filter, texts in filters.items():
-                if filter in subscribed:
+                if filter in subscribed or self._context.replaces:  # a client may be about to subscribe to it
                     own.filters[filter] = {text: parse(text) if text else () for text in texts}
         self._changed(client_id)
 

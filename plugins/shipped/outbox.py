@@ -32,6 +32,11 @@ class Outbox:
             self._there.set()
         return dropped
 
+    def put_first(self, items: list[bytes]) -> int:
+        """Those that came before all others. Returns how many were dropped."""
+        later, self._items, self.byte_size = self._items, deque[bytes](), 0
+        return sum(self.put(item) for item in (*items, *later))
+
     async def wait(self, count: int = 1) -> None:
         """Wait until there are `count` items."""
         while len(self._items) < count:

@@ -38,6 +38,7 @@ class ValidationSettings(NeedsExtra):
 
     extra: ClassVar[str] = "schema"
     libraries: ClassVar[tuple[str, ...]] = ("jsonschema", "referencing")
+    imports: ClassVar[tuple[str, ...]] = ("jsonschema.validators", "referencing.jsonschema")
 
     rules: tuple[PayloadRule, ...] = setting((), "Every rule whose topics match must be fulfilled.")
     report_topic: Text = setting("", "Topic at which each failure is published, as JSON. Empty: none.")

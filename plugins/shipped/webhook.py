@@ -125,7 +125,9 @@ class Webhook:
         return any(matches(filter, topic) for filter in self._settings.topics)
 
     def _put(self, event: bytes) -> None:
-        dropped = self._outbox.put(event)
+        self._note_dropped(self._outbox.put(event))
+
+    def _note_dropped(self, dropped: int) -> None:
         if dropped:
             if not self._dropped.value:
                 self._context.logger.error("too many events wait: the oldest are dropped")
@@ -135,6 +137,7 @@ class Webhook:
     # Sending
 
     async def run(self) -> None:
+        self._note_dropped(self._outbox.put_first(self._context.kept.pop("unsent", [])))
         while True:
             await self._outbox.wait()
             with trio.move_on_after(self._settings.batch_time):
@@ -193,7 +196,12 @@ class Webhook:
         raise _Failed(f"the service answers with status {answer.status}", answer.retry_after or 0.0)
 
     async def stop(self) -> None:
-        """Send the waiting events, as far as the time allows. After a failure the service is not tried again."""
+        """Send the waiting events, as far as the time allows. After a failure the service is not tried again. A run
+        that is replaced leaves them to the next one."""
+        if self._context.replaced:
+            while len(self._outbox):
+                self._batch += self._outbox.take(len(self._outbox), self._outbox.byte_size)
+            self._context.kept["unsent"], self._batch = self._batch, []
         with trio.move_on_after(self._settings.flush_time):
             try:
                 while self._batch or len(self._outbox):

@@ -39,6 +39,7 @@ from trunkline.hooks.points import (
     MESSAGE_PUBLISH,
     SESSION_CREATED,
 )
+from trunkline.hooks.registration import Registration
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -733,3 +734,49 @@ def test_publications_where_there_are_none(point: str, more: dict[str, Any], wor
 
     with pytest.raises(HookError, match=words):
         Hooks().add(point, any_number, publications=True, **more)
+
+
+# An exchange, while a chain waits
+
+
+def test_an_exchange_keeps_the_turn_of_what_was_there() -> None:
+    ran: list[str] = []
+
+    def named(name: str) -> Callable[[ClientInfo], None]:
+        return lambda client: ran.append(name)
+
+    hooks = Hooks()
+    former = [Registration(CLIENT_CONNECTED, named(f"old {number}")) for number in (1, 2)]
+    hooks.add("client.connected", named("before"))
+    hooks.exchange((), former[:1])
+    hooks.add("client.connected", named("between"))
+    hooks.exchange((), former[1:])
+    hooks.add("client.connected", named("behind"))
+    hooks.exchange(former, [Registration(CLIENT_CONNECTED, named(f"new {number}")) for number in (1, 2, 3)])
+    hooks.notify(CLIENT_CONNECTED, CLIENT)
+    assert ran == ["before", "new 1", "between", "new 2", "behind", "new 3"]
+
+
+@pytest.mark.parametrize("point", [CLIENT_AUTHENTICATE, CLIENT_SUBSCRIBE], ids=lambda point: point.name)
+@pytest.mark.parametrize("names", [None, ("slow", "plugin")])
+def test_a_chain_that_waits_goes_on_with_what_is_registered_then(point: Any, names: tuple[str, ...] | None) -> None:
+    ran: list[str] = []
+
+    def named(name: str) -> Registration:
+        return Registration(point, lambda *args: ran.append(name), authenticator="plugin")
+
+    async def slow(*args: object) -> None:
+        ran.append("slow")
+        hooks.exchange(former, [named("new 1"), named("new 2")])
+
+    hooks, former = Hooks(), [named("old 1"), named("old 2")]
+    hooks.exchange((), former[:1])
+    hooks.add(point, slow, authenticator="slow")
+    hooks.exchange((), former[1:])
+    client = replace(CLIENT, authenticators=names)
+    if point is CLIENT_SUBSCRIBE:
+        run_plain(hooks.transform_async(CLIENT_SUBSCRIBE, client, SubscriptionRequest("t"), NO_PROPERTIES))
+    else:
+        run_plain(hooks.decide_login(CLIENT_AUTHENTICATE, client, b""))
+    by_name = names is not None and point is CLIENT_AUTHENTICATE
+    assert ran == (["slow", "new 1", "new 2"] if by_name else ["old 1", "slow", "new 2"])

@@ -300,7 +300,9 @@ def test_a_match_in_vain_stops_now_and_then(store: RetainedStore) -> None:
 @pytest.mark.parametrize(
     ("filter", "expected"),
     [
-        ("#", ["$SYS/a", "a", "a/b", "a/c", "ab", "b"]),
+        ("", ["$SYS/a", "a", "a/b", "a/c", "ab", "b"]),
+        ("#", ["a", "a/b", "a/c", "ab", "b"]),
+        ("+/a", []),
         ("a", ["a"]),
         ("a/#", ["a", "a/b", "a/c"]),
         ("a/+", ["a/b", "a/c"]),

@@ -57,13 +57,14 @@ async def test_retained_messages_are_listed_by_filter_with_the_beginning_of_each
         here.node.publish("$SYS/own", b"s", retain=True)
         for limit in (1, 2, 3, 4, 5):
             rows = await all_rows(here, "retained.list", limit=limit)
-            assert [row.topic for row in rows] == ["$SYS/own", "a/1", "a/2", "b"], limit
+            assert [row.topic for row in rows] == ["a/1", "a/2", "b"], limit
             assert [row.topic for row in await all_rows(here, "retained.list", filter="a/+", limit=limit)] == [
                 "a/1",
                 "a/2",
             ]
         (row,) = await all_rows(here, "retained.list", filter="a/2")
         assert (row.payload, row.size) == (b"y" * HEAD, 1000)
+        assert [row.topic for row in await all_rows(here, "retained.list", filter="$SYS/#")] == ["$SYS/own"]
         assert await all_rows(here, "retained.list", filter="c/#") == []
         assert "'#'" in await refused(here, BadRequest, "retained.list", filter="a#")
 
@@ -142,6 +143,30 @@ async def test_delete_one_or_all_that_match_without_a_word_to_subscribers() -> N
         assert "matches 'a/#'" in await refused(here, NotFound, "retained.delete", topic="a/#")
         assert "'#'" in await refused(here, BadRequest, "retained.delete", topic="a/#/b")
         await a.expect_nothing()
+
+
+async def test_what_the_broker_publishes_of_itself_is_not_deleted() -> None:
+    async with room() as here:
+        await retain(here, a=b"x")
+        here.node.publish("$SYS/own", b"s", retain=True)
+        here.node.publish("$other/own", b"s", retain=True)
+        assert (await ask(here, "status"))["retained"] == 2
+        for filter in ("$SYS/#", "$SYS/own"):
+            assert "sys.interval = 0" in await refused(here, Refused, "retained.delete", topic=filter)
+        assert await ask(here, "retained.delete", topic="#") == {"deleted": 1}
+        assert [row.topic for row in here.broker.retained] == ["$SYS/own", "$other/own"]
+
+
+@pytest.mark.parametrize("operation", ["retained.list", "trace.list"])
+@pytest.mark.parametrize(("filter", "expected"), [("#", ["a"]), ("+/own", []), ("$other/#", ["$other/own"])])
+async def test_filters_of_listings_are_those_of_mqtt(operation: str, filter: str, expected: list[str]) -> None:
+    """[MQTT-4.7.2-1]"""
+    async with room() as here:
+        here.node.trace.start()
+        await retain(here, a=b"x")
+        here.node.publish("$other/own", b"x", retain=True)
+        key = "topic" if operation == "trace.list" else "filter"
+        assert [row.topic for row in await all_rows(here, operation, **{key: filter})] == expected
 
 
 async def test_publish_with_all_that_5_0_knows() -> None:
