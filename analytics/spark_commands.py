@@ -1,9 +1,11 @@
 """`trunkline spark`: Spark and its Java."""
 
 import json
+import os
 import re
 import socket
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -111,7 +113,7 @@ def master(host: str, port: int, web_port: int, properties: Sequence[str], java:
 @click.option(
     "--memory", metavar="SIZE", callback=_check_size, help="Memory for sessions, as 2g. [default: all but a gigabyte]"
 )
-@click.option("--folder", type=click.Path(file_okay=False), help="For files and logs. [default: PySpark's own]")
+@click.option("--folder", type=click.Path(file_okay=False), help="For files and logs. [default: a new temporary one]")
 @_properties_option
 @java_option
 def worker(
@@ -128,7 +130,9 @@ def worker(
     with spark_failures():
         from trunkline.analytics.spark import programs
 
-        given = {"--webui-port": web_port, "--cores": cores, "--memory": memory, "--work-dir": folder}
+        # by default it would be within the installed PySpark
+        place = folder or os.environ.get("SPARK_WORKER_DIR") or tempfile.mkdtemp(prefix="trunkline-spark-worker-")
+        given = {"--webui-port": web_port, "--cores": cores, "--memory": memory, "--work-dir": place}
         options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
         programs.standalone(programs.WORKER, [*options, *properties, master_url], host=host, java=java)
 

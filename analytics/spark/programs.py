@@ -14,7 +14,7 @@ from typing import Final, Never
 from trunkline.analytics.spark.gateway import NO_HOME, flags, spark_package
 from trunkline.analytics.spark.java import find
 from trunkline.analytics.spark.local import PYTHON_VARIABLE
-from trunkline.analytics.spark.sessions import defaults
+from trunkline.analytics.spark.sessions import check_master, defaults
 from trunkline.analytics.spark.shim import java_home
 
 _PACKAGE: Final = "org.apache.spark"
@@ -36,8 +36,10 @@ def connect(options: Sequence[str], *, host: str, port: int, master: str, java: 
     """Become a Spark Connect server, which sessions find at `sc://host:port`.
 
     Raises:
+        SparkError: that is no master.
         GatewayError, JavaError: there is no Spark, or no Java.
     """
+    check_master(master)
     settings = {
         **defaults(master),
         "spark.connect.grpc.binding.address": host,

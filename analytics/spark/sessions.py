@@ -137,8 +137,7 @@ def _driven(
     try:
         if local.under_way():
             return local.built(options)
-        if not master.startswith(_MASTERS):
-            raise SparkError(f"{master!r} is no master of Spark: that is local[2], spark://host:7077, yarn or k8s://…")
+        check_master(master, home)
         if master.startswith("spark://"):
             _check_reachable(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
         settings = {**defaults(master), **options, "spark.master": master}
@@ -149,6 +148,18 @@ def _driven(
         raise SparkError(f"Spark refused the session: {error.java_exception.getMessage()}") from error
     except (Py4JError, ConnectionError) as error:
         raise SparkError(f"Spark's Java has ended, and a new one needs a new process: {error}") from error
+
+
+def check_master(master: str, home: str | Path | None = None) -> None:
+    """Raises: SparkError, if it is no master of Spark, or one that only a Spark with its scripts (`home`) can have."""
+    if not master.startswith(_MASTERS):
+        raise SparkError(f"{master!r} is no master of Spark: that is local[2], spark://host:7077, yarn or k8s://…")
+    if master.startswith("local-cluster") and home is None:
+        # it starts processes by Spark's scripts, and keeps their files in Spark's own folder
+        raise SparkError(
+            f"{master!r} needs a Spark with its scripts (spark_home, SPARK_HOME): take local[4], or run `trunkline spark "
+            "master` and `trunkline spark worker`"
+        )
 
 
 def _fitting(java: Java) -> Java:

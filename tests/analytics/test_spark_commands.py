@@ -100,3 +100,30 @@ def test_what_spark_would_answer_with_a_stack(command: str, problem: str) -> Non
     result = run(*command.split())
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].endswith(problem)
+
+
+def test_a_worker_keeps_its_files_out_of_the_installed_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[list[str]] = []
+
+    def standalone(program: str, options: list[str], **_: object) -> None:
+        started.append(options)
+
+    monkeypatch.setattr(programs, "standalone", standalone)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("SPARK_WORKER_DIR", raising=False)
+    run("worker", "spark://x:1")
+    monkeypatch.setenv("SPARK_WORKER_DIR", "elsewhere")
+    run("worker", "spark://x:1")
+    first, second = (Path(options[options.index("--work-dir") + 1]) for options in started)
+    assert first.is_dir()
+    assert first.parent == tmp_path
+    assert second == Path("elsewhere")
+
+
+def test_a_server_of_no_master() -> None:
+    for master in ("lcoal", "local-cluster[2,1,1024]"):
+        result = run("connect", "--master", master)
+        assert result.exit_code == 1
+        assert f"trunkline: '{master}' " in result.stderr

@@ -12,7 +12,7 @@ from tests.analytics.spark.java_scripts import java_script, java_that_lists
 from trunkline.analytics.spark import SparkError, session, sessions
 from trunkline.analytics.spark.gateway import GatewayError
 from trunkline.analytics.spark.java import Java, JavaError
-from trunkline.analytics.spark.sessions import DEFAULTS
+from trunkline.analytics.spark.sessions import DEFAULTS, check_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,3 +177,14 @@ def test_a_spark_of_ones_own_is_started_by_its_scripts(monkeypatch: pytest.Monke
         ("local[*]", "1g", Path("/variable"), "JAVA_HOME"),
         ("local[1]", "2g", Path("/argument"), "JAVA_HOME"),
     ]
+
+
+def test_a_cluster_within_a_process_is_refused_without_the_scripts_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would write into the installed package."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(SparkError, match=r"^'local-cluster\[2,1,1024\]' needs a Spark with") as told:
+        session(master="local-cluster[2,1,1024]")
+    assert "\n" not in str(told.value)
+    check_master("local-cluster[2,1,1024]", "/opt/spark")
