@@ -2,8 +2,10 @@
 
 `ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows. The `.idx` of the same name says which of them are
 whole: a batch is there once its record is. Data without a record does not count, so a tail never has to be repaired.
-The heartbeats of a node to which nothing happens are in its index alone. Merged and compacted rows are in
-`<first seq>-<end seq>.parquet`, compacted ones in folders `date=YYYY-MM-DD` below the node's.
+The heartbeats of a node to which nothing happens are in its index alone. Merged rows are in
+`<first seq>-<end seq>.parquet` beside segments, and compacted ones in such files in
+`ROOT/node_key=<name>@<incarnation>/date=YYYY-MM-DD`: programs that make columns of folders would take `node=` for the
+column `node`. Earlier versions compacted into folders `date=YYYY-MM-DD` below the node's.
 """
 
 import os
@@ -38,7 +40,9 @@ PARQUET: Final = ".parquet"
 CONSUMERS: Final = "consumers"
 DEAD_LETTERS: Final = "deadletter"
 
-_NODE: Final = "node="
+#: What folders begin with: of segments, and of compacted rows.
+_SEGMENTS: Final = "node="
+_COMPACTED: Final = "node_key="
 #: Room for the incarnation's digits is left: file systems end at 255 bytes.
 _LONGEST_NAME: Final = 220
 _LONGEST_SEQ: Final = 2**63
@@ -88,13 +92,26 @@ class NodeKey(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Name of the node's folder. Raises LogError as `encoded` does."""
-        return f"{_NODE}{self.encoded}"
+        """Name of the folder of its segments. Raises LogError as `encoded` does."""
+        return f"{_SEGMENTS}{self.encoded}"
+
+    @property
+    def compacted_directory(self) -> str:
+        """Name of the folder of its compacted rows. Raises LogError as `encoded` does."""
+        return f"{_COMPACTED}{self.encoded}"
+
+    @property
+    def directories(self) -> tuple[str, str]:
+        """Names of both folders. Raises LogError as `encoded` does."""
+        return self.directory, self.compacted_directory
 
     @classmethod
     def of_directory(cls, name: str) -> Self | None:
         """None if it is not a node's folder."""
-        return cls.of_encoded(name.removeprefix(_NODE)) if name.startswith(_NODE) else None
+        for prefix in (_SEGMENTS, _COMPACTED):
+            if name.startswith(prefix):
+                return cls.of_encoded(name.removeprefix(prefix))
+        return None
 
     @classmethod
     def of_encoded(cls, text: str) -> Self | None:

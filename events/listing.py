@@ -64,19 +64,19 @@ def covers(files: Iterable[tuple[int, int]], first: int, end: int) -> bool:
 def _list(filesystem: FileSystem, root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
     """Directories, and the names of files in them. Object stores are fastest with one request for everything."""
     keys: dict[str, NodeKey | None] = {}
-    base = root if only is None else f"{root}/{only.directory}"
-    for entry in filesystem.get_file_info(FileSelector(base, allow_not_found=True, recursive=True)):
-        place, *rest = entry.path.removeprefix(root).lstrip("/").split("/")
-        if place not in keys:
-            keys[place] = NodeKey.of_directory(place)
-        if (key := keys[place]) is not None and rest and entry.type == FileType.File:
-            yield key, entry.path.removesuffix(f"/{rest[-1]}"), rest[-1:]
+    for base in [root] if only is None else [f"{root}/{name}" for name in only.directories]:
+        for entry in filesystem.get_file_info(FileSelector(base, allow_not_found=True, recursive=True)):
+            place, *rest = entry.path.removeprefix(root).lstrip("/").split("/")
+            if place not in keys:
+                keys[place] = NodeKey.of_directory(place)
+            if (key := keys[place]) is not None and rest and entry.type == FileType.File:
+                yield key, entry.path.removesuffix(f"/{rest[-1]}"), rest[-1:]
 
 
 def _list_local(root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
     """The same without reading each file's metadata, which is slow, and with empty directories."""
     try:
-        places = os.listdir(root) if only is None else [only.directory]
+        places = os.listdir(root) if only is None else only.directories
     except (FileNotFoundError, NotADirectoryError):
         return
     for place in places:

@@ -1,6 +1,6 @@
 """Compacted segments: Parquet files that exist completely or not at all.
 
-`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. The
+`ROOT/node_key=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. The
 names alone say what has been compacted, so there is no other state that could be lost or wrong.
 """
 
@@ -76,7 +76,7 @@ class ParquetTarget:
                 before = day
                 day, count = _first_day(piece, before)
                 if file is None:
-                    folder = f"{self.root}/{key.directory}/{_DATE}{day.isoformat()}"
+                    folder = f"{self.root}/{key.compacted_directory}/{_DATE}{day.isoformat()}"
                     file = PendingFile(self.filesystem, folder, at)
                 elif day != before:
                     break

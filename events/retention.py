@@ -147,9 +147,10 @@ def _delete(segment: _Segment, problems: list[str]) -> bool:
 
 
 def _delete_directory(root: Path, key: NodeKey) -> None:
-    for folder, _, _ in os.walk(root / key.directory, topdown=False):
-        with contextlib.suppress(OSError):  # the folder has other files
-            os.rmdir(folder)
+    for directory in key.directories:
+        for folder, _, _ in os.walk(root / directory, topdown=False):
+            with contextlib.suppress(OSError):  # the folder has other files
+                os.rmdir(folder)
     with contextlib.suppress(OSError):
         (root / DEAD_LETTERS / f"{key.encoded}.jsonl").unlink()
 

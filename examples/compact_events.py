@@ -18,7 +18,7 @@ def compacted(log: str, lake: str) -> None:
 
 def kinds(lake: str) -> dict[str, int]:
     """How many events there are of each kind."""
-    rows = ds.dataset(lake, partitioning=None).to_table(columns=["kind", "weight"])
+    rows = ds.dataset(lake, partitioning="hive").to_table(columns=["kind", "weight"])
     counts = rows.group_by("kind").aggregate([("weight", "sum")]).sort_by("kind")
     return dict(zip(counts["kind"].to_pylist(), pc.cast(counts["weight_sum"], "int64").to_pylist(), strict=True))
 

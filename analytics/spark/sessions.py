@@ -157,8 +157,8 @@ def check_master(master: str, home: str | Path | None = None) -> None:
     if master.startswith("local-cluster") and home is None:
         # it starts processes by Spark's scripts, and keeps their files in Spark's own folder
         raise SparkError(
-            f"{master!r} needs a Spark with its scripts (spark_home, SPARK_HOME): take local[4], or run `trunkline spark "
-            "master` and `trunkline spark worker`"
+            f"{master!r} needs a Spark with its scripts (spark_home, SPARK_HOME): take local[4], or a cluster of "
+            "`trunkline spark master` and `trunkline spark worker`"
         )
 
 

@@ -6,17 +6,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import S3FileSystem
 
 from tests.events import test_delta
-from tests.events.logs import KEY, NODE, expected, flip, only, opened, read, write
+from tests.events.logs import KEY, NODE, append, expected, flip, only, opened, read, write
 from trunkline.events import arrow_segment, compaction, parquet_target
 from trunkline.events.compaction import Compacted, Progress, compact, covers
 from trunkline.events.layout import LogError, NodeKey
@@ -52,7 +55,8 @@ def minutes(root: Path, rows: int, *, each: int = 30, minutes: int = 1, **option
 
 def files(root: Path, key: NodeKey = KEY) -> list[tuple[str, int, int]]:
     """Day, first row and the one behind the last."""
-    found = [(path.parent.name, *map(int, path.stem.split("-"))) for path in (root / key.directory).rglob("*.parquet")]
+    paths = [path for directory in key.directories for path in (root / directory).rglob("*.parquet")]
+    found = [(path.parent.name, *map(int, path.stem.split("-"))) for path in paths]
     return sorted(found, key=lambda file: file[1])
 
 
@@ -119,13 +123,60 @@ def test_a_log_becomes_files_of_a_day_each(tmp_path: Path) -> None:
     assert read(tmp_path / "files", 0, 4000).equals(read(tmp_path / "log", 0, 4000))
 
 
-def test_other_programs_read_the_files(tmp_path: Path) -> None:
+def by_pandas(lake: Path) -> pa.Table:
+    pandas = pytest.importorskip("pandas")
+    return pa.Table.from_pandas(pandas.read_parquet(lake, dtype_backend="pyarrow"), preserve_index=False)
+
+
+def by_pyarrow(lake: Path) -> pa.Table:
+    return pq.read_table(lake)
+
+
+def by_a_dataset(lake: Path) -> pa.Table:
+    return ds.dataset(lake, partitioning="hive").to_table()
+
+
+def by_duckdb(lake: Path) -> pa.Table:
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.sql(f"SET TimeZone = 'UTC'; SELECT * FROM '{lake}/**/*.parquet'").to_arrow_table()
+
+
+def by_polars(lake: Path) -> pa.Table:
+    polars = pytest.importorskip("polars")
+    return polars.scan_parquet(lake, hive_partitioning=True).collect().to_arrow()
+
+
+@pytest.mark.parametrize("reader", [by_pandas, by_pyarrow, by_a_dataset, by_duckdb, by_polars])
+def test_other_programs_read_a_lake_by_default(tmp_path: Path, reader: Callable[[Path], pa.Table]) -> None:
+    """With the right node in each row, and the folders as columns beside."""
     write(tmp_path / "log", [500, 500]).close()
-    compact(tmp_path / "log", tmp_path / "files", rows_per_file=300)
-    table = ds.dataset(tmp_path / "files", partitioning=None).to_table().sort_by("seq")
-    assert table.select(SCHEMA.names).cast(SCHEMA).equals(expected(0, 1000))
-    days = ds.dataset(tmp_path / "files" / KEY.directory, partitioning="hive")
-    assert days.to_table(filter=ds.field("date") == "2025-11-21").num_rows == 1000
+    write(tmp_path / "log", [20], OTHER).close()
+    compact(tmp_path / "log", tmp_path / "lake", rows_per_file=300)
+    found = reader(tmp_path / "lake")
+    assert sorted(found.column_names) == sorted([*SCHEMA.names, "node_key", "date"])
+    of_node = found.filter(pc.equal(found["node"].cast(pa.string()), KEY.name)).sort_by("seq")
+    assert of_node.select(SCHEMA.names).cast(SCHEMA).equals(expected(0, 1000))
+    keys = Counter(zip(found["node"].to_pylist(), map(str, found["node_key"].to_pylist()), strict=True))
+    assert keys == {(KEY.name, str(KEY)): 1000, (OTHER.name, str(OTHER)): 20}
+    assert {str(day) for day in found["date"].to_pylist()} == {"2025-11-21"}
+
+
+def test_a_lake_of_an_earlier_version_is_read_and_goes_on(tmp_path: Path) -> None:
+    log, lake = tmp_path / "log", tmp_path / "lake"
+    writer = write(log, [100])
+    writer.roll()
+    compact(log, lake, now=LATER)
+    (lake / KEY.compacted_directory).rename(lake / KEY.directory)
+    assert read(lake, 0, 100).equals(expected(0, 100))
+    append(writer, 50)
+    writer.close()
+    assert compact(log, lake, now=LATER).rows == 50
+    assert read(lake, 0, 150).equals(expected(0, 150))
+    # renamed for other programs
+    for folder in (lake / KEY.directory).iterdir():
+        for file in folder.iterdir():
+            file.rename(lake / KEY.compacted_directory / folder.name / file.name)
+    assert read(lake, 0, 150).equals(expected(0, 150))
 
 
 def test_a_second_run_goes_on_behind_the_first(tmp_path: Path) -> None:
@@ -321,8 +372,8 @@ def test_what_retention_has_deleted_before_the_first_run_is_not_missed(tmp_path:
 
 def test_half_a_file_that_a_killed_run_left_is_deleted_by_the_next(tmp_path: Path) -> None:
     write(tmp_path, [100, 100], roll_bytes=1).close()
-    half = tmp_path / KEY.directory / "date=2025-11-20" / f".{7:020d}.parquet.half"
-    half.parent.mkdir()
+    half = tmp_path / KEY.compacted_directory / "date=2025-11-20" / f".{7:020d}.parquet.half"
+    half.parent.mkdir(parents=True)
     half.touch()
     compact(tmp_path)
     assert not half.exists()
@@ -516,7 +567,7 @@ def test_however_often_it_is_killed_each_row_is_there_once(tmp_path: Path, forma
     assert read(log, 0, 12_000).equals(whole)
     if format == "parquet":
         assert raw(log) == []
-        found = ds.dataset(log / KEY.directory, partitioning=None, exclude_invalid_files=True).to_table()
+        found = ds.dataset(log / KEY.compacted_directory, partitioning=None, exclude_invalid_files=True).to_table()
     else:
         found = test_delta.contents(tmp_path / "table")
     assert found.sort_by("seq").select(SCHEMA.names).cast(SCHEMA).equals(whole)

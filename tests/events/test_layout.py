@@ -33,6 +33,7 @@ def test_any_name_makes_a_folder_and_is_found_in_it_again(name: str, incarnation
 
 def test_plain_names_stay_as_they_are() -> None:
     assert NodeKey("n1", 1763739192123).directory == "node=n1@1763739192123"
+    assert NodeKey("n1", 1763739192123).compacted_directory == "node_key=n1@1763739192123"
     assert NodeKey("a/b=c", 5).directory == "node=a%2Fb%3Dc@5"
 
 

@@ -29,7 +29,7 @@ def merger(root: Path) -> Merger:
 
 def names(root: Path, key: NodeKey = KEY) -> list[str]:
     """Without leading zeros and date folders."""
-    found = (root / key.directory).rglob("*.*")
+    found = [path for directory in key.directories for path in (root / directory).rglob("*.*")]
     return sorted(
         "-".join(part.lstrip("0") or "0" for part in path.name.split("-")) for path in found if path.is_file()
     )

@@ -39,7 +39,9 @@ def same(first: int, end: int) -> pa.RecordBatch:
 
 
 def names(root: Path) -> list[str]:
-    return sorted(path.relative_to(root / KEY.directory).as_posix() for path in root.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(root / KEY.compacted_directory).as_posix() for path in root.rglob("*") if path.is_file()
+    )
 
 
 def name(first: int, end: int) -> str:
@@ -48,7 +50,7 @@ def name(first: int, end: int) -> str:
 
 def test_rows_become_one_file_that_says_what_it_has(tmp_path: Path) -> None:
     written = target(tmp_path).write(KEY, 100, 400, iter([same(100, 150), same(150, 400)]))
-    path = tmp_path / KEY.directory / "date=2025-11-21" / name(100, 400)
+    path = tmp_path / KEY.compacted_directory / "date=2025-11-21" / name(100, 400)
     assert written == Written(400, 300, 1, path.stat().st_size, 0)
     assert names(tmp_path) == [f"date=2025-11-21/{path.name}"]
     file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -131,7 +133,7 @@ def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_has_left_is_not_read_and_replaced(tmp_path: Path) -> None:
-    folder = tmp_path / KEY.directory / "date=2025-11-21"
+    folder = tmp_path / KEY.compacted_directory / "date=2025-11-21"
     folder.mkdir(parents=True)
     (folder / f".{0:020d}.parquet.half").write_bytes(b"PAR1 and no more")
     to = target(tmp_path)
