@@ -20,7 +20,7 @@ from trunkline.broker.node_listeners import ListenError
 from trunkline.config.config import Config
 from trunkline.config.errors import Unusable
 from trunkline.config.store_place import store_path
-from trunkline.management import logs
+from trunkline.management import logs, service_manager
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.reloading import ReloadError, reload
@@ -100,8 +100,11 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
             if signum == RELOAD:
                 with suppress(ReloadError):  # it is in the log
                     for node in serving:
+                        service_manager.reloading()
                         reload(node)
+                service_manager.notify(*[service_manager.READY] * len(serving))
             else:
+                service_manager.notify(service_manager.STOPPING)
                 logger.info("stopping on %s", signal.Signals(signum).name)
                 stopping.set()
                 if not serving:  # a plugin may take long to start
@@ -113,10 +116,12 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(handle, signals)
                 nursery.start_soon(garbage.collect)
+                nursery.start_soon(service_manager.show_life)
                 async with open_node(config, read=read, open_control=open_control) as node:
                     serving.append(node)
                     if not stopping.is_set():
                         logger.info("serving")
+                        service_manager.notify(service_manager.READY)
                     await stopping.wait()
                     lost = await _at_stake(node)
                 nursery.cancel_scope.cancel()
