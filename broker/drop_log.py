@@ -53,12 +53,13 @@ def say_refused(reason: int, times: Occurrences) -> None:
     word = name_of(reason)
     client_id, filter = times.last
     _subscribing.warning(
-        "%s of %s: %s (%sclient %.200s, filter %.200s)",
+        "%s of %s: %s (%sclient %.200s, filter %.200s%s)",
         times.counted("subscription", "refused"),
         times.apart("client"),
         word.replace("_", " "),
         times.example,
         client_id,
         filter,
+        times.why and f": {times.why}",
         extra={"reason": word, "count": times.count, "clients": len(times.whom), "filter": filter},
     )

@@ -28,13 +28,15 @@ MAX_APART: Final = 1000
 class Occurrences:
     """How often the event happened since the last record, and to which clients."""
 
-    __slots__ = ("count", "first", "last", "whom")
+    __slots__ = ("count", "first", "last", "whom", "why")
 
     def __init__(self) -> None:
         self.count = 0
         self.whom = set[str]()
         #: The client and topic of the last event.
         self.last: tuple[str, str] = ("", "")
+        #: Why that happened, as far as the kind does not say it.
+        self.why = ""
         #: Whether no record of it has been written yet.
         self.first = True
 
@@ -65,7 +67,7 @@ class LogThrottle(Generic[K]):
         #: The kinds that a record was written for in the last interval.
         self._kinds: dict[K, Occurrences] = {}
 
-    def note(self, kind: K, whom: str, what: str, count: int = 1) -> None:
+    def note(self, kind: K, whom: str, what: str, count: int = 1, why: str = "") -> None:
         """Count events of a kind, of this client or address, about this topic, for example."""
         times = self._kinds.get(kind)
         if times is None:
@@ -73,7 +75,7 @@ class LogThrottle(Generic[K]):
                 self._timer.restart_at(trio.current_time() + INTERVAL)
             times = self._kinds[kind] = Occurrences()
         times.count += count
-        times.last = whom, what
+        times.last, times.why = (whom, what), why
         if len(times.whom) < MAX_APART:
             times.whom.add(whom)
         if times.first:

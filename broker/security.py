@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
@@ -42,7 +43,7 @@ class SecurityError(Unusable[str]):
     """The files of passwords or access rules cannot be used."""
 
 
-_DENIED: Final = Deny(text="denied by the access rules")
+_logger = logging.getLogger("trunkline.access")
 
 
 class Security:
@@ -75,9 +76,15 @@ class Security:
                 self._register(point, check.demand, check.demands, priority=CLIENT_IDS)
         if default_scram is not None or any(scrams.values()):
             self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram), authenticator=SCRAM)
+        source = "the access rules"
         if rules is None:
-            rules = parse_rules(DEFAULT_RULES)
-        self._register(CLIENT_CHECK_ACL, AccessRules(Acl(rules, no_match=config.acl.no_match)))
+            rules, source = parse_rules(DEFAULT_RULES), "the default access rules"
+            if not all(listener.loopback for listener in config.listeners):
+                _logger.info(
+                    "no acl.file is set, so the default access rules hold: from other machines nobody subscribes to #, "
+                    "+/# or $SYS/#. An acl.file replaces them; an empty one allows everything"
+                )
+        self._register(CLIENT_CHECK_ACL, AccessRules(Acl(rules, no_match=config.acl.no_match), source))
 
     def unload(self) -> None:
         """The files no longer apply."""
@@ -163,10 +170,13 @@ class ScramLogin:
 
 
 class AccessRules:
-    """A callback for `client.check_acl`."""
+    """A callback for `client.check_acl`. Its denials name the rule, by its number in the file."""
 
-    def __init__(self, acl: Acl) -> None:
+    def __init__(self, acl: Acl, source: str) -> None:
         self._acl = acl
+        self._denials = [Deny(text=f"denied by rule {number} of {source}") for number in range(1, len(acl.rules) + 1)]
+        self._denials.append(Deny(text=f"no rule of {source} allows it"))  # at the place of NO_RULE
 
     def __call__(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
-        return ALLOW if self._acl.compile_for(client).check(action, topic, qos, retain) else _DENIED
+        allowed, rule = self._acl.compile_for(client).decide(action, topic, qos, retain)
+        return ALLOW if allowed else self._denials[rule]

@@ -89,10 +89,12 @@ class Rule:
         return any(_PLACEHOLDER.search(topic.text) for topic in self.topics or ())
 
 
-#: A rule prepared for one client: allowed, literals, filters (None: every topic), QoS, retain.
+#: A rule prepared for one client: its number, allowed, literals, filters (None: every topic), QoS, retain.
 _Compiled: TypeAlias = tuple[
-    bool, frozenset[str], tuple[tuple[str, ...], ...] | None, tuple[int, ...] | None, bool | None
+    int, bool, frozenset[str], tuple[tuple[str, ...], ...] | None, tuple[int, ...] | None, bool | None
 ]
+#: In place of the number of the rule that decides.
+NO_RULE: Final = -1
 
 
 class ClientAcl:
@@ -110,6 +112,12 @@ class ClientAcl:
         self, action: Literal["publish", "subscribe", "receive"], topic: str, qos: int = 0, retain: bool = False
     ) -> bool:
         """Whether the client may perform the action. `topic` is a topic filter when it subscribes."""
+        return self.decide(action, topic, qos, retain)[0]
+
+    def decide(
+        self, action: Literal["publish", "subscribe", "receive"], topic: str, qos: int = 0, retain: bool = False
+    ) -> tuple[bool, int]:
+        """As `check`, and the number of the rule that decides, from 0 on."""
         if action == "publish":
             rules, default = self._publish, self._no_match
         elif action == "subscribe":
@@ -119,21 +127,21 @@ class ClientAcl:
         else:
             rules, default = self._receive, True
         levels: list[str] | None = None
-        for allowed, literals, filters, only_qos, only_retain in rules:
+        for number, allowed, literals, filters, only_qos, only_retain in rules:
             if only_qos is not None and qos not in only_qos:
                 continue
             if only_retain is not None and retain is not only_retain:
                 continue
             if filters is None or topic in literals:
-                return allowed
+                return allowed, number
             if filters:
                 if levels is None:
                     levels = topic.split("/")
                 for filter in filters:
                     head = filter[0]  # most filters differ there already
                     if (head == levels[0] or head in _WILDCARDS) and covers(filter, levels):
-                        return allowed
-        return default
+                        return allowed, number
+        return default, NO_RULE
 
 
 class Acl:
@@ -157,7 +165,9 @@ class Acl:
                 self._general.append(index)
         # rules that do not depend on the client are prepared once; None: the rule depends on it
         nobody = ClientInfo("")
-        self._compiled = [None if rule.has_placeholders else _compile(rule, nobody) for rule in self.rules]
+        self._compiled = [
+            None if rule.has_placeholders else _compile(rule, number, nobody) for number, rule in enumerate(self.rules)
+        ]
         self._has_networks = any(rule.addresses is not None for rule in self.rules)
         # the same few rules apply to most clients
         self._shared: dict[tuple[int, ...], ClientAcl] = {}
@@ -195,7 +205,7 @@ class Acl:
         rules = list[tuple[RuleAction, _Compiled]]()
         for index in chosen:
             rule = self.rules[index]
-            rules.append((rule.action, self._compiled[index] or _compile(rule, client)))
+            rules.append((rule.action, self._compiled[index] or _compile(rule, index, client)))
         return ClientAcl(rules, no_match=self._no_match)
 
 
@@ -218,10 +228,10 @@ def covers(rule: Sequence[str], levels: Sequence[str]) -> bool:
     return len(rule) == count
 
 
-def _compile(rule: Rule, client: ClientInfo) -> _Compiled:
+def _compile(rule: Rule, number: int, client: ClientInfo) -> _Compiled:
     allowed = rule.permit == "allow"
     if rule.topics is None:
-        return allowed, frozenset(), None, rule.qos, rule.retain
+        return number, allowed, frozenset(), None, rule.qos, rule.retain
     literals = set[str]()
     filters = list[tuple[str, ...]]()
     for topic in rule.topics:
@@ -232,7 +242,7 @@ def _compile(rule: Rule, client: ClientInfo) -> _Compiled:
             if allowed:
                 continue
             if unusable == 0:
-                return allowed, frozenset(), None, rule.qos, rule.retain
+                return number, allowed, frozenset(), None, rule.qos, rule.retain
             levels[unusable:] = ["#"]
             literal = False
         if literal or not ("+" in levels or "#" in levels):
@@ -240,7 +250,7 @@ def _compile(rule: Rule, client: ClientInfo) -> _Compiled:
         else:
             # the same topics, but only the short form shows that it covers "#"
             filters.append(("#",) if levels == ["+", "#"] else tuple(levels))
-    return allowed, frozenset(literals), tuple(filters), rule.qos, rule.retain
+    return number, allowed, frozenset(literals), tuple(filters), rule.qos, rule.retain
 
 
 def _fill(levels: list[str], client: ClientInfo) -> int | None:

@@ -80,16 +80,28 @@ class Access:
 
     async def ask(self, question: Question) -> bool | None:
         """As `decide`, but wait for services, with a timeout."""
-        client, action, topic, *_ = question
-        if client.superuser:
+        if question.client.superuser:
             return True
+        return self._conclude(question, await self._asked(question), self._default)
+
+    async def _asked(self, question: Question) -> Allow | Deny | None:
+        client, action, topic, *_ = question
         decision: Allow | Deny | None = CRASHED
         with trio.move_on_after(self._timeout) as limit:
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, *question)
         if limit.cancelled_caught:
             text = "no decision within %g s about %s to %s"
             _logger.error(text, self._timeout, action, quoted(topic), extra=client.log_fields)
-        return self._conclude(question, decision, self._default)
+        return decision
+
+    async def refusal(self, question: Question) -> Deny | None:
+        """Why the client may not do that, for the answer to it; None if it may. Waits for services."""
+        if question.client.superuser:
+            return None
+        decision = await self._asked(question) if self.waits else self._hooks.decide(CLIENT_CHECK_ACL, *question)
+        if self._conclude(question, decision, self._default):
+            return None
+        return Deny(Reason.NOT_AUTHORIZED, decision.text if isinstance(decision, Deny) else "")
 
     def still(self, question: Question) -> bool | None:
         """May the client keep a subscription? None if that cannot be decided now."""

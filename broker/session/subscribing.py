@@ -50,7 +50,6 @@ Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
 #: The same for an UNSUBSCRIBE.
 FilterOutcome: TypeAlias = str | Deny | Withhold
 
-_DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
 
@@ -194,11 +193,11 @@ class Subscribing:
         looks_granted = mqtt.subscribe_denied == "grant"
         if looks_granted and not access.waits:
             return None  # each delivery is checked instead
-        question = Question(client, "subscribe", plain_filter(request.filter), request.qos)
-        if await access.ask(question) if access.waits else access.decide(question):
-            return None
-        # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
-        return Withhold(Reason(min(request.qos, mqtt.max_qos))) if looks_granted else _DENIED
+        denial = await access.refusal(Question(client, "subscribe", plain_filter(request.filter), request.qos))
+        if denial is not None and looks_granted:
+            # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
+            return Withhold(Reason(min(request.qos, mqtt.max_qos)))
+        return denial
 
     # Requests to the route writer
 
@@ -266,7 +265,7 @@ class Subscribing:
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
         services = self.context.services
-        services.refusals.note(reason, answer.client.client_id, filter)
+        services.refusals.note(reason, answer.client.client_id, filter, why=text)
         services.metrics.packets_subscribe_error += 1
         services.metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)

@@ -78,6 +78,9 @@ async def test_a_refused_subscription_is_in_the_log(caplog: pytest.LogCaptureFix
         await client.disconnect()
     said = [message for message in caplog.messages if "refused" in message]
     assert said == [
-        "1 subscription refused of 1 client: quota exceeded (client a, filter t/2)",
-        "1 more subscription refused in the last minute of 1 client: quota exceeded (client a, filter t/3)",
+        "1 subscription refused of 1 client: quota exceeded (client a, filter t/2: too many subscriptions)",
+        (
+            "1 more subscription refused in the last minute of 1 client: quota exceeded "
+            "(client a, filter t/3: too many subscriptions)"
+        ),
     ]

@@ -1,5 +1,8 @@
 """Files of passwords and rules, read at the start and again when somebody says so."""
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -11,8 +14,9 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.security import SecurityError
-from trunkline.hooks import Hooks
+from trunkline.broker.security import Security, SecurityError
+from trunkline.config.reader import from_mapping
+from trunkline.hooks import Deny, Hooks
 from trunkline.hooks.passwords import set_password
 from trunkline.hooks.scram import set_scram
 
@@ -215,3 +219,74 @@ async def test_passwords_are_guessed_in_vain(files: dict[str, Any]) -> None:
         assert [alarm.name for alarm in here.node.alarms.active] == ["passwords_guessed"]
         here.node.reload()
         assert await login(here, "ann", "secret") == 0
+
+
+# Which rule denies
+
+
+@asynccontextmanager
+async def from_elsewhere(**settings: Any) -> AsyncIterator[tuple[testing.Broker, Wire]]:
+    """A client of another machine, as a load balancer says."""
+    listener = {"url": "tcp://127.0.0.1:0", "proxy_protocol": {"trusted": ["127.0.0.1"]}}
+    async with testing.broker(listeners=[listener], **settings) as b, await Wire.open(b.host, b.port) as wire:
+        await wire.send(b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 1883\r\n")
+        await wire.connect("a")
+        yield b, wire
+
+
+async def told(wire: Wire, filter: str) -> tuple[int, object]:
+    await wire.send(raw.subscribe(1, (filter, 0)))
+    suback = await wire.expect_type(raw.SUBACK)
+    return suback.reasons[0], suback.get(0x1F)
+
+
+@pytest.mark.parametrize("filter", ["#", "+/#", "$SYS/#", "$SYS/broker/uptime", "$share/g/#"])
+async def test_a_default_rule_that_denies_is_named(filter: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with from_elsewhere() as (_, wire):
+        assert await told(wire, filter) == (0x87, "denied by rule 2 of the default access rules")
+        assert await told(wire, "+/+/#") == (0, None)
+        await wire.disconnect()
+    assert f"client a, filter {filter}: denied by rule 2 of the default access rules" in caplog.text
+
+
+async def test_a_rule_of_a_file_is_named(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("")
+    async with from_elsewhere(acl={"file": str(rules)}) as (b, wire):
+        assert [await told(wire, filter) for filter in ("#", "$SYS/#")] == [(0, None)] * 2
+        rules.write_text('[[rule]]\npermit = "deny"\ntopics = ["a"]\n[[rule]]\npermit = "deny"\ntopics = ["b/#"]\n')
+        b.node.reload()
+        for filter, rule in (("a", 1), ("b/c", 2)):
+            assert await told(wire, filter) == (0x87, f"denied by rule {rule} of the access rules")
+
+
+async def test_that_no_rule_allows_is_told(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("")
+    async with from_elsewhere(acl={"file": str(tmp_path / "rules"), "no_match": "deny"}) as (_, wire):
+        assert await told(wire, "t") == (0x87, "no rule of the access rules allows it")
+
+
+async def test_what_a_hook_says_is_told() -> None:
+    async def ask(*_: object) -> Deny:
+        return Deny(text="not before noon")
+
+    for callback in (lambda *_: Deny(text="not before noon"), ask):
+        hooks = Hooks()
+        hooks.add("client.check_acl", callback)
+        async with room(hooks=hooks) as here:
+            assert await told(await here.client("a"), "t") == (0x87, "not before noon")
+
+
+@pytest.mark.parametrize(
+    ("listener", "given", "said"),
+    [("tcp://0.0.0.0:0", False, True), ("tcp://127.0.0.1:0", False, False), ("tcp://0.0.0.0:0", True, False)],
+)
+def test_the_log_says_that_the_default_rules_hold_where_they_matter(
+    listener: str, given: bool, said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "rules").write_text("")
+    acl = {"file": str(tmp_path / "rules")} if given else {}
+    config = from_mapping({"listeners": [{"url": listener, "allow_anonymous": True}], "acl": acl})
+    with caplog.at_level(logging.INFO, "trunkline.access"):
+        Security(config, Hooks()).load()
+    assert ("the default access rules hold" in caplog.text) is said
