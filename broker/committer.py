@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
-from trunkline.broker.store_time import Heartbeat
+from trunkline.broker.heartbeat import Heartbeat
 from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import IndexEntry, StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.store_time import StoreClock
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine
+    from trunkline.store.clock import Note, StoreClock
 
 T = TypeVar("T")
 
@@ -41,6 +41,8 @@ NODE: Final = Space("node")
 #: When the broker was last known to run, in the store's time; the last number that it gave to a publication; and what
 #: the system's clock said then.
 ALIVE: Final = b"alive"
+#: What else `Note` has, since it last changed.
+CLOCK: Final = b"clock"
 
 #: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
 DELAY: Final = 1.0
@@ -86,6 +88,8 @@ class Committer:
         self._clock = clock
         #: Seconds to add to node time for the time in the store.
         self.epoch = clock.epoch
+        #: What `CLOCK` says.
+        self._noted: Note | None = None
         self._number = number
         #: Numbers the commits: the one that is being gathered.
         self.gathering = 0
@@ -233,7 +237,7 @@ class Committer:
         self._alarms.activate(STORE_FAILED, text)
 
     def _is_alive(self) -> None:
-        if self.sessions:
+        if self.sessions or not self._clock.is_noted:
             self._beats = True
             self._arm()
 
@@ -311,15 +315,23 @@ class Committer:
         self._busy = True
         self._late.restart(MAX_COMMIT)
         try:
-            batch.put(NODE, ALIVE, pack((self._scheduler.now + self.epoch, self._number, self._clock.wall())))
+            self._write_note(batch)
             self._writer.commit(batch, done)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)
             done(StoreError(f"an error in the broker: {error}"))
 
+    def _write_note(self, batch: WriteBatch) -> None:
+        note = self._clock.note(self._scheduler.now)
+        batch.put(NODE, ALIVE, pack((note.stored, self._number, note.calendar)))
+        if self._noted is None or not note.continues(self._noted):
+            batch.put(NODE, CLOCK, pack((note.boot, note.boot_at, note.lead)))
+            self._noted = note
+
     async def close(self) -> None:
-        """Store what has changed, unless the store refuses. What happens later is not stored: the sessions are there
-        for the next start."""
+        """Store what has changed, and the time, unless the store refuses. What happens later is not stored: the
+        sessions are there for the next start."""
+        self._beats = True
         if not self._resting:
             self.after_commit(self._ended.set)
             with trio.move_on_after(MAX_CLOSE):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
@@ -60,8 +59,6 @@ class NodeHost:
         self._figures = figures
         #: Sessions that have not been notified yet that access decisions have changed.
         self._to_notify: list[SessionActor] = []
-        #: Corrections of the system's clock change this alone.
-        self._clock_began = time.time() - time.monotonic()
 
     def alarms(self) -> list[Alarm]:
         return self._services.alarms.active
@@ -85,11 +82,11 @@ class NodeHost:
 
     @property
     def wall(self) -> float:
-        return trio.current_time() + self._services.epoch
+        return trio.current_time() + self._services.clock.calendar
 
     @property
     def clock_correction(self) -> float:
-        return time.time() - time.monotonic() - self._clock_began
+        return self._services.clock.correction
 
     @property
     def node_name(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import random
-import time
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -36,6 +36,7 @@ from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
+from trunkline.broker.system_clock import EmbeddedClock, MachineClock
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.hooks.chain import Hooks
@@ -44,6 +45,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.manager import Plugins
 from trunkline.plugins.store import PluginStores
 from trunkline.router import RetainedStore, Router
+from trunkline.store.clock import StoreClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -117,6 +119,7 @@ class Node:
             expiry_interval=config.retained.expiry_interval,
         )
         self.router: Router[Subscriber] = Router(strategy=config.shared.strategy, strategies=config.shared.strategies)
+        self._clock = StoreClock(EmbeddedClock() if read is None else MachineClock(), trio.current_time())
         self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
         #: The supervisor above all actors.
@@ -158,7 +161,7 @@ class Node:
                 upgrade_qos=config.session.upgrade_qos,
             ),
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
-            epoch=time.time() - trio.current_time(),
+            clock=self._clock,
             open_session=lambda channel: self.sessions.open(channel),
             hold_publisher=lambda client_id, holder, trusted: self.sessions.hold_publisher(client_id, holder, trusted),
             release_publisher=lambda client_id, holder, waited: self.sessions.release_publisher(
@@ -188,7 +191,7 @@ class Node:
         #: The trace of messages, if it is on.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins keep.
-        self.plugin_stores = PluginStores(config.store.max_plugin_bytes)
+        self.plugin_stores = PluginStores(config.store.max_plugin_bytes, self._stored_now)
         self._adopt = adopt
         #: There is a keeper of streams.
         self._has_streams = trio.Event()
@@ -209,7 +212,10 @@ class Node:
 
     def _wall(self) -> float:
         """The time in seconds since the epoch."""
-        return trio.current_time() + self.services.epoch
+        return trio.current_time() + self._clock.calendar
+
+    def _stored_now(self) -> float:
+        return trio.current_time() + self._clock.kept_epoch
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
@@ -320,8 +326,6 @@ class Node:
                                 self.sessions,
                                 self.plugin_stores,
                                 self.stream_keeper,
-                                # inside another process time may be a test's
-                                self._wall if self.read is None else time.time,
                             )
                         if self.storing is not None or self.config.streams:
                             declared = [settings.declared for settings in self.config.streams]
@@ -462,8 +466,8 @@ class Node:
     async def quiet(self) -> None:
         """Wait until the actors have handled their messages; with a time limit, because a plugin may keep them busy for
         ever."""
-        over = time.perf_counter() + MAX_BUSY  # real time: a test's clock stands still meanwhile
-        while self.scheduler.step() and time.perf_counter() < over:
+        over = perf_counter() + MAX_BUSY  # real time: a test's clock stands still meanwhile
+        while self.scheduler.step() and perf_counter() < over:
             await trio.lowlevel.checkpoint()
 
     # Figures

@@ -18,7 +18,6 @@ from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
-from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
 from trunkline.mqtt.explanations import quoted
@@ -78,9 +77,8 @@ class Storing:
         sessions: Directory,
         plugin_stores: PluginStores,
         streams: StreamKeeper,
-        wall: Callable[[], float],
     ) -> Storing:
-        """Bring back what is stored. Nobody can connect yet. `wall` is the system's clock, which may be corrected.
+        """Bring back what is stored. Nobody can connect yet.
 
         Raises:
             StoreError: the store cannot be opened or read.
@@ -94,10 +92,10 @@ class Storing:
             refused: list[str] = []
             try:
                 found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
+                clock = services.clock
+                if found.note.stored:
+                    clock.go_on(found.note, trio.current_time())
                 await trio.to_thread.run_sync(streams.restore, engine)
-                clock = StoreClock(services.epoch, wall)
-                if found.alive:
-                    clock = StoreClock.going_on(found.alive, found.wall, trio.current_time(), wall)
                 for first in range(0, len(retained), RESTORED_AT_ONCE):
                     refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
                     await trio.lowlevel.checkpoint()

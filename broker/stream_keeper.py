@@ -76,7 +76,7 @@ class StreamKeeper:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.registry = StreamRegistry(services.epoch, self._changed)
+        self.registry = StreamRegistry(services.clock, self._changed)
         self.streams = Streams(self)
         self._committer: Committer | None = None
         #: Where nothing is durable.
@@ -174,7 +174,7 @@ class StreamKeeper:
             for cursor in stream.cursors.values()
             if not cursor.receivers
         ]
-        return min(due, default=inf) - self._services.epoch
+        return min(due, default=inf) - self._services.clock.kept_epoch
 
     def _tidy_consumers(self) -> None:
         """Delete those that nobody has received from for too long."""
@@ -223,7 +223,7 @@ class StreamKeeper:
 
     @property
     def now(self) -> float:
-        return trio.current_time() + self._services.epoch
+        return trio.current_time() + self._services.clock.kept_epoch
 
     async def read(self, function: Callable[[Engine], T]) -> T:
         if self._committer is not None:
@@ -246,7 +246,7 @@ class StreamKeeper:
 
     async def changed(self, stream: Stream, until: float) -> None:
         waiting = self._waiting.setdefault(stream, trio.Event())
-        with trio.move_on_at(until - self._services.epoch):
+        with trio.move_on_at(until - self._services.clock.kept_epoch):
             await waiting.wait()
 
     def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message:

@@ -45,6 +45,12 @@ class PluginStore:
         #: Bytes of all keys and values.
         self.size = 0
 
+    @property
+    def now(self) -> float:
+        """The store's time, in seconds: moments that are kept are noted in it. It goes on while the broker does not
+        run, and corrections of the system's clock do not move it, so it is not the calendar's."""
+        return self._stores.now()
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -127,9 +133,10 @@ class PluginStores:
     #: No actor ends when a commit cannot be written.
     owner = None
 
-    def __init__(self, max_bytes: int = 0) -> None:
-        """`max_bytes` is what one plugin may keep; 0 is no limit."""
+    def __init__(self, max_bytes: int, now: Callable[[], float]) -> None:
+        """`max_bytes` is what one plugin may keep; 0 is no limit. `now` gives the store's time."""
         self.max_bytes = max_bytes
+        self.now = now
         #: None: there is nothing that would be durable.
         self.committer: PluginCommitter | None = None
         self._stores: dict[str, PluginStore] = {}

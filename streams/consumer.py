@@ -128,7 +128,7 @@ class ConsumerCursor:
             piece = log.find(sequence)
             if piece is None:
                 return sequence
-            if piece.time < (self.config.start_time or 0.0):
+            if piece.time + log.behind < (self.config.start_time or 0.0):
                 self.position = self._counted = min(piece.end, self._uncounted)
                 continue
             end = min(piece.end, self._uncounted)
@@ -186,8 +186,8 @@ class ConsumerCursor:
         """The next messages, what comes again first. Then `needs` and `next_due` say what else there may be."""
         self.needs, self.next_due = None, inf
         taken: list[Delivered] = []
-        if self.config.pause_until is not None and now < self.config.pause_until:
-            self.next_due = self.config.pause_until
+        if self.config.pause_until is not None and now < (due := self.config.pause_until - log.behind):
+            self.next_due = due
             return taken
         self._take_again(log, limit, now, taken)
         acks = self.config.ack_policy is not AckPolicy.NONE

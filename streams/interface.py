@@ -36,7 +36,7 @@ class StreamHost(StreamStore, Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """In the store's time."""
         ...
 
     def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message: ...
@@ -54,7 +54,7 @@ class StreamHost(StreamStore, Protocol):
         ...
 
     async def changed(self, stream: Stream, until: float) -> None:
-        """Wait until there is something new in the stream, or until a moment in seconds since the epoch."""
+        """Wait until there is something new in the stream, or until a moment in the store's time."""
         ...
 
 
@@ -141,7 +141,7 @@ class ConsumedMessage:
     @property
     def time(self) -> float:
         """When it was published, in seconds since the epoch."""
-        return self._delivered.time
+        return self._delivered.time + self._stream.log.behind
 
     @property
     def pending(self) -> int:

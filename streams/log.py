@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row, WriteBatch
+    from trunkline.store.clock import StoreClock
     from trunkline.streams.config import StreamConfig
 
 T = TypeVar("T")
@@ -53,12 +54,14 @@ class StreamStore(Protocol):
 class StreamLog:
     """`find` gives what is in memory. What is not has to be loaded, and looked for again: it may be gone by then."""
 
-    def __init__(self, number: int, config: StreamConfig, created: float, epoch: float) -> None:
+    def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
         self.number = number
         self.config = config
         self.created = created
-        #: Turns node time into seconds since the epoch.
-        self.epoch = epoch
+        #: Turns node time into the store's.
+        self.epoch = clock.kept_epoch
+        #: What the calendar's time has more than the store's.
+        self.behind = clock.behind
         #: The sequences of the first message, if there is one, and of the last that there ever was.
         self.first = config.first_sequence
         self.last = config.first_sequence - 1

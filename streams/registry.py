@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trunkline.store import Engine, WriteBatch
+    from trunkline.store.clock import StoreClock
 
 _NUMBER: Final = 4
 
@@ -41,9 +42,8 @@ class StreamRegistry:
     #: No actor ends when a stream cannot be written.
     owner = None
 
-    def __init__(self, epoch: float, changed: StreamChanged) -> None:
-        """`epoch` turns node time into seconds since the epoch."""
-        self._epoch = epoch
+    def __init__(self, clock: StoreClock, changed: StreamChanged) -> None:
+        self._clock = clock
         self._notify = changed
         self._streams: dict[str, Stream] = {}
         self._next = 1
@@ -107,7 +107,7 @@ class StreamRegistry:
         return stream
 
     def _add(self, number: int, config: StreamConfig, created: float) -> Stream:
-        stream = Stream(number, config, created, self._epoch)
+        stream = Stream(number, config, created, self._clock)
         stream.notify = partial(self._note, stream)
         self._streams[config.name] = stream
         self._next = max(self._next, number + 1)

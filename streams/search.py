@@ -33,7 +33,7 @@ async def get(log: StreamLog, store: StreamStore, sequence: int) -> StreamMessag
     piece = await _piece(log, store, sequence)
     if piece is None:
         raise MessageNotFound(f"the stream {log.config.name!r} has no message {sequence}")
-    return StreamMessage(sequence, piece.time, piece.message(sequence))
+    return StreamMessage(sequence, piece.time + log.behind, piece.message(sequence))
 
 
 async def get_last(log: StreamLog, store: StreamStore, topic: str) -> StreamMessage:
@@ -63,7 +63,7 @@ async def get_next(log: StreamLog, store: StreamStore, topic_filter: str, sequen
     while (found := await following(log, store, sequence)) is not None:
         sequence, piece = found
         if filters.match(piece.topic(sequence)):
-            return StreamMessage(sequence, piece.time, piece.message(sequence))
+            return StreamMessage(sequence, piece.time + log.behind, piece.message(sequence))
         sequence += 1
     raise MessageNotFound(f"the stream {log.config.name!r} has no message of {topic_filter!r} from {asked} on")
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, WriteBatch
+    from trunkline.store.clock import StoreClock
     from trunkline.streams.log import StreamStore
 
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
@@ -34,13 +35,16 @@ MAX_UNWRITTEN: Final = 64 << 20
 #: Seconds that an ephemeral consumer without receivers stays, unless it says otherwise.
 INACTIVE_THRESHOLD: Final = 5.0
 
+#: Seconds by which a time may be wrong that was turned into the store's. What is found too early is looked at again.
+ROUNDING: Final = 0.001
+
 
 class Stream:
     """`notify` is called when there is something to be written and perhaps to be delivered; with True, if there is
     something to be worked off as well (`settle`), or by the clock."""
 
-    def __init__(self, number: int, config: StreamConfig, created: float, epoch: float) -> None:
-        self.log = StreamLog(number, config, created, epoch)
+    def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
+        self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
         self.filters = TopicFilters(config.filters)
         self.cursors: dict[str, ConsumerCursor] = {}
@@ -273,12 +277,12 @@ class Stream:
         log = self.log
         return StreamInfo(
             log.config,
-            log.created,
+            log.created + log.behind,
             log.messages,
             log.byte_size,
             log.first,
             log.last,
-            log.last_time if log.last >= log.config.first_sequence else None,
+            log.last_time + log.behind if log.last >= log.config.first_sequence else None,
             len(log.topics),
             log.last + 1 - log.first - log.messages,
             len(self.cursors),
@@ -325,7 +329,8 @@ class Stream:
             await last_sequence(self.log, store, TopicFilters(config.filters))
         position = None
         if config.start_time is not None:
-            number, low, high, wanted = self.log.number, self.log.first, self.log.last + 1, config.start_time
+            number, low, high = self.log.number, self.log.first, self.log.last + 1
+            wanted = config.start_time - self.log.behind - ROUNDING
             position = await store.read(lambda engine: seek_time(engine, number, wanted, low, high))
         if config.name in self.cursors:  # somebody else has made it meanwhile
             return await self.add_consumer(store, config, now)
@@ -423,14 +428,14 @@ class Stream:
             self.name,
             cursor.name,
             cursor.config,
-            cursor.created,
+            cursor.created + self.log.behind,
             cursor.consumer_sequence,
             cursor.stream_sequence,
             *cursor.ack_floor,
             len(cursor.outstanding),
             cursor.redelivered,
             cursor.pending,
-            paused is not None and now < paused,
+            paused is not None and now + self.log.behind < paused,
         )
 
     # The store

@@ -18,7 +18,6 @@ from trunkline.broker.session.durable import StoredQueue, make_durable
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
-from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, retained_to_row
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.packing import pack
@@ -41,8 +40,8 @@ class Kept:
     """The state that outlives a node without a store: as a store would have it."""
 
     def __init__(self, node: Node, *, sessions: bool, retained: bool) -> None:
-        #: Of the broker's clock, so that it does not go back.
-        self._epoch = node.services.epoch
+        #: It does not go back.
+        self._clock = node.services.clock
         self._engine = MemoryEngine()
         if node.storing is None:
             batch = WriteBatch()
@@ -51,17 +50,17 @@ class Kept:
                 for key, value in node.plugin_stores.rows():
                     batch.put(PLUGINS, key, value)
             for each in node.retained if retained else ():
-                batch.put(RETAINED, *retained_to_row(each, self._epoch))
+                batch.put(RETAINED, *retained_to_row(each, self._clock.epoch))
             self._engine.commit(batch)
 
     def bring_into(self, node: Node) -> None:
         """Before plugins start, and so before clients can connect."""
         services = node.services
-        services.epoch = self._epoch
+        services.clock.follow(self._clock)
         node.plugin_stores.restore(rows(self._engine, PLUGINS))
-        services.pubsub.restore_retained(rows(self._engine, RETAINED), self._epoch)
+        services.pubsub.restore_retained(rows(self._engine, RETAINED), self._clock.epoch)
         now = trio.current_time()
-        self._recovery = Recovery(find(self._engine), node.sessions, node.router, self._epoch, now)
+        self._recovery = Recovery(find(self._engine), node.sessions, node.router, self._clock.epoch, now)
         for _ in self._recovery.restore():
             pass
 
@@ -71,15 +70,15 @@ class Kept:
 
 
 def _write_sessions(node: Node, batch: WriteBatch) -> None:
-    now, epoch = trio.current_time(), node.services.epoch
-    clock = StoreClock(epoch, lambda: now + epoch)
+    clock = node.services.clock
     committer = Committer(_NoWriter(), node.scheduler, node.alarms, clock, inf, 0)
     for number, actor in enumerate(node.sessions, 1):
         session = copy(actor.session)
         window, awaiting_rel = StoredWindow(committer, maxsize, 0), StoredAwaitingRel(committer, 0, 0)
         queue = StoredQueue(committer, max_length=0)
         make_durable(session, committer, number, window, queue, awaiting_rel).write(batch)
-    batch.put(NODE, ALIVE, pack((now + epoch, committer.number, now + epoch)))
+    note = clock.note(trio.current_time())
+    batch.put(NODE, ALIVE, pack((note.stored, committer.number, note.calendar)))
 
 
 class _NoWriter:

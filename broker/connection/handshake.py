@@ -143,7 +143,7 @@ class Handshake:
             connect.version,
             connect.keep_alive,
             connect.clean_start,
-            now + services.epoch,
+            now + services.clock.calendar,
             services.config.node.name,
             connect.bridge,
             durable=listener.durable,

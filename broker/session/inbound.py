@@ -115,7 +115,7 @@ class Inbound:
         publication.publisher = client.client_id
         publication.username = client.username
         now = outbound.now
-        publication.timestamp = wall = now + services.epoch
+        publication.timestamp = wall = now + services.clock.calendar
         publication.guid = services.guids.next(wall, count)
         if not allowed:
             self._refuse(publication, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)

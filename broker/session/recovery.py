@@ -68,7 +68,7 @@ class Recovery:
         self._committer = committer
         self._epoch = epoch
         self._now = now
-        self._gone = min(now, found.alive - epoch)  # the process ended then, or later
+        self._gone = min(now, found.note.stored - epoch)  # the process ended then, or later
         self._records = _Records(found, committer, epoch)
         self._lost: list[tuple[Space, bytes]] = []
         self._options: dict[bytes, tuple[Options, bool]] = {}

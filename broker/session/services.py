@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.publication import Publication
+    from trunkline.store.clock import StoreClock
     from trunkline.streams.interface import StreamHost
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
@@ -50,8 +51,8 @@ class Services:
     access: Access
     pubsub: PubSub
     guids: Guids
-    #: Seconds to add to the node's monotonic time for seconds since the epoch.
-    epoch: float
+    #: What turns the node's monotonic time into the calendar's and into the store's.
+    clock: StoreClock
     #: Gives a connection the session of its client id.
     open_session: Callable[[Channel], None]
     #: Stops reading from the publisher with this client id until `release_publisher`; False if it is not connected. The
@@ -83,7 +84,7 @@ class Services:
 
     def stamp(self, message: Message, now: float) -> Message:
         """Give a new message its id and its times."""
-        wall = now + self.epoch
+        wall = now + self.clock.calendar
         interval = message.properties.get("message_expiry_interval")
         message.guid, message.timestamp = self.guids.next(wall), wall
         message.expires_at = inf if interval is None else now + interval

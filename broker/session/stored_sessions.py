@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
-from trunkline.broker.committer import ALIVE, MESSAGES, NODE
+from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
 from trunkline.mqtt.packing import pack, unpack
+from trunkline.store.clock import Note
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What `ALIVE` would say of a store that was never written.
 NEVER: Final = pack((0.0, 0, 0.0))
+#: What an earlier version does not say.
+EARLIER: Final = pack(())
 
 
 @dataclass(slots=True)
@@ -51,9 +54,8 @@ class StoredSession:
 class Found:
     """What a store holds."""
 
-    #: The broker was last known to run then, in the store's time and by the system's clock.
-    alive: float
-    wall: float
+    #: The broker was last known to run then; 0 in a store that was never written.
+    note: Note
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
     #: By the numbers of the records: the entries of backlogs that refer to them, too.
@@ -69,7 +71,8 @@ class Found:
 
 def find(engine: Engine) -> Found:
     """Read all rows of sessions and messages. It takes long: call it in a thread."""
-    alive, last_number, wall = unpack(engine.get(NODE, ALIVE) or NEVER)
+    alive, last_number, calendar = unpack(engine.get(NODE, ALIVE) or NEVER)
+    note = Note(alive, calendar, *unpack(engine.get(NODE, CLOCK) or EARLIER))
     sessions = {number_of(key): _session(value) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
     referred: dict[int, tuple[IndexEntry, ...]] = {}
@@ -99,7 +102,7 @@ def find(engine: Engine) -> Found:
     last_number = max(
         [last_number, *records, *[found.last for found in backlogs], *[number_of(key) for key, _ in wills]]
     )
-    return Found(alive, wall, sessions, records, referred, last_number, remains, backlogs, wills)
+    return Found(note, sessions, records, referred, last_number, remains, backlogs, wills)
 
 
 def _session(head: bytes) -> StoredSession:

@@ -155,7 +155,9 @@ class StreamFeed:
         message = delivered.message.bare()
         message.retain = False
         if self._has_metadata:
-            moment = datetime.fromtimestamp(delivered.time, UTC).isoformat(timespec="microseconds")
+            moment = datetime.fromtimestamp(delivered.time + self.stream.log.behind, UTC).isoformat(
+                timespec="microseconds"
+            )
             about = [
                 ("Nats-Stream", self.stream.name),
                 ("Nats-Sequence", str(delivered.sequence)),

@@ -106,7 +106,7 @@ class Bans:
         context.command("remove", self.remove)
 
     def start(self) -> None:
-        now = self._context.wall
+        now = self._store.now
         for entry in self._context.settings.bans:
             kind, who = normal_form(entry.kind, entry.who)
             self._enforce(Ban(kind, who, entry.reason, "config", now))
@@ -128,16 +128,16 @@ class Bans:
         if limit < 1:
             raise ValueError(f"limit is {limit!r}; it must be a number of bans")
         by_key = {_key(ban): ban for ban in self._list}
-        return [_row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
+        return [self._row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
 
     def show(self, kind: str, who: str) -> list[dict[str, str]]:
         """The ban of one client id, user name, address or network."""
-        return [_row(self._existing(kind, who))]
+        return [self._row(self._existing(kind, who))]
 
     def add(self, kind: str, who: str, seconds: str = "", reason: str = "") -> str:
         """Ban a client, permanently or for some seconds. An existing ban of the same client is replaced."""
         checked, who = normal_form(kind, who)
-        now = self._context.wall
+        now = self._store.now
         try:
             self._ban(Ban(checked, who, reason[:200], "command", now, now + _seconds(seconds)))
         except ListFull as error:
@@ -156,6 +156,17 @@ class Bans:
         if ban is None:
             raise LookupError(f"{checked} {who} is not banned")
         return ban
+
+    def _row(self, ban: Ban) -> dict[str, str]:
+        behind = self._context.wall - self._store.now
+        return {
+            "kind": ban.kind,
+            "who": ban.who,
+            "until": "" if ban.until == inf else _moment(ban.until + behind),
+            "by": ban.by,
+            "reason": ban.reason,
+            "at": _moment(ban.at + behind),
+        }
 
     # Refusing clients
 
@@ -200,7 +211,7 @@ class Bans:
         if old is not None:
             self._forget_timer(old)
         if ban.until < inf:
-            self._timers[ban] = self._context.after(ban.until - self._context.wall, self._lift, ban)
+            self._timers[ban] = self._context.after(ban.until - self._store.now, self._lift, ban)
         if ban.kind == "client_id":
             if self._context.client(ban.who) is not None:
                 self._kick(ban.who)
@@ -249,10 +260,10 @@ class Bans:
             if len(self._departures) > flapping.max_tracked:
                 self._departures.popitem(last=False)
             return
-        wall = self._context.wall
+        at = self._store.now
         words = f"disconnected {len(times)} times within {now - times[0]:.0f} s"
         try:
-            self._ban(Ban("client_id", client_id, words, "flapping", wall, wall + flapping.ban_time))
+            self._ban(Ban("client_id", client_id, words, "flapping", at, at + flapping.ban_time))
         except (ListFull, PluginStoreFull) as error:
             self._context.raise_alarm(
                 "full", f"{error}; client ids that connect and disconnect too often are not banned"
@@ -264,17 +275,6 @@ class Bans:
 
 def _key(ban: Ban) -> str:
     return f"{ban.kind}:{ban.who}"
-
-
-def _row(ban: Ban) -> dict[str, str]:
-    return {
-        "kind": ban.kind,
-        "who": ban.who,
-        "until": "" if ban.until == inf else _moment(ban.until),
-        "by": ban.by,
-        "reason": ban.reason,
-        "at": _moment(ban.at),
-    }
 
 
 def _seconds(text: str) -> float:

@@ -146,8 +146,8 @@ class DelayedPublish:
 
     @property
     def _epoch(self) -> float:
-        """What turns node time into seconds since the epoch."""
-        return self._context.wall - self._context.now
+        """What turns node time into the store's."""
+        return self._store.now - self._context.now
 
     def _read_held(self, number: int) -> tuple[ClientInfo, Message]:
         _, _, client, row = self._store.get(_key(number))

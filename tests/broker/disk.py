@@ -29,10 +29,12 @@ class Disk:
         applied: bool = False,
         hooks: Hooks | None = None,
         standalone: bool = False,
+        stops: bool = False,
         **settings: Any,
     ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
-        or after; at the end of the block if there is no number. A `standalone` broker asks the system's clock."""
+        or after; at the end of the block if there is no number, unless the broker `stops` in order. A
+        `standalone` one asks the system's clock."""
         face = _Face(self.engine, cut_at, applied)
         config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
         try:
@@ -43,7 +45,8 @@ class Disk:
                 try:
                     yield life
                 finally:
-                    life.cut()
+                    if not stops:
+                        life.cut()
                     for wire in life.wires:
                         await wire.abort()
         finally:

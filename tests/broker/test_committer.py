@@ -8,16 +8,17 @@ import trio
 import trio.testing
 
 from tests.broker.session.test_durable import Turns
+from tests.store.clocks import Clocks
 from trunkline.broker.alarms import STORE_FAILED, Alarms
-from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
-from trunkline.broker.store_time import StoreClock
+from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE, Committer
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space, StoreError, StoreFull, WriteBatch
+from trunkline.store.clock import StoreClock
 
 SPACE = Space("tests")
-CLOCK = StoreClock(1000.0, lambda: 2000.0)
+CALENDAR = 1000.0
 
 
 class Slow:
@@ -57,7 +58,9 @@ class House:
     def __init__(self) -> None:
         self.turns, self.writer = Turns(), Slow()
         self.alarms = Alarms(Hooks(), lambda: 0.0)
-        self.committer = Committer(self.writer, self.turns, self.alarms, CLOCK, 10.0, 0)  # type: ignore[arg-type]
+        self.machine = Clocks(lambda: CALENDAR + self.turns.now)
+        clock = StoreClock(self.machine, 0.0)
+        self.committer = Committer(self.writer, self.turns, self.alarms, clock, 10.0, 0)  # type: ignore[arg-type]
         self.told: list[str] = []
 
     def set(self, part: Value, value: int) -> None:
@@ -288,7 +291,25 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     house.turns.now = 7.0
     house.fire()
     house.fire()
-    assert house.writer.batches[0].values[NODE] == {ALIVE: pack((1007.0, 0, 2000.0))}
+    first = {ALIVE: pack((1007.0, 0, 1007.0)), CLOCK: pack(("boot 1", -500.0, 0.0))}
+    assert house.writer.batches[0].values[NODE] == first
+    house.writer.end()
+    house.turns.now = 17.0
+    house.fire()
+    assert house.writer.batches[1].values[NODE] == {ALIVE: pack((1017.0, 0, 1017.0))}, "the machine runs on"
+
+
+def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None:
+    house = House()
+    house.turns.now = 10.0
+    house.fire()
+    assert not house.writer.batches
+    house.machine.wrong_by = 7200.0
+    house.fire()
+    assert house.writer.batches[0].values[NODE][ALIVE] == pack((1010.0, 0, 8210.0))
+    house.writer.end()
+    house.fire()
+    assert len(house.writer.batches) == 1
 
 
 @pytest.mark.parametrize("refuses", [False, True])

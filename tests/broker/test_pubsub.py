@@ -247,7 +247,7 @@ async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock
         for seconds in (5, 50):
             await client.publish(f"t/{seconds}", b"x", qos=1, retain=True, properties=raw.message_expiry(seconds))
         hub = there.node.services.pubsub
-        epoch = here.node.services.epoch
+        epoch = here.node.services.clock.epoch
         hub.restore_retained([retained_to_row(each, epoch) for each in here.node.retained], epoch)
         heir = await there.client("b")
         await heir.subscribe(("t/5", 0))

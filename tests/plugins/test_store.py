@@ -52,9 +52,13 @@ class Committer:
         return sum(map(len, batch.values.values()))
 
 
+def now() -> float:
+    return 1000.0
+
+
 @pytest.fixture
 def stores() -> PluginStores:
-    return PluginStores(1000)
+    return PluginStores(1000, now)
 
 
 @pytest.fixture
@@ -63,14 +67,14 @@ def store(stores: PluginStores) -> PluginStore:
 
 
 def read(engine: MemoryEngine) -> PluginStores:
-    again = PluginStores(10)  # less than there is
+    again = PluginStores(10, now)  # less than there is
     again.restore(rows(engine, PLUGINS))
     return again
 
 
 @given(values)
 def test_values_come_back_as_they_were(value: Any) -> None:
-    store = PluginStores().of("tool")
+    store = PluginStores(0, now).of("tool")
     store.put("k", value)
     assert store.get("k") == value
     assert list(store.items()) == [("k", value)]
@@ -131,7 +135,7 @@ def test_bytes_are_limited_for_each_plugin(stores: PluginStores, store: PluginSt
     store.delete("a")
     store.delete("b")
     assert store.size == 0
-    PluginStores(0).of("tool").put("a", b"x" * 10_000)
+    PluginStores(0, now).of("tool").put("a", b"x" * 10_000)
 
 
 def test_a_commit_writes_what_has_changed(stores: PluginStores, store: PluginStore) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from tests.store.clocks import clock_at
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
@@ -66,7 +67,7 @@ class World:
         self.registry = self._open()
 
     def _open(self) -> StreamRegistry:
-        registry = StreamRegistry(0.0, lambda stream, *, has_work: None)
+        registry = StreamRegistry(clock_at(0.0), lambda stream, *, has_work: None)
         registry.restore(self.engine)
         return registry
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.conformance import raw
+from tests.store.clocks import clock_at
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.committer import MESSAGES, Committer
 from trunkline.broker.routes import Subscriber
@@ -28,7 +29,6 @@ from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
-from trunkline.broker.store_time import StoreClock
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.inflight import State
@@ -101,7 +101,7 @@ class AtOnce:
 def committer_of(engine: Engine, last: int = 0) -> tuple[Committer, Turns, AtOnce]:
     turns, writer = Turns(), AtOnce(engine)
     alarms = Alarms(Hooks(), lambda: EPOCH)
-    return Committer(writer, turns, alarms, StoreClock(EPOCH, lambda: EPOCH), 10.0, last), turns, writer  # type: ignore[arg-type]
+    return Committer(writer, turns, alarms, clock_at(EPOCH), 10.0, last), turns, writer  # type: ignore[arg-type]
 
 
 class Home:

@@ -9,7 +9,7 @@ from trunkline.store.memory import MemoryEngine
 def test_of_a_new_store() -> None:
     found = find(MemoryEngine())
     assert (found.sessions, found.records, found.backlogs, found.last_number) == ({}, {}, [], 0)
-    assert found.alive == unpack(NEVER)[0] == 0
+    assert found.note.stored == unpack(NEVER)[0] == 0
 
 
 async def test_what_is_read_of_a_session() -> None:

@@ -1,9 +1,9 @@
-"""The time in the store, and how often the store notes that the broker runs."""
+"""How often the store notes that the broker runs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,22 +12,6 @@ if TYPE_CHECKING:
 
 #: Notes in the shortest expiry interval of a session whose client is there.
 BEATS: Final = 2
-
-
-class StoreClock(NamedTuple):
-    """The time in the store: seconds since the epoch as the system's clock had it at first, and it goes on by what that
-    clock says between two processes. So sessions do not expire when it is corrected."""
-
-    #: Seconds to add to node time.
-    epoch: float
-    #: What the system's clock says.
-    wall: Callable[[], float]
-
-    @classmethod
-    def going_on(cls, alive: float, wall_then: float, now: float, wall: Callable[[], float]) -> StoreClock:
-        """From the last moment that is known of an earlier process, to `now` in node time; its clock may have gone back
-        since."""
-        return cls(alive + max(0.0, wall() - wall_then) - now, wall)
 
 
 class Heartbeat:
