@@ -12,7 +12,7 @@ from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
-from trunkline.analytics.jobs.windows import MessageOptions, busiest, heard, of_messages, window
+from trunkline.analytics.jobs.windows import MessageOptions, busiest, heard, is_retained, of_messages, window
 from trunkline.analytics.options import Count, Limited, OptionError, UpToADay
 from trunkline.events.columns import columns
 
@@ -45,7 +45,8 @@ class FanoutOptions(MessageOptions):
         bytes_in bigint Bytes of their payloads.
         receivers bigint Sessions that they were routed to; null for filters.
         most_receivers int Of a single message; null for filters.
-        deliveries bigint Times that one of them was sent, each repeat included.
+        deliveries bigint Times that one of them was sent, each repeat included; not those to a new subscription because
+          it was retained.
         bytes_out bigint Bytes of payloads in all deliveries.
         amplification double Deliveries per message; null where no message is known.
         share double Of all deliveries of the window, or of all bytes where they make the order: 0 to 1.
@@ -81,7 +82,7 @@ def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
 
 
 def _in_time(options: FanoutOptions) -> Expression:
-    return F.col("latency_us") <= round(options.within * 1e6)
+    return (F.col("latency_us") <= round(options.within * 1e6)) & ~is_retained()
 
 
 def _of_topics(events: DataFrame, options: FanoutOptions) -> DataFrame:

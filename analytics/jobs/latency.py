@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import job
-from trunkline.analytics.jobs.windows import MessageOptions, of_messages, window
+from trunkline.analytics.jobs.windows import MessageOptions, is_live, is_retained, of_messages, window
 from trunkline.analytics.options import UpToADay
 
 _SHARES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
@@ -45,10 +45,11 @@ def _kinds(options: LatencyOptions) -> tuple[str, ...]:
         messages bigint Messages that were routed; null without `loss`.
         receivers bigint Deliveries that they were to have; null without `loss`.
         delivered bigint Deliveries that happened in time.
+        waited bigint Of `delivered`, those that waited in a queue or were only sent again: they are not in the times.
         undelivered bigint Of `receivers`, those that did not; null without `loss`.
         dropped bigint Of `undelivered`, at most: drops that the broker recorded; null without `loss`.
         unacked bigint Of `delivered`, those never acknowledged in time; null without `completions`.
-        p50_us double Microseconds from publication to delivery: the median.
+        p50_us double Microseconds from publication to delivery, of those that did not wait: the median.
         p95_us double Its 95th percentile.
         p99_us double Its 99th percentile.
         max_us bigint The longest.
@@ -68,30 +69,32 @@ def latency(events: DataFrame, options: LatencyOptions) -> DataFrame:
 
     A message belongs to the window in which it was published. Its id says when that was, so all that happens to it
     meets in one group and nothing is joined. A delivery counts once for each message and client, at its first attempt;
-    one that comes later than `within` counts as never delivered. Messages whose `message.routed` is not in the events
-    have latencies, but take no part in the loss. Percentiles are interpolated between neighbours, and exact unless
-    approximate ones are asked for.
+    one that comes later than `within` counts as never delivered. What a new subscription got because it was retained is
+    left out, and what waited for its client is delivered, but has no latency. Messages whose `message.routed` is not in
+    the events have latencies, but take no part in the loss. Percentiles are interpolated between neighbours, and exact
+    unless approximate ones are asked for.
 
     A subscriber at QoS 0 never acknowledges what was published at QoS 1, so unacknowledged deliveries are counted only
     where `delivery.completed` is recorded (option `completions`).
     """
     seen = of_messages(events, _kinds(options), options, options.within + options.lateness)
     seen = seen.where((F.col("kind") == "message.routed") | (F.col("latency_us") <= round(options.within * 1e6)))
-    seen = seen.withColumns({"delivery": _of("message.delivered"), "ack": _of("message.acked")})
+    seen = seen.where(~is_retained()).withColumns({"came": _of("message.delivered"), "ack": _of("message.acked")})
+    seen = seen.withColumn("live", F.when(is_live(), F.col("came")))
     by_window = window(options.window, time="born")
     if options.loss:
         results = _with_loss(seen, by_window, options)
     else:
-        results = seen.groupBy(by_window, *_GROUP).agg(*_times(options))
+        results = seen.withColumn("timed_ack", F.col("ack")).groupBy(by_window, *_GROUP).agg(*_times(options))
     percentiles = {
         f"{prefix}{name}": F.col(times)[place]
-        for prefix, times in (("", "delivery"), ("ack_", "ack"))
+        for prefix, times in (("", "times"), ("ack_", "ack_times"))
         for place, name in enumerate(_SHARES)
     }
     return results.withColumns(
         percentiles
-        | {"mean_us": F.col("sum_us") / F.col("delivered")}
-        | {name: F.coalesce(name, F.lit(0)) for name in ("delivered", "acked")}
+        | {"mean_us": F.col("sum_us") / F.nullif(F.col("delivered") - F.col("waited"), F.lit(0))}
+        | {name: F.coalesce(name, F.lit(0)) for name in ("delivered", "waited", "acked")}
     )
 
 
@@ -100,7 +103,10 @@ def _of(kind: str, value: str = "latency_us") -> Expression:
 
 
 def _times(options: LatencyOptions) -> list[Expression]:
-    """Aggregates over rows of `delivery`, `ack` and `weight`."""
+    """Aggregates over rows of `came`, `live`, `ack`, `timed_ack` and `weight`."""
+
+    def total(which: Expression) -> Expression:
+        return F.sum(F.when(which, F.col("weight")).otherwise(0))
 
     def percentiles(column: str) -> Expression:
         shares = list(_SHARES.values())
@@ -109,13 +115,14 @@ def _times(options: LatencyOptions) -> list[Expression]:
         return F.percentile(column, shares, F.col("weight"))
 
     return [
-        F.sum(F.when(F.col("delivery").isNotNull(), F.col("weight"))).alias("delivered"),
-        F.sum(F.when(F.col("ack").isNotNull(), F.col("weight"))).alias("acked"),
-        percentiles("delivery").alias("delivery"),
-        percentiles("ack").alias("ack"),
-        F.max("delivery").alias("max_us"),
-        F.max("ack").alias("ack_max_us"),
-        F.sum(F.col("delivery") * F.col("weight")).alias("sum_us"),
+        total(F.col("came").isNotNull()).alias("delivered"),
+        total(F.col("came").isNotNull() & F.col("live").isNull()).alias("waited"),
+        total(F.col("ack").isNotNull()).alias("acked"),
+        percentiles("live").alias("times"),
+        percentiles("timed_ack").alias("ack_times"),
+        F.max("live").alias("max_us"),
+        F.max("timed_ack").alias("ack_max_us"),
+        F.sum(F.col("live") * F.col("weight")).alias("sum_us"),
     ]
 
 
@@ -127,12 +134,13 @@ def _with_loss(seen: DataFrame, by_window: Expression, options: LatencyOptions) 
     fates = seen.groupBy(by_window, *_GROUP, "guid", subscriber).agg(
         F.max(_of("message.routed", "receivers").cast("bigint")).alias("receivers"),
         F.max("weight").cast("bigint").alias("weight"),
-        F.min("delivery").alias("delivery"),
+        F.min("came").alias("came"),
+        F.min("live").alias("live"),
         F.min("ack").alias("ack"),
         F.min(_of("delivery.completed")).alias("completed"),
         F.max(given_up).alias("dropped"),
     )
-    delivered = F.col("delivery").isNotNull()
+    delivered = F.col("came").isNotNull()
     owed = delivered & (F.col("qos") > 0) & F.col("ack").isNull() & F.col("completed").isNull()
     messages = fates.groupBy("window", *_GROUP, "guid").agg(
         F.max("receivers").alias("receivers"),
@@ -140,7 +148,7 @@ def _with_loss(seen: DataFrame, by_window: Expression, options: LatencyOptions) 
         F.count(F.when(delivered, 1)).alias("reached"),
         F.count(F.when(owed, 1)).alias("unacked"),
         F.count(F.when(F.col("dropped") & ~delivered, 1)).alias("dropped"),
-        F.collect_list(F.when(delivered, F.struct("delivery", "ack"))).alias("times"),
+        F.collect_list(F.when(delivered, F.struct("came", "live", "ack"))).alias("times"),
     )
     missing = F.greatest(F.col("receivers") - F.col("reached"), F.lit(0))
     routed = F.col("receivers").isNotNull()
@@ -154,11 +162,11 @@ def _with_loss(seen: DataFrame, by_window: Expression, options: LatencyOptions) 
         missing.alias("undelivered"),
         F.when(routed, F.least("dropped", missing)).alias("dropped"),
         F.posexplode_outer("times").alias("place", "time"),
-    ).select("*", "time.delivery", "time.ack")
+    ).select("*", "time.*", F.when(F.col("time.live").isNotNull(), F.col("time.ack")).alias("timed_ack"))
     first = F.coalesce("place", F.lit(0)) == 0  # the row of a message that speaks for all of it
     counts = ("messages", "receivers", "undelivered", "dropped", *(["unacked"] if options.completions else []))
     results = rows.groupBy("window", *_GROUP).agg(
         *(F.coalesce(F.sum(F.when(first, F.col(name) * F.col("weight"))), F.lit(0)).alias(name) for name in counts),
         *_times(options),
     )
-    return results.where((F.col("messages") > 0) | F.col("delivered").isNotNull())
+    return results.where((F.col("messages") > 0) | (F.col("delivered") > 0))

@@ -144,8 +144,8 @@ def _slope(points: Expression, until: Expression) -> Expression:
         last double What it is at the window's end, or at that of the events: the last reading holds, and a session that
           ended has nothing left.
         max double The largest reading.
-        slope double Growth per second, by least squares; null with fewer than `min_samples`, less than `min_span`, and of
-          a session that ended.
+        slope double Growth per second, by least squares; null with fewer than `min_samples`, less than `min_span`, and
+          of a session that ended.
         limit double What it may grow to; null when nothing is known to limit it.
         limit_from string `log`, if the limit was recorded with the reading, or `option`; null without a limit.
         full_in double Seconds from the end of the window, or of the events, until the limit, if it goes on like this; 0

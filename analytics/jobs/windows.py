@@ -70,6 +70,16 @@ def of_messages(
     )
 
 
+def is_live() -> Expression:
+    """Whether a delivery followed at once, so that its time is a latency; also where the log does not say how it came."""
+    return F.col("delivery").isNull() | (F.col("delivery") == "live")
+
+
+def is_retained() -> Expression:
+    """Whether it goes to a new subscription: not because the message was published."""
+    return F.col("delivery").eqNullSafe("retained")
+
+
 def busiest(counted: DataFrame, order: str, k: int, totals: Sequence[str]) -> DataFrame:
     """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of that, the
     sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.

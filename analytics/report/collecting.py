@@ -144,6 +144,7 @@ def _of_events(
     say("latency")
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
     found["latency"] = rows_of(figures.delays(events, seconds))
+    found["ways"] = rows_of(figures.ways(events))
     found |= cut("slow", windows, (falling("p99_us"), "window_start", "prefix", "qos", "node"))
     say("flapping, denials, silent clients")
     found |= _alerts(reading)

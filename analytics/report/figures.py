@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.queues import ENDS
-from trunkline.analytics.jobs.windows import window
+from trunkline.analytics.jobs.windows import is_live, window
 from trunkline.events.times import to_microseconds
 from trunkline.mqtt.reasons import Reason
 
@@ -143,11 +143,12 @@ def silences(told: DataFrame, left: DataFrame) -> DataFrame:
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:
-    """Percentiles of the latency of all deliveries of a window, in microseconds. The results of the latency job, one
-    for each topic prefix, cannot be summed up to them."""
+    """Percentiles of the latency of all live deliveries of a window, in microseconds. The results of the latency job,
+    one for each topic prefix, cannot be summed up to them."""
     shares = [0.5, 0.95, 0.99]
     return (
         events.where("kind = 'message.delivered' and latency_us is not null")
+        .where(is_live())
         .groupBy(window(seconds))
         .agg(F.sum("weight").alias("deliveries"), F.percentile_approx("latency_us", shares, 1000).alias("at"))
         .select(
@@ -155,6 +156,20 @@ def delays(events: DataFrame, seconds: float) -> DataFrame:
             "deliveries",
             *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
         )
+    )
+
+
+def ways(events: DataFrame) -> DataFrame:
+    """How messages came, with the number of deliveries and the median and the greatest of their ages."""
+    return (
+        events.where("kind = 'message.delivered'")
+        .groupBy(F.coalesce("delivery", F.lit("unknown")).alias("way"))
+        .agg(
+            F.sum("weight").alias("deliveries"),
+            F.percentile_approx("latency_us", 0.5, 1000).alias("p50"),
+            F.max("latency_us").alias("oldest"),
+        )
+        .orderBy(F.desc("deliveries"), "way")
     )
 
 

@@ -177,9 +177,12 @@ class Results:
     #: Seconds of a window.
     window: float
     timeline: Sequence[Window] = ()
-    #: Of each window `time`: `deliveries`, and percentiles of the time from the broker's acceptance of a message until
-    #: it was written to a subscriber: `p50`, `p95`, `p99`.
+    #: Of each window `time`: live `deliveries`, and percentiles of the time from the broker's acceptance of a message
+    #: until it was written to a subscriber: `p50`, `p95`, `p99`.
     latency: Sequence[Row] = ()
+    #: How messages came (`way`: live, waited, retained, resent or unknown), `deliveries`, and the median and the
+    #: greatest age of these messages: `p50`, `oldest`.
+    ways: Sequence[Row] = ()
     #: Of the latency job, the slowest first.
     slow: Top[Row] = Top()
     #: Alerts about clients, those with most connections first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.plots import Plot, Series, bars, lines
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.report.axes import Grid
     from trunkline.analytics.report.results import Results, Top
+
+
+_WAYS: Final = {
+    "live": "at once",
+    "waited": "after waiting for its client",
+    "retained": "to a new subscription, because it was retained",
+    "resent": "once more",
+    "unknown": "not recorded",
+}
 
 
 def traffic(results: Results, grid: Grid) -> Section:
@@ -41,9 +50,23 @@ def latency(results: Results, grid: Grid) -> Section:
     series = [
         Series(name, grid.highest((row.time, getattr(row, name)) for row in rows)) for name in ("p50", "p95", "p99")
     ]
-    parts: list[Plot | Table] = [
-        lines("latency-percentiles", "Percentiles of latency", grid, series, MICROSECONDS.say, adds_up=False)
-    ]
+    parts: list[Plot | Table] = []
+    if rows:
+        parts.append(
+            lines("latency-percentiles", "Percentiles of latency", grid, series, MICROSECONDS.say, adds_up=False)
+        )
+    if results.ways:
+        parts.append(
+            table(
+                "deliveries",
+                "How messages came",
+                results.ways,
+                ("Delivery", NAME, lambda row: _WAYS.get(row.way, row.way)),
+                ("Deliveries", COUNT, "deliveries"),
+                ("Usual age", MICROSECONDS, "p50"),
+                ("Oldest", MICROSECONDS, "oldest"),
+            )
+        )
     if results.slow:
         parts.append(
             table(
@@ -58,12 +81,10 @@ def latency(results: Results, grid: Grid) -> Section:
                 ("Never delivered", NUMBER, "undelivered"),
             )
         )
-    words = "From the moment at which the broker accepted a message until it was written to a subscriber."
+    words = "From the moment at which the broker accepted a message until it was written to a subscriber, if at once."
     if grid.grouped > 1:
         words += f" Each point is the worst of {grid.grouped} windows."
-    return Section(
-        "latency", "Delivery latency", words, parts if rows else [], "Nothing was delivered.", ("message.delivered",)
-    )
+    return Section("latency", "Delivery latency", words, parts, "Nothing was delivered.", ("message.delivered",))
 
 
 def talkers(results: Results, grid: Grid) -> Section:

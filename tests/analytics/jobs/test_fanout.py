@@ -172,3 +172,14 @@ def test_filters_need_recorded_events(spark: "SparkSession", fanout: "Job[Any]",
     events = stream(spark, [], tmp_path)
     with pytest.raises(OptionError, match="by=filter needs recorded events"):
         fanout(events, fanout.read_options({"by": "filter"}))
+
+
+def test_what_a_new_subscription_gets_is_no_delivery_of_a_publish(spark: "SparkSession", fanout: "Job[Any]") -> None:
+    of = {"guid": guid(at(0)), "topic": "t", "size": 5, "client_id": "c", "latency_us": 1}
+    ways = ("live", "waited", "resent", "retained", None)
+    rows = [
+        row("message.routed", 0, receivers=2, **of),
+        *(row("message.delivered", 1, delivery=way, **of) for way in ways),
+    ]
+    (found,) = fanout(frame(spark, rows)).collect()
+    assert (found.messages, found.deliveries, found.bytes_out) == (1, 4, 20)

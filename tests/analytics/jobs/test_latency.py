@@ -178,3 +178,34 @@ def test_without_loss_nothing_is_kept_for_single_messages(spark: "SparkSession",
         ],
         KEY,
     )
+
+
+def test_only_live_deliveries_have_a_latency(spark: "SparkSession", latency: "Job[Any]") -> None:
+    """One message to six clients, and to a seventh that subscribed later."""
+
+    def told(kind: str, client_id: str, seconds: float, delivery: str | None = None) -> Row:
+        of = {"guid": guid(at(0)), "topic": "t", "qos": 1, "client_id": client_id, "publisher": "p"}
+        return row(kind, seconds, latency_us=round(seconds * 1_000_000), delivery=delivery, **of)
+
+    rows = [
+        row("message.routed", 0, guid=guid(at(0)), topic="t", qos=1, publisher="p", receivers=6),
+        told("message.delivered", "live", 1, "live"),
+        told("message.acked", "live", 2),
+        told("message.delivered", "live and once more", 2, "live"),
+        told("message.delivered", "live and once more", 9, "resent"),
+        told("message.delivered", "of an earlier version", 3),
+        told("message.delivered", "waited", 20, "waited"),
+        told("message.acked", "waited", 21),
+        told("message.delivered", "only once more", 25, "resent"),
+        told("message.delivered", "new", 10, "retained"),
+        told("message.acked", "new", 11),
+        told("delivery.completed", "new", 11, "retained"),
+    ]
+    of = {"window_start": at(0), "node": "n1", "prefix": "t", "qos": 1}
+    figures = {"delivered": 5, "waited": 2, "undelivered": 1, "acked": 2, "p50_us": 2_000_000.0, "max_us": 3_000_000}
+    figures |= {"mean_us": 2_000_000.0, "ack_max_us": 2_000_000, "unacked": 3}
+    options = latency.read_options({"completions": "true"})
+    assert_rows(latency(frame(spark, rows), options), [of | figures], KEY)
+    waited = [one for one in rows if one.get("client_id") in (None, "waited")]
+    nobody = {"delivered": 1, "waited": 1, "p50_us": None, "mean_us": None}
+    assert_rows(latency(frame(spark, waited)), [of | nobody], KEY)

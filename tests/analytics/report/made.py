@@ -33,6 +33,7 @@ Loss = Row("client_id", "reason", "messages")
 Lag = Row("consumer", "rows", "seconds")
 Latency = Row("time", "deliveries", "p50", "p95", "p99")
 Slow = Row("window_start", "prefix", "qos", "delivered", "p99_us", "undelivered")
+Way = Row("way", "deliveries", "p50", "oldest")
 Talker = Row("name", "messages", "bytes")
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
@@ -104,6 +105,7 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             ]
         ),
         guessers=Who(1, ("203.0.113.7",)),
+        ways=[Way("live", 180_000, 190, 40_000), Way("retained", 20, 86_400_000_000, 90_000_000_000)],
         slow=whole([Slow(times[91], hostile, 0, 100, 41_000.0, 0), Slow(times[90], "site", 1, 500, 40_000.0, 3)]),
         growth=whole(
             [

@@ -11,6 +11,7 @@ from trunkline.analytics.report.figures import (
     refusals,
     silences,
     timeline,
+    ways,
 )
 from trunkline.events.schema import Flag
 
@@ -94,9 +95,17 @@ def test_refusals_count_once_each(spark: "SparkSession") -> None:
 def test_delays_are_percentiles_of_all_deliveries_of_a_window(spark: "SparkSession") -> None:
     rows = [row("message.delivered", number / 100, latency_us=number) for number in range(1, 101)]
     rows += [row("message.delivered", 7, latency_us=None), row("message.acked", 7, latency_us=5)]
+    rows += [row("message.delivered", 1, latency_us=10**9, delivery=way) for way in ("waited", "retained", "resent")]
     (found,) = rows_of(delays(frame(spark, rows), 5))
     assert (found["time"], found["deliveries"]) == (at(0), 100)
     assert (found["p50"], found["p95"], found["p99"]) == (50, 95, 99)
+
+
+def test_ways_are_how_messages_came(spark: "SparkSession") -> None:
+    rows = [row("message.delivered", 1, latency_us=age, delivery="retained", weight=2) for age in (5, 6, 90)]
+    rows += [row("message.delivered", 1, latency_us=1), row("message.acked", 1, latency_us=7)]
+    found = [(one.way, one.deliveries, one.p50, one.oldest) for one in rows_of(ways(frame(spark, rows)))]
+    assert found == [("retained", 6, 6, 90), ("unknown", 1, 1, 1)]
 
 
 def test_begin_and_end_of_an_alert_are_one(spark: "SparkSession") -> None:
