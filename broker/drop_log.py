@@ -27,6 +27,7 @@ _EXPECTED: Final = frozenset(
         DropReason.REFUSED,
         DropReason.SESSION_ENDED,
         DropReason.UNRELEASED,
+        DropReason.UNSUBSCRIBED,
     }
 )
 

@@ -55,6 +55,10 @@ class DropReason(Enum):
         "delivery.dropped.session_ended",
         "Deliveries that waited or were unacknowledged when their session ended.",
     )
+    UNSUBSCRIBED = (
+        "delivery.dropped.unsubscribed",
+        "Deliveries that waited in the store when the subscription that they came by was ended.",
+    )
     EXPIRED = "delivery.dropped.expired", "Deliveries that waited longer than their message expiry interval."
     DELIVERY_HOOK = "delivery.dropped.hook", "Deliveries that a hook withheld."
     REFUSED = "delivery.dropped.refused", "Deliveries that their client refused: its PUBACK or PUBREC named a failure."

@@ -304,7 +304,7 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`, `rate_exceeded`, `stream_full`), "
     "or did not reach this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
     "`unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `overloaded`, `refused`, `session_ended`, "
-    "`redispatched`).",
+    "`unsubscribed`, `redispatched`).",
     publications=True,
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication, Delivery]] = Notify(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import trio
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref
     from trunkline.broker.backlogs.backlog import Cursor
+    from trunkline.broker.backlogs.merge import Merge, Read
     from trunkline.broker.committer import Committer
     from trunkline.mqtt.stored import IndexEntry
     from trunkline.router import Router
@@ -31,6 +33,9 @@ READ_AT_ONCE: Final = 256
 TRIMMED_AT_ONCE: Final = 2048
 #: Members that are looked at before other tasks run.
 MEMBERS_AT_ONCE: Final = 1000
+#: Entries of a page for a reader, and its bytes.
+MAX_PAGE: Final = 64
+MAX_PAGE_BYTES: Final = 1 << 18
 #: Seconds until a read that failed is tried again.
 PAUSE: Final = 5.0
 
@@ -38,6 +43,18 @@ PAUSE: Final = 5.0
 _UNSAID: Final = (0, -1, -1)
 
 _logger = logging.getLogger("trunkline.store")
+
+
+class Unwanted(Protocol):
+    """What is dropped instead of being sent."""
+
+    async def drop_page(self) -> bool:
+        """Returns whether that was the last of it.
+
+        Raises:
+            StoreError: the store cannot be read. What was not read is, the next time.
+        """
+        ...
 
 
 class Rejoined(NamedTuple):
@@ -81,6 +98,7 @@ class Backlogs:
         self._by_number: dict[int, Backlog] = {}
         self._dirty: dict[Backlog, None] = {}
         self._long: dict[Backlog, None] = {}
+        self._unwanted: deque[Unwanted] = deque()
         self._garbage: list[tuple[int, Entry]] = []
         self._empty: list[Backlog] = []
         #: Those of which a commit that was refused may have entries that nobody needs any more.
@@ -153,6 +171,19 @@ class Backlogs:
         self._dirty[backlog] = None
         self._wanted.set()
 
+    async def read(self, merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
+        """The next entries for a reader.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return await self.committer.read(partial(_merged, merge, woken))
+
+    def drop(self, unwanted: Unwanted) -> None:
+        """In the task, in its turn."""
+        self._unwanted.append(unwanted)
+        self._wanted.set()
+
     def is_needed(self, entries: Iterable[IndexEntry]) -> bool:
         """Whether a member still has to read one of these entries."""
         for number, sequence in entries:
@@ -183,20 +214,22 @@ class Backlogs:
     # In a task
 
     async def collect(self) -> None:
-        """Delete what nobody needs any more, in bounded steps, as long as the node runs."""
+        """Drop and delete what nobody needs any more, in bounded steps, as long as the node runs."""
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
             try:
-                while self._dirty or self._long:
+                while self._dirty or self._long or self._unwanted:
                     while self._long:
                         await self._shorten(self._long.popitem()[0])
                     if self._dirty:
                         backlog = next(iter(self._dirty))
                         del self._dirty[backlog]
                         await self._trim(backlog)
+                    if self._unwanted and await self._unwanted[0].drop_page():
+                        self._unwanted.popleft()
             except StoreError as error:
-                _logger.warning("cannot delete what is done with: %s", error)
+                _logger.warning("cannot read or delete what is done with: %s", error)
                 await trio.sleep(PAUSE)
                 self._wanted.set()
 
@@ -276,6 +309,10 @@ class Backlogs:
             self._by_number.pop(backlog.number, None)
         self._empty.clear()
         self._written.set()
+
+
+def _merged(merge: Merge, woken: list[tuple[int, int]], engine: Engine) -> list[Read]:
+    return merge.page(engine, woken, MAX_PAGE, MAX_PAGE_BYTES)
 
 
 def _page(begin: bytes, end: bytes, engine: Engine) -> list[Row]:

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from trunkline.broker.backlogs.backlog import Membership
+from trunkline.broker.backlogs.backlogs import MAX_PAGE
 from trunkline.broker.backlogs.merge import Merge
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.broker.session.unread import UnreadMessages
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.mqtt.topics import matches, parse_shared
@@ -37,16 +39,13 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import Entry
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
+    from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, Target
-    from trunkline.store import Engine
 
 #: What a member had read before, and what its backlog had had until then.
 Before: TypeAlias = tuple[Membership, int, int, int]
 
-#: Entries of a page, and its bytes.
-MAX_PAGE: Final = 64
-MAX_PAGE_BYTES: Final = 1 << 18
 #: Filters that a turn joins or leaves.
 FILTERS_AT_ONCE: Final = 100
 #: Members whose totals are stored with the position: of more, only what the position does not say.
@@ -86,6 +85,7 @@ class Behind:
         "_backlogs",
         "_by_number",
         "_context",
+        "_ending",
         "_fill",
         "_is_asking",
         "_is_busy",
@@ -99,6 +99,7 @@ class Behind:
         "_stored",
         "_targets",
         "_too_long",
+        "_unread",
         "_unsaved",
         "_woken",
         "members",
@@ -141,6 +142,9 @@ class Behind:
         self._too_long: DropReason | None = None
         #: Joins or leaves the filters.
         self._slices: Generator[None] | None = None
+        #: What it was to get by ended subscriptions, and when it ended.
+        self._unread: UnreadMessages | None = None
+        self._ending: UnreadMessages | None = None
         #: By the filters that match.
         self._targets: dict[tuple[str, ...], Target[Subscriber]] = {}
         #: Filters whose messages do not wait in a backlog.
@@ -278,28 +282,61 @@ class Behind:
             member.backlog.watchers[member] = None
         self._context.services.pubsub.router.set_behind(self._context.subscriber, filter, behind=True)
 
-    def _leave(self, filter: str) -> None:
+    def _leave(self, filter: str, unread: UnreadMessages | None = None) -> None:
+        """What has not been read is `unread`, if that matters."""
         self._forget_targets()
         member = self.members.pop(filter)
         del self._by_number[member.backlog.number]
         self._woken.pop(member, None)
         self._unsaved.pop(member, None)
-        self._backlogs.leave(member)
+        if unread is None:
+            self._backlogs.leave(member)
+        else:
+            unread.take(member)
         self._context.services.pubsub.router.set_behind(self._context.subscriber, filter, behind=False)
 
     def unsubscribed(self, filter: str) -> None:
         self._forget_targets()
-        if filter in self.members:
+        member = self.members.get(filter)
+        if member is None:
+            return
+        if member.backlog.last <= member.read:
             self._leave(filter)
+            return
+        if self._unread is None:
+            self._unread = self._new_unread(DropReason.UNSUBSCRIBED)
+            self._context.soon(self._drop_unread)
+        self._leave(filter, self._unread)
+
+    def _new_unread(self, reason: DropReason) -> UnreadMessages:
+        services, client = self._context.services, self._client
+        drop, count = partial(services.dropped, client), partial(services.not_told, client)
+        return UnreadMessages(self._backlogs, drop, count, reason, self.position)
+
+    def _drop_unread(self) -> None:
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            unread.begin(self.members.values())
 
     def end(self, limit: int) -> bool:
         """The session has ended: leave so many of the backlogs. Returns whether some are left."""
         self._end_slices()
-        lost = self.waiting if self.members else 0
+        services, waiting = self._context.services, self.waiting
+        if self._ending is None and waiting and services.hooks.message_dropped:
+            self._drop_unread()
+            self._rewind()
+            self._ending = self._new_unread(DropReason.SESSION_ENDED)
         for filter in list(self.members)[:limit]:
-            self._leave(filter)
-        self._lost("#", lost - self.waiting, DropReason.SESSION_ENDED)
+            self._leave(filter, self._ending)
+        if self._ending is None:
+            services.not_told(self._client, "#", waiting - self.waiting, DropReason.SESSION_ENDED)
+        elif not self.members:
+            self._ending.begin()
         return bool(self.members)
+
+    @property
+    def _client(self) -> ClientInfo:
+        return self._context.session.client
 
     # Catching up
 
@@ -402,7 +439,7 @@ class Behind:
 
     async def _read(self, merge: Merge, woken: list[tuple[int, int]]) -> None:
         try:
-            reads = await self._backlogs.committer.read(partial(_page, merge, woken))
+            reads = await self._backlogs.read(merge, woken)
         except StoreError as error:
             self._failed(merge, error)
         else:
@@ -488,11 +525,11 @@ class Behind:
         self.sequence = sequence
         done = self._skip[1] if self._skip[0] == sequence else 0
         if done < publication.count:
-            target = self._target(publication, sequence)
-            if target is not None:
-                self.page.append(
-                    Piece(sequence, done, publication.part(done, publication.count), target, tuple(before))
-                )
+            target, rest = self._target(publication, sequence), publication.part(done, publication.count)
+            if target is None:
+                self._context.services.dropped(self._client, rest, DropReason.UNSUBSCRIBED)
+            else:
+                self.page.append(Piece(sequence, done, rest, target, tuple(before)))
 
     def _target(self, publication: Publication, sequence: int) -> Target[Subscriber] | None:
         """The same as the route of the topic had; None if its last subscription is being ended."""
@@ -576,7 +613,7 @@ class Behind:
             member.rewind(entry.sequence - 1, total, total_weight)
             self.sequence, self._skip = entry.sequence - 1, (entry.sequence, cut.first)
             self._read_from[cut.backlog] = None
-            self._lost(cut.backlog.filter, lost, reason)
+            self._context.services.not_told(self._client, cut.backlog.filter, lost, reason)
         return True
 
     async def _cut(self, token: Merge, reason: DropReason, cut: Cut | None = None) -> None:
@@ -590,7 +627,7 @@ class Behind:
             if cut is not None and (count > 0 or weight > 0) and token is self._merge and self._go_to(cut, reason):
                 count = weight = 0
             while (count > 0 or weight > 0) and token is self._merge:
-                reads = await self._pages(merge, woken)
+                reads = await self._backlogs.read(merge, woken)
                 woken = []
                 if token is self._merge:
                     count, weight = self._drop_oldest(reads, count, weight, reason)
@@ -610,7 +647,7 @@ class Behind:
                 break
             for gone in dropped:
                 count, weight = count - 1, weight - gone.message.weight
-                context.services.dropped(context.session.client, gone.message, reason)
+                context.services.dropped(self._client, gone.message, reason)
             await trio.lowlevel.checkpoint()
         return count, weight
 
@@ -650,7 +687,7 @@ class Behind:
             length, byte_size = session.queue.length - self._ahead, session.queue.byte_size
             merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
             while token is self._merge:
-                reads = await self._pages(merge, woken)
+                reads = await self._backlogs.read(merge, woken)
                 woken = []
                 length += sum([read.entry.length for read in reads])
                 byte_size += sum([read.entry.weight for read in reads])
@@ -658,29 +695,16 @@ class Behind:
                     break
         return int(max(0, length - max_length)), max(0, byte_size - max_bytes)
 
-    async def _pages(self, merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
-        return await self._backlogs.committer.read(partial(_page, merge, woken))
-
     def _tell(self, read: Read, done: int, count: int, reason: DropReason) -> None:
-        services, client = self._context.services, self._context.session.client
+        services, client = self._context.services, self._client
         if services.hooks.message_dropped and read.data is not None:
             publication = publication_from_bytes(read.data, self._backlogs.committer.epoch)
             begin = read.entry.first + done
             services.dropped(client, publication.part(begin, begin + count), reason)
         else:
-            self._lost(self._by_number.get(read.totals[0][0], "#"), count, reason)
-
-    def _lost(self, filter: str, count: int, reason: DropReason) -> None:
-        services = self._context.services
-        if count:
-            services.metrics.dropped[reason] += count
-            services.drops.note(reason, self._context.session.client_id, filter, count)
+            services.not_told(client, self._by_number.get(read.totals[0][0], "#"), count, reason)
 
 
 def is_kept(filter: str, options: Options) -> bool:
     """Whether messages for this subscription are kept in a backlog."""
     return options.qos > 0 and parse_shared(filter) is None
-
-
-def _page(merge: Merge, woken: list[tuple[int, int]], engine: Engine) -> list[Read]:
-    return merge.page(engine, woken, MAX_PAGE, MAX_PAGE_BYTES)

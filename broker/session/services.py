@@ -107,6 +107,12 @@ class Services:
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)
 
+    def not_told(self, client: ClientInfo, filter: str, count: int, reason: DropReason) -> None:
+        """As `dropped`, of messages that are not here, or that no hook asks for."""
+        if count:
+            self.metrics.dropped[reason] += count
+            self.drops.note(reason, client.client_id, filter, count)
+
     def unheard(self, client: ClientInfo, publication: Publication) -> None:
         """It went to nobody: nobody wanted it, or a stream has refused it."""
         refusal = self.pubsub.refused(publication)

@@ -176,7 +176,7 @@ acts = st.sampled_from(("go", "come", "come", "read", "take", "take", "restart")
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session soon falls behind, and reads what waits in many pages."""
     monkeypatch.setattr("trunkline.broker.session.pressure.MAX_HIGH", 2)
-    monkeypatch.setattr("trunkline.broker.session.behind.MAX_PAGE", 2)
+    monkeypatch.setattr("trunkline.broker.backlogs.backlogs.MAX_PAGE", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.backlog.MAX_RECENT", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.merge.AT_ONCE", 3)
 
