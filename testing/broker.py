@@ -10,10 +10,11 @@ import trio
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import Clock
 from trunkline.testing.expecting import call_plain
+from trunkline.testing.fault import nobody
 from trunkline.testing.faults import Faults
 from trunkline.testing.messages import Messages
 from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in_broker, maybe_async, waiting_in_broker
-from trunkline.testing.running import Activity, Address
+from trunkline.testing.running import Activity, Address, check_hooks
 
 if TYPE_CHECKING:
     import ssl
@@ -198,10 +199,26 @@ class BrokerProxy(Messages[P]):
         return Recording(path, self._running.network, self._running.node.host.wall, self._portal)
 
     @in_broker
-    def kick(self, client_id: str) -> bool:
-        """End the connection of a client; its session stays until it expires. Returns False if the client is not
-        connected."""
-        return self._running.node.host.kick(client_id)
+    def kick(self, client_id: str) -> None:
+        """End the connection of a client; its session stays until it expires.
+
+        Raises:
+            LookupError: the client is not connected.
+        """
+        if not self._running.node.host.kick(client_id):
+            raise nobody(client_id, [row.client_id for row in self.clients])
+
+    def check(self) -> None:
+        """What a test must not pass over. The end of the test does it, and that of the block.
+
+        Raises:
+            Exception: what a hook has raised, or a group of what several have.
+            AssertionError: a method that waits was called, and not awaited.
+            LookupError: a fault has never happened.
+        """
+        __tracebackhide__ = True
+        check_hooks(self._running.hook_errors)
+        self.faults.check()
 
     @waiting_in_broker
     async def restart(
@@ -309,6 +326,11 @@ class BrokerProxy(Messages[P]):
 
 class Broker(BrokerProxy[AsyncPortal]):
     """A running broker, for code that awaits."""
+
+    def check(self) -> None:
+        __tracebackhide__ = True
+        self._portal.calls.check()
+        super().check()
 
     @property
     def node(self) -> Node:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The number of connections that are kept.
 MAX_ROWS: Final = 1000
+#: Client ids that are known.
+MAX_IDS: Final = 100_000
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +53,8 @@ class ConnectionLog:
         self._hooks = hooks
         self._wall = wall
         self._rows: deque[ConnectionRow] = deque(maxlen=MAX_ROWS)
+        #: The client ids so far, unless there were too many.
+        self._ids: set[str] = set()
         #: The connections that have not ended.
         self._open: dict[ClientInfo, ConnectionRow] = {}
         for point, callback in self._callbacks():
@@ -67,13 +71,20 @@ class ConnectionLog:
         """In the order in which they were answered."""
         return list(self._rows)
 
+    def may_know(self, client_id: str) -> bool:
+        """Whether a client with this id has connected; True as well if there were too many to tell."""
+        return client_id in self._ids or len(self._ids) >= MAX_IDS
+
     def clear(self) -> None:
+        self._ids.clear()
         self._rows.clear()
         self._open.clear()
 
     def _answered(self, client: ClientInfo, packet: Connack) -> None:
         row = ConnectionRow(client.client_id, client.address, self._wall())
         self._rows.append(row)
+        if len(self._ids) < MAX_IDS:
+            self._ids.add(client.client_id)
         if packet.reason:
             row.refused = name_of(packet.reason)
         else:

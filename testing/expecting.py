@@ -104,7 +104,7 @@ class Expected:
         if self.publisher is not None and message.publisher != self.publisher:
             found.append(f"from {message.publisher!r}, not {self.publisher!r}")
         if self.to is not None and self.to not in message.delivered_to:
-            found.append(f"for {self.to!r}: {message.outcome(self.to)}")
+            found.append(f"for {self.to!r}: {message.fate(self.to)}")
         if not found and self.predicate is not None and not call_plain(self.predicate, message):
             found.append(f"{_name(self.predicate)} is false")
         return found
@@ -173,7 +173,7 @@ def nearest(expected: Expected, messages: Sequence[Published]) -> list[Published
 
     def way(message: Published) -> int:
         """For a delivery: what was lost comes first, then what is under way."""
-        state = "" if expected.to is None else message.outcome(expected.to).state
+        state = "" if expected.to is None else message.fate(expected.to).state
         return 0 if state == DROPPED else 1 if state else 2
 
     return sorted(messages, key=rank)

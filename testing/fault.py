@@ -10,6 +10,7 @@ import trio
 from trunkline.testing.portal import Portal, Proxy, maybe_async
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
 
     from trunkline.hooks.chain import Hooks
@@ -27,6 +28,9 @@ class Owner(Protocol[P_co]):
     @property
     def portal(self) -> P_co: ...
     def remove(self, fault: Fault[Any]) -> None: ...
+    def seen(self) -> str:
+        """The clients that it could have been for, in a line."""
+        ...
 
 
 class Fault(Proxy[P]):
@@ -43,6 +47,8 @@ class Fault(Proxy[P]):
         self._times = times
         self._to_pass = after
         self._happened = trio.Event()
+        #: Whether the end of the test has nothing to say about it.
+        self._is_checked = False
         #: How often it has happened.
         self.hits = 0
         #: What its predicate raised; the fault is over then.
@@ -64,9 +70,29 @@ class Fault(Proxy[P]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        __tracebackhide__ = True
         self.remove()
-        if self.error is not None and error is None:
+        if error is None:
+            self.check()
+
+    def optional(self) -> Self:
+        """It need not happen: otherwise the end of its block, or that of the test, raises LookupError."""
+        self._is_checked = True
+        return self
+
+    def check(self) -> None:
+        """
+        Raises:
+            LookupError: it has not happened, and is not `optional`.
+            Exception: what its predicate raised.
+        """
+        __tracebackhide__ = True
+        checked, self._is_checked = self._is_checked, True
+        if self.error is not None and not checked:
             raise self.error
+        if not self.hits and not checked:
+            words = f"this fault has never happened: {self._text}. Say optional() of one that need not"
+            raise LookupError(f"{words}\n{self._owner.seen()}")
 
     @maybe_async
     async def triggered(self, times: int = 1, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
@@ -78,6 +104,7 @@ class Fault(Proxy[P]):
         """
         __tracebackhide__ = True
         await self._portal.run(self._wait, times, timeout)
+        self._is_checked = True
         if self.error is not None:
             raise self.error
         if self.hits < times:
@@ -114,3 +141,14 @@ class Fault(Proxy[P]):
 
     def end(self, network: Network, hooks: Hooks) -> None:
         """End the effect."""
+
+
+def nobody(client: str | None, connected: Iterable[str]) -> LookupError:
+    """What is raised when a client is not there."""
+    from difflib import get_close_matches  # only needed to explain a mistake
+
+    if client is None:
+        return LookupError("no client is connected")
+    close = get_close_matches(client, connected := [*connected], 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"connected: {', '.join(map(repr, connected)) or 'nobody'}"
+    return LookupError(f"no client {client!r} is connected; {hint}")

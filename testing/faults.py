@@ -7,11 +7,11 @@ assert fault.hits == 1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import PacketType
-from trunkline.testing.fault import Fault
+from trunkline.testing.fault import Fault, nobody
 from trunkline.testing.fault_layer import FaultLayer
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.portal import Portal, Proxy
@@ -41,6 +41,9 @@ __all__ = ["Fault", "Faults", "Which"]
 
 P = TypeVar("P", bound=Portal)
 
+#: Connections whose clients a failure names.
+MAX_SEEN: Final = 20
+
 
 class Faults(Proxy[P]):
     """The faults of one broker. If several select a packet, the one that was made first happens. All methods that make
@@ -63,6 +66,19 @@ class Faults(Proxy[P]):
         """Remove all."""
         for fault in self:
             fault.remove()
+
+    def check(self) -> None:
+        """
+        Raises:
+            LookupError: one of them has never happened, and is not `optional`.
+        """
+        __tracebackhide__ = True
+        for fault in self:
+            fault.check()
+
+    def seen(self) -> str:
+        ids = dict.fromkeys(repr(row.client_id) for row in self._running.connections.rows()[-MAX_SEEN:])
+        return f"the last clients: {', '.join(ids) or 'none'}"
 
     # Packets
 
@@ -123,11 +139,7 @@ class Faults(Proxy[P]):
                 layer.outgoing.release_soon()
             return layer.version is not None
 
-        fault = self._add(Instant(self, f"inject {name} to {_name(client)}", client, act))
-        if not fault.hits:
-            fault.remove()
-            raise LookupError(f"no client{'' if client is None else f' {client!r}'} is connected")
-        return fault
+        return self._now(f"inject {name} to {_name(client)}", client, act)
 
     # Connections
 
@@ -145,7 +157,11 @@ class Faults(Proxy[P]):
         skip: int = 0,
     ) -> Fault[P]:
         """Reset a connection: before or after a packet, after `after_bytes` more bytes, or, without any of these, now.
-        The first `skip` packets are let through."""
+        The first `skip` packets are let through.
+
+        Raises:
+            LookupError: it is to happen now, and the client is not connected.
+        """
         if sum(point is not None for point in (before, after, after_bytes)) > 1:
             raise ValueError("a connection is cut before= a packet, after= a packet or after_bytes=: give one of them")
         packet = before if before is not None else after
@@ -165,7 +181,7 @@ class Faults(Proxy[P]):
         if after_bytes is None:
             if direction is not None:
                 raise ValueError("direction= goes with before=, after= or after_bytes=: a connection is cut as a whole")
-            return self._add(Instant(self, f"cut {_name(client)}", client, FaultLayer.reset_soon))
+            return self._now(f"cut {_name(client)}", client, FaultLayer.reset_soon)
         _check_positive("after_bytes", after_bytes)
         text = f"cut {_name(client)} after {after_bytes} bytes"
         return self._add(CutAfterBytes(self, text, client, directions(direction), after_bytes, times))
@@ -209,6 +225,13 @@ class Faults(Proxy[P]):
     ) -> Fault[P]:
         """Messages are dropped, and a 5.0 publisher gets the reason in PUBACK or PUBREC. `topic` may have wildcards."""
         return self._add(RefusePublish(self, "refuse publishes", refusing(reason, PacketType.PUBACK), topic, **cases))
+
+    def _now(self, text: str, client: str | None, act: Callable[[FaultLayer], object]) -> Fault[P]:
+        fault = self._add(Instant(self, text, client, act))
+        if not fault.hits:
+            fault.remove()
+            raise nobody(client, self._portal.call(lambda: [layer.client_id for layer in self._running.network]))
+        return fault
 
     def _packets(self, text: str, selection: Selection, act: Callable[[RawPacket, PacketQueue], None]) -> Fault[P]:
         return self._add(PacketFault(self, text, selection, act))

@@ -36,10 +36,17 @@ Mark = NewType("Mark", int)
 class History:
     """The messages of a test's broker, kept where it lives."""
 
-    def __init__(self, hooks: Hooks, wall: Callable[[], float], limit: int = HISTORY) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        wall: Callable[[], float],
+        limit: int = HISTORY,
+        knows: Callable[[str], bool] = lambda client_id: True,
+    ) -> None:
         """`wall` is the broker's time in seconds since the epoch. A limit of 0 keeps nothing, and the broker runs as if
-        there was no history."""
+        there was no history. `knows` says whether there was a client with this id."""
         self.limit = limit
+        self._knows = knows
         settings = TraceSettings(
             max_messages=max(1, limit), max_steps=_MAX_STEPS, payload_bytes=_MAX_PAYLOAD, max_bytes=MAX_BYTES
         )
@@ -65,12 +72,13 @@ class History:
         """
         if not self.limit:
             raise RuntimeError("broker(history=0) keeps no messages")
-        return [Published(record) for record in self._trace.records() if record.begun]
+        return [Published(record, self._knows) for record in self._trace.records() if record.begun]
 
     def of(self, message: Message) -> Published:
         """A message that was just published. If no messages are kept, its outcome is unknown."""
         record = self._trace.record(message.guid)
-        return Published(TracedMessage(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record)
+        found = TracedMessage(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record
+        return Published(found, self._knows)
 
     def mark(self) -> Mark:
         """This moment, for `after`."""
@@ -95,14 +103,15 @@ class History:
         return self._trace.forgotten
 
     def changes(self) -> TraceChanges:
-        return TraceChanges(self._trace)
+        return TraceChanges(self._trace, self._knows)
 
 
 class TraceChanges:
     """The messages whose outcomes change from now on."""
 
-    def __init__(self, trace: MessageTrace) -> None:
+    def __init__(self, trace: MessageTrace, knows: Callable[[str], bool]) -> None:
         self._trace = trace
+        self._knows = knows
         self._records: dict[int, TracedMessage] = {}
         self._news = trio.Event()
         trace.listen(self._note)
@@ -118,7 +127,7 @@ class TraceChanges:
             await self._news.wait()
         self._news = trio.Event()
         records, self._records = self._records, {}
-        return [Published(records[number]) for number in sorted(records) if records[number].begun]
+        return [Published(records[number], self._knows) for number in sorted(records) if records[number].begun]
 
     def close(self) -> None:
         """To be called from any thread, and when the broker is gone."""

@@ -102,3 +102,4 @@ async def in_this_run(options: Options) -> AsyncGenerator[Broker, None]:
         broker = Broker(running, LocalPortal())
         with listed(broker, options):
             yield broker
+            broker.check()

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 import trio
 
+from trunkline.testing.awaiting import Calls
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import Self
@@ -42,6 +44,9 @@ class Portal(ABC):
 
 class AsyncPortal(Portal):
     """For code that awaits."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
 
 
 class BlockingPortal(Portal):
@@ -111,7 +116,15 @@ class maybe_async(Generic[A, T]):
         if instance is None:
             return self
         method = MethodType(self._method, instance)
-        return partial(_done, method) if isinstance(instance._portal, BlockingPortal) else method  # pyright: ignore[reportPrivateUsage]
+        portal: Portal = instance._portal  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(portal, AsyncPortal):
+            return partial(_done, method)
+
+        @wraps(method)
+        def begin(*args: A.args, **kwargs: A.kwargs) -> Coroutine[Any, Any, T]:
+            return portal.calls.begin(method.__name__, method(*args, **kwargs))
+
+        return begin
 
 
 def _done(method: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **kwargs: A.kwargs) -> T:

@@ -8,6 +8,8 @@ from trunkline.broker.guid import to_text
 from trunkline.broker.traced_message import DROPPED, HELD, NO_SUBSCRIBERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.broker.traced_message import Outcome, TracedMessage
     from trunkline.mqtt.properties import Properties
 
@@ -20,10 +22,12 @@ _WIDTH: Final = 80
 class Published:
     """A published message with its current outcome."""
 
-    __slots__ = ("_record",)
+    __slots__ = ("_knows", "_record")
 
-    def __init__(self, record: TracedMessage) -> None:
+    def __init__(self, record: TracedMessage, knows: Callable[[str], bool]) -> None:
+        """`knows` says whether there was a client with this id."""
         self._record = record
+        self._knows = knows
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Published) and self._record is other._record
@@ -93,8 +97,22 @@ class Published:
         return {client_id: self._record.outcome(client_id) for client_id in self._record.clients}
 
     def outcome(self, client_id: str) -> Outcome:
-        """The outcome for one client. It has no steps if the message was not for this client."""
+        """The outcome for one client. It has no steps if the message was not for this client.
+
+        Raises:
+            LookupError: there was no such client.
+        """
+        if client_id not in self._record.clients and not self._knows(client_id):
+            raise LookupError(f"no client {client_id!r} has connected, and the message went to {self._names}")
+        return self.fate(client_id)
+
+    def fate(self, client_id: str) -> Outcome:
+        """As `outcome`, for failures that say themselves who the client is."""
         return self._record.outcome(client_id)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(map(_cut, self._record.clients[:MAX_SHOWN])) or "nobody"
 
     @property
     def delivered_to(self) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ class Options:
     history: int = HISTORY
     #: Path of a journal.
     record: Path | str | None = None
+    #: Whether the end of the block checks what a test must not pass over. The fixtures do so at the end of the test.
+    checked: bool = True
 
 
 class RunningBroker:
@@ -89,13 +91,16 @@ class RunningBroker:
         #: Exceptions of hooks that the test has not removed.
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
-        self.history = History(node.hooks, lambda: self.node.host.wall, history)
-        network.on_loss = self.history.lost
         self.connections = ConnectionLog(node.hooks, lambda: self.node.host.wall)
+        self.history = History(node.hooks, lambda: self.node.host.wall, history, self._may_know)
+        network.on_loss = self.history.lost
 
     def _hook_failed(self, error: BaseException) -> None:
         if len(self.hook_errors) < MAX_HOOK_ERRORS:
             self.hook_errors.append(error)
+
+    def _may_know(self, client_id: str) -> bool:
+        return self.connections.may_know(client_id) or self.node.sessions.get(client_id) is not None
 
     async def reset(self) -> None:
         await self.lives.restart(keep_sessions=False, keep_retained=False)

@@ -60,6 +60,7 @@ class BrokerThread(TrioThread["RunningBroker"]):
 
 class _ThreadPortal(Portal):
     def __init__(self, thread: BrokerThread) -> None:
+        super().__init__()
         self.thread = thread
 
     def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -119,6 +120,11 @@ class ThreadBroker(BrokerProxy[BlockingPortal]):
         #: The same broker for code that awaits.
         self.awaitable = Broker(thread.running, ThreadAsyncPortal(thread))
 
+    def check(self) -> None:
+        __tracebackhide__ = True
+        super().check()
+        self.awaitable.check()
+
 
 class _ThreadHooks(Hooks):
     """The hooks of a broker in another thread: registered there, and called there."""
@@ -148,6 +154,8 @@ def in_thread(options: Options) -> Generator[ThreadBroker, None, None]:
         broker = ThreadBroker(thread)
         with listed(broker, options):
             yield broker
+            if options.checked:
+                broker.check()
     finally:
         if not sys.is_finalizing():  # the block was not left, and threads don't run any more
             thread.stop()
@@ -183,6 +191,7 @@ async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
         broker = Broker(thread.running, ThreadAsyncPortal(thread))
         with listed(broker, options):
             yield broker
+            broker.check()
     finally:
         leaving = True
         thread.stop()

@@ -119,11 +119,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
     reports = _reports()
     if reports is not None and outcome.excinfo is None:
-        from trunkline.testing.running import check_hooks
-
         try:
             for broker in reports.running():
-                check_hooks(broker.hook_errors)
+                broker.check()
         except Exception as error:  # noqa: BLE001 - so that the test itself fails, and not what comes after it
             outcome.force_exception(error)
 
@@ -165,7 +163,7 @@ def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -
     options = {name: settings[name] for name in ("hooks", "history") if name in settings}
     record = settings.get("record") or _journal(node)
     sections = {name: value for name, value in settings.items() if name not in ("hooks", "history", "record")}
-    with in_thread(Options(sections, record=record, **options)) as broker:  # in trio, too
+    with in_thread(Options(sections, record=record, checked=False, **options)) as broker:  # in trio, too
         yield broker
 
 

@@ -583,7 +583,7 @@ def test_close_ends_what_waits_in_other_threads(broker: ThreadBroker) -> None:
 
 
 def test_opening_takes_too_long(broker: ThreadBroker) -> None:
-    broker.faults.drop("CONNACK")
+    broker.faults.drop("CONNACK").optional()  # that far it may not come
     client = client_of(broker)
     with pytest.raises(TimeoutError, match="no connection within 0.01 s"):
         client.open(timeout=0.01)
@@ -646,7 +646,7 @@ client.disconnected()
 
     @broker.hooks.on("message.publish")
     def fall_silent(client: object, message: object) -> None:
-        broker.faults.drop("CONNACK")
+        broker.faults.drop("CONNACK").optional()  # that far it may not come
 
     broker.faults.cut(before="PUBACK")
     run(script, broker)

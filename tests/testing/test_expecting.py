@@ -21,7 +21,7 @@ from trunkline.testing.published import Published
 def published(topic: str, payload: bytes = b"", number: int = 1, **settings: Any) -> Published:
     record = TracedMessage(Message(topic, payload, **{"publisher": "p", **settings}), number, 1000, whole=True)
     record.begun = record.routed = True
-    return Published(record)
+    return Published(record, lambda client_id: True)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def awaits(b: Broker) -> None:
     await b.clock.advance(1)
     assert_type(await b.faults.drop("PUBACK").triggered(), None)
     assert_type(b.clients, list[Client])
-    assert_type(b.kick("x"), bool)
+    assert_type(b.kick("x"), None)
     assert_type(MqttClient(open_stream=b.connect), MqttClient)
     assert_type(SessionClient(open_stream=b.connect), SessionClient)
     b.assert_published("x", payloud="y")  # type: ignore[call-arg]
