@@ -18,17 +18,17 @@ class Calls:
     """Calls that were not awaited so far."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Waiting[Any], None] = {}
+        self._waiting: dict[Unawaited[Any], None] = {}
 
-    def begin(self, name: str, coroutine: Coroutine[Any, Any, T]) -> Waiting[T]:
+    def begin(self, name: str, coroutine: Coroutine[Any, Any, T]) -> Unawaited[T]:
         """To be called by what the test calls."""
         caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - as `warnings` finds it
         where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        waiting = Waiting(name, coroutine, f"{name}() in {where}", self)
+        waiting = Unawaited(name, coroutine, f"{name}() in {where}", self)
         self._waiting[waiting] = None
         return waiting
 
-    def begun(self, waiting: Waiting[Any]) -> None:
+    def begun(self, waiting: Unawaited[Any]) -> None:
         self._waiting.pop(waiting, None)
 
     def check(self) -> None:
@@ -44,7 +44,7 @@ class Calls:
             raise AssertionError("\n".join(f"{each} was never awaited, and did nothing: await it" for each in left))
 
 
-class Waiting(Coroutine[Any, Any, T]):
+class Unawaited(Coroutine[Any, Any, T]):
     """A coroutine whose truth is an error."""
 
     def __init__(self, name: str, coroutine: Coroutine[Any, Any, T], text: str, calls: Calls) -> None:

@@ -79,6 +79,7 @@ TESTED_IN: dict[str, str] = {
     "streams/keys.py": "streams/test_registry.py",
     "streams/purging.py": "streams/test_registry.py",
     "streams/search.py": "streams/test_registry.py",
+    "testing/awaiting.py": "testing/test_wrong_tests.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
     "broker/connection/stream_transport.py": "broker/connection/test_transport.py",

@@ -246,9 +246,10 @@ async def test_passwords_hold_after_a_restart(tmp_path: Any) -> None:
 
     (tmp_path / "users").write_text(set_password("", "ann", "secret"))
     async with room(auth={"password_file": str(tmp_path / "users")}) as here:
+        before = len(here.broker.hooks.listing("client.authenticate"))
         for _ in range(2):
             await here.broker.restart()
-            assert len(here.broker.hooks.listing("client.authenticate")) == 1
+            assert len(here.broker.hooks.listing("client.authenticate")) == before > 0
             await here.client("a", username="ann", password="secret")
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from trunkline import testing
-from trunkline.testing.awaiting import Waiting
+from trunkline.testing.awaiting import Unawaited
 from trunkline.testing.portal import Proxy, maybe_async
 
 pytest_plugins = "pytester"
@@ -107,7 +107,7 @@ async def test_each_of_them_is_an_error_when_it_is_not_awaited(autojump_clock: o
             names = [name for name in dir(type(owner)) if isinstance(inspect.getattr_static(owner, name), maybe_async)]
             for name in names:
                 waiting = getattr(owner, name)(*arguments.get(name, ()))
-                assert isinstance(waiting, Waiting)
+                assert isinstance(waiting, Unawaited)
                 with pytest.raises(AssertionError, match="neither true nor false"):
                     bool(waiting)
                 getattr(owner, name)(*arguments.get(name, ()))
