@@ -229,8 +229,6 @@ class NodeHost:
     # Access
 
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:
-        if action == "publish" and topic.startswith("$SYS/"):
-            return False  # it is the broker's own
         return bool(self._services.access.decide(Question(client, action, topic, qos, retain)))
 
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:

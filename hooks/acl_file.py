@@ -43,11 +43,6 @@ action = "subscribe"
 topics = ["$SYS/#", { eq = "#" }, { eq = "+/#" }]
 
 [[rule]]
-permit = "deny"
-action = "publish"
-topics = ["$SYS/#"]
-
-[[rule]]
 permit = "allow"
 """
 

@@ -21,6 +21,15 @@ QUEUE_PREFIX: Final = "$queue/"
 STREAM_PREFIX: Final = "$stream/"
 
 
+#: What bridges say of themselves, in Mosquitto's way. All else below `$SYS` is the broker's own.
+BRIDGE_STATES: Final = "$SYS/broker/connection/"
+
+
+def bridge_state(client_id: str) -> str:
+    """Where the bridge with this client id says whether it is connected."""
+    return f"{BRIDGE_STATES}{client_id}/state"
+
+
 def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
     """Validate the topic name of a publication.
 

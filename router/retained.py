@@ -11,7 +11,7 @@ from math import inf
 from sortedcontainers import SortedList
 
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.topics import matches
+from trunkline.mqtt.topics import BRIDGE_STATES, matches
 from trunkline.mqtt.weight import OVERHEAD
 from trunkline.router.table import has_wildcard
 from trunkline.router.topictree import TopicTree
@@ -52,8 +52,8 @@ class Retained:
 
 
 class RetainedStore:
-    """The retained messages of one node, in memory. A limit of 0 means no limit; `$SYS` is the broker's own and has
-    none."""
+    """The retained messages of one node, in memory. A limit of 0 means no limit; what is the broker's own
+    (`is_own`) has none."""
 
     def __init__(
         self, *, max_messages: int = 0, max_bytes: int = 0, max_message_size: int = 0, expiry_interval: float = 0
@@ -70,7 +70,7 @@ class RetainedStore:
         #: message was stored before a client subscribed: a message id dates from the PUBLISH, which may have waited for
         #: its PUBREL.
         self.sequence = 0
-        #: Called with the topic of each message that is stored, replaced or deleted, but for those of `$SYS`.
+        #: Called with the topic of each message that is stored, replaced or deleted, but for the broker's own.
         self.changed: Callable[[str], object] | None = None
         self._kept: dict[str, Retained] = {}
         self._tree = TopicTree()
@@ -238,4 +238,4 @@ class RetainedStore:
 
 def is_own(topic: str) -> bool:
     """Only the broker publishes there."""
-    return topic[:5] == "$SYS/"
+    return topic[:5] == "$SYS/" and not topic.startswith(BRIDGE_STATES)

@@ -12,6 +12,7 @@ from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import CLIENT_ACL_DECIDED, CLIENT_CHECK_ACL
 from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import bridge_state
 
 if TYPE_CHECKING:
     from trunkline.broker.metrics import Metrics
@@ -46,6 +47,13 @@ class Question(NamedTuple):
     retain: bool = False
 
 
+def _is_brokers(question: Question) -> bool:
+    """Whether the broker alone publishes there, whoever allows it to others. A bridge may say whether it is there, and
+    so may any client under its own id: bridges of 5.0 do not say that they are bridges."""
+    _, action, topic, *_ = question
+    return action == "publish" and topic[:5] == "$SYS/" and topic != bridge_state(question.client.client_id)
+
+
 class Undecided(Exception):
     """An access service has to decide before this may be published."""
 
@@ -74,12 +82,16 @@ class Access:
     def decide(self, question: Question) -> bool | None:
         """Decide at once: a decision that needs a service is a denial. None is a denial, too: nobody could decide, and
         the next answer may be another one."""
+        if _is_brokers(question):
+            return False
         if question.client.superuser:
             return True
         return self._conclude(question, self._hooks.decide(CLIENT_CHECK_ACL, *question), self._default)
 
     async def ask(self, question: Question) -> bool | None:
         """As `decide`, but wait for services, with a timeout."""
+        if _is_brokers(question):
+            return False
         if question.client.superuser:
             return True
         return self._conclude(question, await self._asked(question), self._default)
@@ -147,8 +159,8 @@ class Access:
         return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:
-        """A rule may depend on QoS and retain, so each combination is remembered apart. `$SYS` is the broker's own."""
-        allowed = topic[:5] != "$SYS/" and self.decide(Question(channel.client, "publish", topic, qos, retain))
+        """A rule may depend on QoS and retain, so each combination is remembered apart."""
+        allowed = self.decide(Question(channel.client, "publish", topic, qos, retain))
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return bool(allowed)
 
@@ -160,7 +172,7 @@ class Access:
         allowed: bool | None = False
         while rules != channel.rules:  # the decision is based on old rules: ask again
             rules = channel.rules
-            allowed = topic[:5] != "$SYS/" and await self.ask(question)
+            allowed = await self.ask(question)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         channel.answer = packet, bool(allowed)
 

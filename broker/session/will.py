@@ -67,9 +67,7 @@ def publish(will: Will, client: ClientInfo, context: Publishing, now: float) -> 
     """Publish it as the client would: the access rules are checked now, not when it connected."""
     question = Question(client, "publish", will.topic, will.qos, will.retain)
     services = context.services
-    if will.topic[:5] == "$SYS/":
-        _route(will, client, context, now, allowed=False)
-    elif services.access.waits:
+    if services.access.waits:
         kept = None
         if services.committer is not None and client.durable:  # until it is decided
             kept = StoredWill.of(client, will, services.committer)

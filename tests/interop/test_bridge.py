@@ -98,3 +98,18 @@ def test_what_is_retained_is_retained_on_both_sides(broker: Broker, name: str, v
             with Paho(there.broker, name + "-later") as later:
                 later.subscribe(name + "/kept", 1)
                 later.assert_nothing_before(name + "-fence")
+
+
+@every_version
+def test_a_bridge_says_whether_it_is_connected(broker: Broker, name: str, version: str, tmp_path: Path) -> None:
+    state = f"$SYS/broker/connection/{name}/state"
+    with Paho(broker, name + "-watches", VERSIONS["v5"]) as watching:
+        with bridged(broker, name, version, tmp_path):
+            watching.subscribe(state, 1)
+            message = watching.receive()
+            assert (message.topic, message.payload, message.retain) == (state, b"1", True)
+        message = watching.receive()  # its will, as it goes without a word
+        assert (message.topic, message.payload) == (state, b"0")
+    assert f"topic {state})" not in "".join(
+        line for line in broker.log.read_text().splitlines(keepends=True) if "not authorized" in line
+    )

@@ -372,6 +372,14 @@ def test_what_is_beyond_the_limits_is_not_kept_again() -> None:
     assert results == [RetainResult.STORED, RetainResult.STORED, RetainResult.FULL]
 
 
+def test_what_bridges_say_of_themselves_is_not_the_brokers_own() -> None:
+    store, changed = RetainedStore(max_messages=1), list[str]()
+    store.changed = changed.append
+    assert store.store(message("$SYS/broker/connection/a/state"), 0.0) is RetainResult.STORED
+    assert store.store(message("$SYS/broker/connection/b/state"), 0.0) is RetainResult.FULL
+    assert changed == ["$SYS/broker/connection/a/state"]
+
+
 def test_changes_are_told() -> None:
     store, changed = RetainedStore(max_messages=2), list[str]()
     store.changed = changed.append

@@ -54,6 +54,21 @@ async def test_the_brokers_own_topics_are_its_own_whoever_allows_everything() ->
         assert access.may_publish(channel, topic, 1, False) is allowed, topic
 
 
+@pytest.mark.parametrize("client_id", ["plant.line-1", "a/b"])
+async def test_who_may_say_whether_it_is_connected(client_id: str) -> None:
+    """Each client below its own id, as bridges do, unless rules deny it."""
+    rules = Rules(acl={"no_match": "allow"})
+    client, own = ClientInfo(client_id), f"$SYS/broker/connection/{client_id}/state"
+    others = ["$SYS/broker/connection/other/state", own + "/x", own[:-1], "$SYS/broker/connection/state"]
+    for topic, allowed in ((own, True), *((other, False) for other in others)):
+        for retain in (True, False):
+            question = Question(client, "publish", topic, 1, retain)
+            assert rules.access.decide(question) is allowed, topic
+            assert await rules.access.ask(question) is allowed, topic
+    assert rules.asked == [("publish", own, 1, retain) for retain in (True, True, False, False)]
+    assert not Rules(acl={"no_match": "deny"}).access.decide(Question(client, "publish", own))
+
+
 def test_no_more_is_remembered_than_was_configured() -> None:
     rules = Rules(acl={"cache_size": 3})
     for number in range(10):
