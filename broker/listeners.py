@@ -69,7 +69,7 @@ class Listener:
         self.settings = settings
         self.acceptor = acceptor
         self.state = State.CLOSED
-        self._admission = admission
+        self.admission = admission
         self._services = services
         #: None where connections are fed by tasks.
         self._poller = poller
@@ -78,7 +78,7 @@ class Listener:
         self._listening: list[_ListeningSocket] = []
         #: Set while accepting, where tasks accept.
         self._resumed = trio.Event()
-        self._rates = rates
+        self.rates = rates
         self._refused = LogThrottle(scheduler.call_at, self._say_refused)
         #: Where it listens: host and port, or the path of a Unix socket and 0. Once it is open, with the port that the
         #: system chose when the configured one is 0.
@@ -152,7 +152,7 @@ class Listener:
         Raises:
             OSError: the system is out of descriptors or memory.
         """
-        for limit in self._rates:
+        for limit in self.rates:
             limit.take(1, trio.current_time())
         try:
             if self._allows(peer):
@@ -171,7 +171,7 @@ class Listener:
 
     def exceeded_rate(self, now: float) -> RateLimit | None:
         """The limit that the next connection has to wait for. It waits in the system's backlog."""
-        latest = max(self._rates, key=lambda limit: limit.ready_at, default=None)
+        latest = max(self.rates, key=lambda limit: limit.ready_at, default=None)
         return latest if latest is not None and latest.ready_at > now else None
 
     def waits_for(self, limit: RateLimit) -> None:
@@ -208,7 +208,7 @@ class Listener:
                 return
 
     def _allows(self, peer: Peer) -> bool:
-        refusal = self._admission.refusal(peer, len(self.acceptor.connections))
+        refusal = self.admission.refusal(peer, len(self.acceptor.connections))
         if refusal:
             self._services.metrics.connections_refused += 1
             self._refused.note(refusal, self.address[0] if peer is None else peer[0], "")

@@ -38,7 +38,7 @@ from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
 from trunkline.broker.system_clock import EmbeddedClock, MachineClock
 from trunkline.broker.watchdog import Watchdog
-from trunkline.config.config import Config
+from trunkline.config.config import Config, reloaded
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
@@ -261,17 +261,33 @@ class Node:
         """
         return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
-    def reload(self) -> None:
-        """Read the files of passwords, access rules and TLS again. Decisions made under the old rules are forgotten;
-        connections stay.
+    def reload(self, config: Config | None = None) -> None:
+        """Read the files of passwords, access rules and TLS again, perhaps as another configuration names them, which
+        holds from now on: for clients that are connected too, but for what their CONNACK said. Decisions made under
+        the old rules are forgotten; connections stay.
 
         Raises:
-            SecurityError: a file cannot be used; the old ones stay in force.
+            SecurityError: a file cannot be used; nothing has changed.
         """
-        use_tls = self.listeners.read_tls()
-        self._security.load()
-        use_tls()
+        config = config or self.config
+        use = self.listeners.read(config)
+        self._security.load(config)
+        self.config = self.services.config = config
+        self.services.access.configure(config)
+        self.sessions.configure()
+        use()
         self.host.forget_decisions(None)
+
+    async def reconfigure(self, new: Config) -> list[str]:
+        """Apply what can be applied of another configuration, but for the plugins and the log. Returns what went wrong
+        with single listeners.
+
+        Raises:
+            SecurityError: a file cannot be used; nothing has changed.
+        """
+        former = self.config
+        self.reload(reloaded(former, new))
+        return await self.listeners.change(former, self.config)
 
     # Its life
 
@@ -284,7 +300,7 @@ class Node:
             DeclaredStreamError: the store has other streams than the configuration declares.
             NodeFailed: a part that everything else depends on has failed.
         """
-        self._security.load()
+        self._security.load(self.config)
         serving = trio.CancelScope()
         try:
             async with trio.open_nursery() as nursery:

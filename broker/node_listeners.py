@@ -15,6 +15,7 @@ from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.pipeline import layers_of
 from trunkline.broker.listeners import Listener
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
+from trunkline.broker.security import SecurityError
 from trunkline.config.addresses import ANY_HOST
 from trunkline.hooks.client import IN_PROCESS
 from trunkline.mqtt.versions import Version
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.tls_listeners import TlsListeners
+    from trunkline.config.config import Config
     from trunkline.config.listener_settings import ListenerSettings
 
 #: How the log calls what listeners of a scheme speak.
@@ -65,18 +67,21 @@ class NodeListeners(Sequence[Listener]):
         self._acceptors: list[Acceptor] = []
         self._limits = NodeLimits(services.config.rate)
         #: For connections without a socket.
-        self.inside = self._acceptor(
-            MqttListener(
-                IN_PROCESS,
-                services.config.allows_anonymous(),
-                frozenset(Version),
-                durable=True,
-                services=services,
-                config=services.config,
-                directory=sessions,
-                limits=RateLimits(self._limits),
-            )
+        self._inside = MqttListener(
+            IN_PROCESS,
+            services.config.allows_anonymous(),
+            frozenset(Version),
+            durable=True,
+            services=services,
+            config=services.config,
+            directory=sessions,
+            limits=RateLimits(self._limits),
         )
+        self.inside = self._acceptor(self._inside)
+        #: The names of those that could not be opened at a reload; the next one tries again.
+        self._unopened: set[str] = set()
+        #: What the connections of each listener share.
+        self._mqtt: dict[Listener, MqttListener] = {}
 
     @overload
     def __getitem__(self, index: int) -> Listener: ...
@@ -118,15 +123,74 @@ class NodeListeners(Sequence[Listener]):
 
         return TlsListeners(self._scheduler, self._services.metrics, self._services.alarms, self._wall)
 
-    def read_tls(self) -> Callable[[], None]:
-        """Read all files of TLS again. The returned function lets new connections use what was read.
+    def read(self, config: Config) -> Callable[[], None]:
+        """Read all files of TLS again, as this configuration names them. The returned function applies them and the
+        configuration to the listeners that are open and keep their places. Other listeners are for `change`.
 
         Raises:
             SecurityError: a file cannot be used.
         """
-        if any(listener.settings.tls is not None for listener in self):
-            return self._tls.read()
-        return lambda: None
+        wanted = {settings.label: settings for settings in config.listeners}
+        stay: list[tuple[Listener, ListenerSettings]] = []
+        for listener in self:
+            settings = wanted.get(listener.settings.label, listener.settings)
+            stay.append((listener, settings if _place(settings) == _place(listener.settings) else listener.settings))
+        tls = {settings.label: settings.tls for _, settings in stay if settings.tls is not None}
+        use_tls = self._tls.read(tls) if tls else lambda: None
+
+        def use() -> None:
+            use_tls()
+            for listener, settings in stay:
+                self._renew(listener, settings, config)
+            inside, self._inside.config = self._inside, config
+            inside.allow_anonymous = config.allows_anonymous()
+            inside.limits = RateLimits(self._limits, zone=config.rate)
+            for connection in self.connections:
+                connection.follow_settings()
+
+        return use
+
+    def _renew(self, listener: Listener, settings: ListenerSettings, config: Config) -> None:
+        at, mqtt = config.at(settings), self._mqtt[listener]
+        listener.settings = settings
+        listener.admission.configure(settings, at.limits.max_connections)
+        mqtt.config, mqtt.limits = at, RateLimits(self._limits, settings.rate, at.rate)
+        mqtt.allow_anonymous = at.allows_anonymous(settings)
+        mqtt.versions, mqtt.durable = _versions(settings), settings.durability != "memory"
+        mqtt.authenticators, mqtt.mountpoint = settings.authenticators, settings.mountpoint
+        listener.rates = mqtt.limits.connections
+        tls = None if settings.tls is None else self._tls.of(settings.tls)
+        listener.acceptor.layers = [*layers_of(settings, listener.admission, tls), *self._layers]
+
+    async def change(self, former: Config, config: Config) -> list[str]:
+        """Open the listeners that this configuration has and the former had not, or at another place, and remove those
+        that it has no more. Returns what could not be done."""
+        problems: list[str] = []
+        wanted = {settings.label: settings for settings in config.listeners}
+        # one that an operator has removed stays away
+        before = {settings.label for settings in former.listeners} - self._unopened
+        self._unopened.clear()
+        for listener in self._opened[:]:
+            settings = wanted.pop(listener.settings.label, None)
+            if settings is None:
+                if listener.settings.label in before:
+                    self.remove(listener)
+            elif _place(settings) != _place(listener.settings):
+                listener.close()  # the new one may have the same address
+                try:
+                    await self.open(settings)
+                except (ListenError, SecurityError) as error:
+                    problems.append(str(error))
+                    await self.listen(listener)
+                else:
+                    self.remove(listener)
+        for label in wanted.keys() - before:
+            try:
+                await self.open(wanted[label])
+            except (ListenError, SecurityError) as error:
+                problems.append(str(error))
+                self._unopened.add(label)
+        return problems
 
     async def open(self, settings: ListenerSettings) -> Listener:
         """
@@ -142,7 +206,7 @@ class NodeListeners(Sequence[Listener]):
         mqtt = MqttListener(
             settings.label,
             config.allows_anonymous(settings),
-            frozenset(version for version in Version if str(version) in settings.versions),
+            _versions(settings),
             durable=settings.durability != "memory",
             services=self._services,
             config=config,
@@ -162,6 +226,7 @@ class NodeListeners(Sequence[Listener]):
             self._close_tls(settings)
             raise
         self._opened.append(listener)
+        self._mqtt[listener] = mqtt
         return listener
 
     async def listen(self, listener: Listener) -> None:
@@ -193,6 +258,7 @@ class NodeListeners(Sequence[Listener]):
             self._acceptors.remove(listener.acceptor)
 
         self._opened.remove(listener)
+        del self._mqtt[listener]
         listener.close()
         self._close_tls(listener.settings)
         self._services.start_task(end)
@@ -215,6 +281,16 @@ class NodeListeners(Sequence[Listener]):
         """Wait until the last connection is gone."""
         for acceptor in self._acceptors:
             await acceptor.wait_empty()
+
+
+def _versions(settings: ListenerSettings) -> frozenset[Version]:
+    return frozenset(version for version in Version if str(version) in settings.versions)
+
+
+def _place(settings: ListenerSettings) -> tuple[object, ...]:
+    """What cannot change while a listening socket is open."""
+    tls = settings.tls is not None
+    return settings.url, settings.backlog, settings.reuse_port, settings.systemd_socket, settings.socket_mode, tls
 
 
 class ListenError(Exception):

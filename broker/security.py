@@ -48,19 +48,18 @@ _logger = logging.getLogger("trunkline.access")
 
 class Security:
     def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None) -> None:
-        self._config = config
         self._hooks = hooks
         self._report = report
         self._queue = PasswordQueue(config.passwords)
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
 
-    def load(self) -> None:
-        """Read all files and apply them. If anything is wrong with them, nothing changes.
+    def load(self, config: Config) -> None:
+        """Read all files that the configuration names, and apply them. If anything is wrong with them, nothing changes.
 
         Raises:
             SecurityError: with all problems at once.
         """
-        config, files = self._config, _Files()
+        files = _Files()
         listeners = {listener.label: config.credentials_at(listener) for listener in config.listeners}
         passwords = {label: files.passwords(each) for label, each in listeners.items()}
         scrams = {label: files.scram(each) for label, each in listeners.items()}

@@ -14,7 +14,7 @@ from trunkline.broker.security import SecurityError
 from trunkline.broker.tls_context import TlsContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trunkline.actors import Scheduler
     from trunkline.broker.alarms import Alarms
@@ -46,13 +46,18 @@ class TlsListeners:
         self.check_expiry()
         return server
 
+    def of(self, settings: TlsSettings) -> TlsServer:
+        """The one of the listener with these settings."""
+        return next(server for server in self._servers if server.context.settings is settings)
+
     def close(self, settings: TlsSettings) -> None:
         """The listener with these settings is closed for good."""
         self._servers = [server for server in self._servers if server.context.settings is not settings]
         self.check_expiry()
 
-    def read(self) -> Callable[[], None]:
-        """Read all files again. The returned function lets new connections use what was read; others go on as they are.
+    def read(self, changed: Mapping[str, TlsSettings]) -> Callable[[], None]:
+        """Read all files again, of some listeners by other settings. The returned function lets new connections use
+        what was read; others go on as they are.
 
         Raises:
             SecurityError: with all problems.
@@ -61,7 +66,8 @@ class TlsListeners:
         problems: list[str] = []
         for server in self._servers:
             try:
-                contexts.append(TlsContext(server.context.settings, server.context.listener))
+                listener = server.context.listener
+                contexts.append(TlsContext(changed.get(listener, server.context.settings), listener))
             except SecurityError as error:
                 problems += error.problems
         if problems:

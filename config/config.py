@@ -257,6 +257,32 @@ def key_paths() -> Iterator[Keys]:
             yield from ((section, key) for key in model_of(section).model_fields)
 
 
+def _is_reloaded(path: Keys) -> bool:
+    section, *rest = path
+    if section in ("mqtt", "session", "rate"):
+        return rest[0] in ZoneSettings.model_fields
+    if section == "limits":
+        return rest[0] in ("max_connections", "max_sessions")
+    return section in ("listeners", "zones", "log", "auth", "acl", "flapping")
+
+
+#: The keys that a reload applies: what a zone may set, and all about listeners and logins. The rest needs a restart.
+RELOADED: Final = frozenset(filter(_is_reloaded, key_paths()))
+
+
+def reloaded(running: Config, new: Config) -> Config:
+    """The configuration that runs after a reload."""
+    values: dict[str, object] = {}
+    for section in Config.model_fields:
+        former, later = getattr(running, section), getattr(new, section)
+        if section in WHOLE or section == "plugins":
+            values[section] = later if section == "plugins" or (section,) in RELOADED else former
+        else:
+            keys = [name for name in type(former).model_fields if (section, name) in RELOADED]
+            values[section] = former.model_copy(update={name: getattr(later, name) for name in keys})
+    return Config.model_construct(None, **values)
+
+
 def variable(path: Keys) -> str:
     """The environment variable that sets a key."""
     return PREFIX + "__".join(path).upper()

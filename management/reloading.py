@@ -1,4 +1,8 @@
-"""Reloading, on SIGHUP or by `trunkline ctl reload`."""
+"""Reloading, on SIGHUP or by `trunkline ctl reload`.
+
+All that can change while the broker runs is applied: what `trunkline.config.config.RELOADED` names, the log, and the
+plugins whose sections have changed.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import trio
+
 from trunkline.broker.security import SecurityError
-from trunkline.config.config import changes
+from trunkline.config.config import RELOADED, changes
 from trunkline.config.errors import ConfigError, Unusable
 from trunkline.management import logs
+from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from trunkline.broker.node import Node
     from trunkline.config.section import PluginSettings
+    from trunkline.plugins.manager import Plugins
 
 _logger = logging.getLogger("trunkline")
 
@@ -27,24 +35,26 @@ class ReloadError(Unusable[str]):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Changes that a reload does not apply."""
+    """Changes that a reload has not applied."""
 
     #: Keys that have changed and need a restart.
     restart: list[str]
-    #: The commands of `trunkline ctl` that apply changes of plugins: "plugins reload bans".
-    plugins: list[str]
+    #: What is wrong with single listeners and plugins. Those go on as they were, and the next reload tries again.
+    failed: list[str]
 
 
-def reload(broker: Node) -> Pending:
-    """Read password, access rule and TLS files again, and the settings of the log. The result is logged.
+async def reload(broker: Node) -> Pending:
+    """Read the configuration and its files again, and apply it. The result is logged.
 
     Raises:
         ReloadError: something is wrong.
     """
     try:
-        new = broker.config if broker.read is None else broker.read()
+        # in a thread, as plugins that are new are imported
+        new = broker.config if broker.read is None else await trio.to_thread.run_sync(broker.read)
+        differ, former = changes(broker.config, new), broker.config.plugins
         with nullcontext() if broker.read is None else logs.switching(new.log):
-            broker.reload()
+            failed = await broker.reconfigure(new)
     except (ConfigError, SecurityError) as error:
         problems = list(map(str, error.problems))
     except OSError as error:
@@ -53,12 +63,12 @@ def reload(broker: Node) -> Pending:
         _logger.exception("a reload crashed")
         problems = [f"{type(error).__name__}: {error}"]
     else:
-        restart = [key for key in changes(broker.config, new) if not key.startswith(("log.", "plugins."))]
-        pending = Pending(restart, [] if broker.read is None else list(_steps(broker.plugins.enabled(), new.plugins)))
-        words = [f"a restart is needed for {', '.join(restart)}"] if restart else []
-        words += [f"`trunkline ctl {step}` applies the changes there" for step in pending.plugins]
-        if words:
-            _logger.warning("reloaded; %s", "; ".join(words))
+        failed += await _change_plugins(broker.plugins, former, new.plugins)
+        pending = Pending([key for key in differ if _needs_restart(key)], failed)
+        for problem in failed:
+            _logger.error("not applied: %s", problem)
+        if pending.restart:
+            _logger.warning("reloaded; a restart is needed for %s", ", ".join(pending.restart))
         else:
             _logger.info("reloaded")
         return pending
@@ -67,15 +77,30 @@ def reload(broker: Node) -> Pending:
     raise ReloadError(problems)
 
 
-def _steps(running: Mapping[str, PluginSettings], wanted: Mapping[str, PluginSettings]) -> Iterator[str]:
-    """The steps from the running plugins to the configured ones."""
-    for name in sorted(running.keys() | wanted.keys()):
-        settings = wanted.get(name)
-        on = settings is not None and settings.enabled
-        if name not in running:
-            if on:
-                yield f"plugins enable {name}"
-        elif not on:
-            yield f"plugins disable {name}"
-        elif running[name] != settings:
-            yield f"plugins reload {name}"
+def _needs_restart(key: str) -> bool:
+    return not key.startswith("plugins.") and tuple(key.split(".")) not in RELOADED
+
+
+async def _change_plugins(
+    plugins: Plugins, former: Mapping[str, PluginSettings], wanted: Mapping[str, PluginSettings]
+) -> list[str]:
+    """A plugin whose section has not changed stays as it is, even if an operator has started or stopped it."""
+    problems: list[str] = []
+    for name in sorted(former.keys() | wanted.keys()):
+        settings, running = wanted.get(name), plugins.enabled().get(name)
+        if settings == former.get(name) and name not in plugins.unapplied:
+            continue
+        plugins.unapplied.add(name)
+        try:
+            if settings is None or not settings.enabled:
+                if running is not None:
+                    await plugins.disable(name)
+            elif running is None:
+                await plugins.enable(name, settings)
+            elif running != settings:
+                await plugins.reload(name, settings)
+        except PluginError as error:
+            problems += error.problems
+        else:
+            plugins.unapplied.discard(name)
+    return problems

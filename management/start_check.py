@@ -21,7 +21,7 @@ def obstacles(config: Config) -> list[str]:
 
 def _files(config: Config) -> Iterator[str]:
     try:
-        Security(config, Hooks()).load()
+        Security(config, Hooks()).load(config)
     except SecurityError as error:
         yield from error.problems
     for listener in config.listeners:

@@ -103,6 +103,11 @@ class Inflight(Generic[T]):
         #: Packet ids that a resumed session has not sent again yet, in order, because the window is too small for all.
         self.unsent: dict[int, None] = {}
 
+    def limit_messages(self, limit: int) -> None:
+        """The configured window, or the client's receive maximum if that is less."""
+        self._limit = limit
+        self.limit = limit if self.byte_size < self._max_bytes else 0
+
     def limit_bytes(self, max_bytes: int) -> None:
         """The limit from the next message, acknowledgement or `resume` on."""
         self._max_bytes = max_bytes or maxsize
@@ -281,8 +286,7 @@ class Inflight(Generic[T]):
 
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all open messages are sent again."""
-        self._limit = limit
-        self.limit = limit if self.byte_size < self._max_bytes else 0
+        self.limit_messages(limit)
         entries = self._entries.items()
         # PUBRELs first: they are older than what has no PUBREC yet, and they free the client's memory.
         ordered = [packet_id for packet_id, entry in entries if entry.state is _WAIT_PUBCOMP]

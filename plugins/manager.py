@@ -68,6 +68,8 @@ class Plugins:
         #: The running plugins are its children; they stop in reverse order, each with the time that it needs.
         self.supervisor = Supervisor(name="plugins")
         self._plugins: dict[str, Supervised] = {}
+        #: Those whose settings of the configuration could not be applied at a reload; the next one tries again.
+        self.unapplied: set[str] = set()
         self._numbers = count(2)
         #: Held while a plugin is started or stopped.
         self._lock = trio.Lock()

@@ -33,6 +33,10 @@ class ProtocolActor(Actor[M]):
         """Whether the client has not been accepted yet."""
         raise NotImplementedError
 
+    def follow_settings(self) -> None:
+        """Its listener has other settings."""
+        raise NotImplementedError
+
     @property
     def peer(self) -> tuple[str, int] | None:
         """Address and port of the client, as far as they are known."""
@@ -74,13 +78,13 @@ class Acceptor:
 
     __slots__ = (
         "_admission",
-        "_layers",
         "_metrics",
         "_poller",
         "_protocol",
         "_scheduler",
         "_supervisor",
         "connections",
+        "layers",
     )
 
     def __init__(
@@ -95,7 +99,7 @@ class Acceptor:
     ) -> None:
         """`layers` are put on each transport, the first one at the bottom. Sockets need a `poller`."""
         self._protocol = protocol
-        self._layers = layers
+        self.layers = layers
         self._supervisor = supervisor
         self._scheduler = scheduler
         self._poller = poller
@@ -125,7 +129,7 @@ class Acceptor:
         Raises:
             Exception: it cannot be served; everything but the wrapped socket or stream is cleaned up.
         """
-        for layer in self._layers:
+        for layer in self.layers:
             transport = layer(transport)
         connection = self._protocol(transport, self._closed)
         self.connections.add(connection)

@@ -35,16 +35,19 @@ class Admission:
     ) -> None:
         """`on_node` counts the connections of the whole node, whose maximum is `max_node`; 0 means no limit. `limited`
         counts refusals by what refused."""
+        self._on_node = on_node
+        self._limited = limited
+        #: Connections by address, where there is a limit for them.
+        self._by_address: Counter[str] = Counter()
+        self.configure(settings, max_node)
+
+    def configure(self, settings: ListenerSettings, max_node: int) -> None:
         self._max_connections = settings.max_connections
         self._max_per_address = settings.max_connections_per_address
         self._max_node = max_node
-        self._on_node = on_node
-        self._limited = limited
         self._rules = [parse_access_rule(rule) for rule in settings.access_rules]
         #: Whether a layer learns the client's address, and calls `refusal_of`, `enter` and `leave` itself.
         self.comes_later = bool(settings.proxy_protocol.trusted)
-        #: Connections by address, where there is a limit for them.
-        self._by_address: Counter[str] = Counter()
 
     def refusal(self, peer: tuple[str, int] | None, connections: int) -> str:
         """Why a new connection is refused while the listener has so many; empty if it is not. Call this once for each,

@@ -261,6 +261,11 @@ class Connection(ProtocolActor["Mail"]):
     def in_handshake(self) -> bool:
         return self.state in HANDSHAKE
 
+    def follow_settings(self) -> None:
+        """The listener has other settings."""
+        if self._channel is not None:
+            self._channel.config = self._listener.config
+
     def open(self, channel: Channel, keep_alive: int, early: list[Decoded], error: ProtocolError | None) -> None:
         """The client is accepted. Packets that it sent meanwhile go to its session."""
         self.follow(ConnectionEvent.ACCEPT)

@@ -71,11 +71,15 @@ class Access:
     def __init__(self, hooks: Hooks, metrics: Metrics, config: Config) -> None:
         self._hooks = hooks
         self._metrics = metrics
+        #: For checking earlier decisions again: this leaves room for new questions.
+        self.few = trio.CapacityLimiter(config.acl.asked_again)
+        self.configure(config)
+
+    def configure(self, config: Config) -> None:
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         self._timeout = config.acl.timeout
-        #: For checking earlier decisions again: this leaves room for new questions.
-        self.few = trio.CapacityLimiter(config.acl.asked_again)
+        self.few.total_tokens = config.acl.asked_again
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 

@@ -256,6 +256,14 @@ class SessionActor(Actor["mail.ToSession"]):
                 self._waiting.answered(channel)
                 self._go_on(channel)
 
+    def _on_rules_changed(self, message: mail.RulesChanged) -> None:
+        channel, context = self._outbound.channel, self._context
+        if channel is not None and channel.config is not context.config:
+            # what CONNACK has told the client stays as it is
+            context.enter_zone(channel.config)
+            self._outbound.enter_zone()
+        self._subscription_check.forget_decisions(message.subscriptions)
+
     def _on_subscribe_for(self, message: mail.SubscribeFor) -> None:
         if self._outbound.channel is not None:
             self._subscribing.subscribe_for(message.requests, self._outbound.channel)
@@ -369,7 +377,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.UnsubscribeFor: _on_unsubscribe_for,
         mail.PublishWill: lambda self, _: self._life.publish_will_at_stop(),
         Queued: _on_queued,
-        mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
+        mail.RulesChanged: _on_rules_changed,
     }
 
     #: Without PUBLISH, which needs no lookup.

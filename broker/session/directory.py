@@ -66,6 +66,11 @@ class Directory:
         self._sweep_at = MIN_SWEPT
         #: The number of the last session that is stored.
         self._last_number = 0
+        self.configure()
+
+    def configure(self) -> None:
+        """New sessions get the settings as they are now."""
+        services = self._services
         settings = services.config.session
         self._queue: QueueSettings = {
             "max_length": settings.max_queue_length,

@@ -105,8 +105,8 @@ class SessionLife:
         self.stop_timers()
         if not (context.config is channel.config is services.config):
             context.enter_zone(channel.config)
-            self.inbound.bind()
             outbound.enter_zone()
+        self.inbound.bind()
         context.follow(SessionEvent.ATTACH, channel)
         outbound.attach(channel)  # first, so that a crash ends this connection
         self._requested.remove(channel)

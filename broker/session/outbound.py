@@ -131,6 +131,8 @@ class Outbound:
     def enter_zone(self) -> None:
         """The session's settings are other ones."""
         self._pressure.enter_zone()
+        if self.channel is not None:
+            self._window.limit_messages(self._largest_window(self.channel))
 
     # Messages
 
@@ -357,7 +359,10 @@ class Outbound:
             self._behind.attach()
         if self._services.streams is not None and any(map(_is_of_stream, self._session.subscriptions)):
             self._stream_feeds().attach()
-        self._window.resume(min(channel.config.session.max_inflight, channel.receive_maximum))
+        self._window.resume(self._largest_window(channel))
+
+    def _largest_window(self, channel: Channel) -> int:
+        return min(channel.config.session.max_inflight, channel.receive_maximum)
 
     def begin(self, connack: bytes, *, stored: bool) -> None:
         """Send CONNACK, then unacknowledged messages again, before anything else.  # [MQTT-4.4.0-1]

@@ -88,18 +88,18 @@ async def metrics(
 
 @operation("config.show")
 def show_config(broker: Administered) -> dict[str, object]:
-    """The configuration that the broker was started with. Secrets are not shown."""
+    """The configuration that the broker runs with. Secrets are not shown."""
     return broker.config.model_dump(mode="json")
 
 
 @operation("reload")
-def reload(broker: Administered) -> dict[str, object]:
-    """Read password files, access rules and the log's settings again, as SIGHUP does."""
+async def reload(broker: Administered) -> dict[str, object]:
+    """Read the configuration and its files again, as SIGHUP does, and apply what needs no restart."""
     try:
-        pending = read_again(broker)
+        pending = await read_again(broker)
     except ReloadError as error:
         raise Refused(f"not reloaded: {'; '.join(error.problems)}") from error
-    return {"reloaded": True, "restart_needed_for": pending.restart, "plugins_to_tell": pending.plugins}
+    return {"reloaded": True, "restart_needed_for": pending.restart, "failed": pending.failed}
 
 
 @operation("log.level")

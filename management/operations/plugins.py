@@ -58,8 +58,8 @@ async def disable(broker: Administered, name: Name) -> dict[str, object]:
 
 @operation("plugins.reload")
 async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
-    """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now,
-    or else its former settings."""
+    """Import a plugin's code anew and start it, while it works; then it takes the place of the former run. Its settings
+    are those of the configuration file as it is now, or else its former settings."""
     await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
     return {"reloaded": name}
 

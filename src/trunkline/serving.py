@@ -101,7 +101,7 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
                 with suppress(ReloadError):  # it is in the log
                     for node in serving:
                         service_manager.reloading()
-                        reload(node)
+                        await reload(node)
                 service_manager.notify(*[service_manager.READY] * len(serving))
             else:
                 service_manager.notify(service_manager.STOPPING)

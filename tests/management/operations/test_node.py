@@ -67,14 +67,14 @@ async def test_reload_reads_the_files_that_the_configuration_names(tmp_path: Pat
     rules = tmp_path / "rules"
     rules.write_text("")
     async with room(acl={"file": str(rules)}) as here:
-        assert await ask(here, "reload") == {"reloaded": True, "restart_needed_for": [], "plugins_to_tell": []}
+        assert await ask(here, "reload") == {"reloaded": True, "restart_needed_for": [], "failed": []}
         rules.write_text("nonsense\n")
         assert f"not reloaded: {rules}" in await refused(here, Refused, "reload")
 
 
 async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path: Path) -> None:
     config = from_mapping({"listeners": [], "control": {"enabled": False}})
-    changed = from_mapping({"listeners": [], "control": {"enabled": False}, "mqtt": {"max_qos": 1}})
+    changed = from_mapping({"listeners": [], "control": {"enabled": False}, "sys": {"interval": 5}})
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -83,7 +83,7 @@ async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path:
             from trunkline.management.operations import find
 
             answer = await find("reload").run(node, {})
-            assert answer == {"reloaded": True, "restart_needed_for": ["mqtt.max_qos"], "plugins_to_tell": []}
+            assert answer == {"reloaded": True, "restart_needed_for": ["sys.interval"], "failed": []}
     finally:
         for handler in root.handlers:
             handler.close()
