@@ -23,7 +23,6 @@ from trunkline.store.memory import MemoryEngine
 from trunkline.streams.errors import FiltersTaken, StreamError
 from trunkline.streams.interface import Streams
 from trunkline.streams.registry import StreamRegistry
-from trunkline.streams.stream import inactive_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.store import Engine
     from trunkline.streams.config import StreamConfig
+    from trunkline.streams.consumer import ConsumerCursor
     from trunkline.streams.stream import Stream
 
 T = TypeVar("T")
@@ -88,9 +88,6 @@ class StreamKeeper:
         self._busy: dict[Stream, None] = {}
         self._has_more = False
         self._wake = trio.Event()
-        #: Receivers that wait for something new.
-        self._waiting: dict[Stream, trio.Event] = {}
-        self._watchers: dict[Stream, list[Callable[[], object]]] = {}
 
     # Its life
 
@@ -140,7 +137,8 @@ class StreamKeeper:
                 with trio.move_on_at(self._next_due()):
                     await self._wake.wait()
             await trio.lowlevel.checkpoint()
-            self._tidy_consumers()
+            for stream in self.registry:
+                stream.delete_idle(self.now)
             busy, self._busy = {**self._busy, **dict.fromkeys(self._due())}, {}
             for stream in busy:
                 try:
@@ -167,22 +165,8 @@ class StreamKeeper:
 
     def _next_due(self) -> float:
         """In node time."""
-        due = [stream.log.next_due for stream in self.registry]
-        due += [
-            cursor.last_active + inactive_threshold(cursor.config)
-            for stream in self.registry
-            for cursor in stream.cursors.values()
-            if not cursor.receivers
-        ]
+        due = [min(stream.log.next_due, stream.next_idle) for stream in self.registry]
         return min(due, default=inf) - self._services.clock.kept_epoch
-
-    def _tidy_consumers(self) -> None:
-        """Delete those that nobody has received from for too long."""
-        for stream in self.registry:
-            for cursor in list(stream.cursors.values()):
-                threshold = inactive_threshold(cursor.config)
-                if not cursor.receivers and cursor.last_active + threshold <= self.now:
-                    stream.delete_consumer(cursor)
 
     # What streams ask for
 
@@ -192,11 +176,6 @@ class StreamKeeper:
             self._wake.set()
         if self._committer is not None:
             self._committer.change(self)
-        waiting = self._waiting.pop(stream, None)
-        if waiting is not None:
-            waiting.set()
-        for action in self._watchers.pop(stream, ()):
-            action()
 
     def write(self, batch: WriteBatch) -> None:
         self._held = []
@@ -241,13 +220,12 @@ class StreamKeeper:
             self._committer.after_commit(stored.set)
             await stored.wait()
 
-    def watch(self, stream: Stream, action: Callable[[], object]) -> None:
-        self._watchers.setdefault(stream, []).append(action)
-
-    async def changed(self, stream: Stream, until: float) -> None:
-        waiting = self._waiting.setdefault(stream, trio.Event())
+    async def changed(self, cursor: ConsumerCursor, until: float) -> None:
+        woken = trio.Event()
+        cursor.watch(woken.set)
         with trio.move_on_at(until - self._services.clock.kept_epoch):
-            await waiting.wait()
+            await woken.wait()
+        cursor.unwatch(woken.set)
 
     def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message:
         validate_name(topic)

@@ -134,15 +134,16 @@ class BlockMemory:
         self._keep(block)
 
     def load(self, block: StreamBlock) -> None:
-        """A block that was read. One that is there already stays as it is."""
-        known = self._blocks.get(block.last)
-        if known is None:
-            self._blocks[block.last] = block
-            self._keep(block)
-        else:
-            known.low = min(known.low, block.low)
-            if block.last in self._stored:
-                self._stored[block.last] = self._stored.pop(block.last)  # it is wanted now: others go first
+        """A block that was read, and is not there."""
+        self._blocks[block.last] = block
+        self._keep(block)
+
+    def want(self, last: int, low: int) -> None:
+        """A block that is there answers for all from this sequence on. Others are forgotten first."""
+        block = self._blocks[last]
+        block.low = min(block.low, low)
+        if last in self._stored:
+            self._stored[last] = self._stored.pop(last)
 
     def _keep(self, block: StreamBlock) -> None:
         self._stored[block.last] = None

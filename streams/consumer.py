@@ -5,26 +5,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.packing import pack
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
-from trunkline.streams.filters import TopicFilters
 from trunkline.streams.keys import CONSUMERS, stream_key
 from trunkline.streams.log import AGAIN, MAX_STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.store import WriteBatch
+    from trunkline.streams.audience import Audience
     from trunkline.streams.blocks import Piece
     from trunkline.streams.log import StreamLog
 
 #: Behind a consumer's name, in the keys of its rows: what it is, and where it is.
 IDENTITY: Final = b"\0i"
 STATE: Final = b"\0s"
+#: Rests that a look at the topics takes before the messages are counted one by one: see `TopicIndex.matching`.
+MAX_RESTS: Final = 16
 
 
 @dataclass(slots=True)
@@ -55,24 +58,27 @@ class Delivered:
 
 
 class ConsumerCursor:
-    """The state of one consumer. Made at a place in the stream; `begin` and `count` find it."""
+    """The state of one consumer, which its stream has put into an audience. `begin` and `count` find its place."""
+
+    audience: Audience[ConsumerCursor]
 
     def __init__(self, name: str, config: ConsumerConfig, created: float) -> None:
         self.name = name
         self.config = config
         self.created = created
-        self.filters = TopicFilters(config.filters)
         #: The next sequence that is looked at.
         self.position = 1
-        #: Messages for it at or behind the position.
-        self.pending = 0
         #: Of the last delivery.
         self.consumer_sequence = 0
         self.stream_sequence = 0
         #: Receivers there are now, those of them that iterate, and when there was one, in seconds since the epoch.
         self.receivers = self.bound = 0
         self.last_active = created
+        #: Does its stream look after it by the clock?
+        self.is_timed = False
         self.outstanding: dict[int, Outstanding] = {}
+        #: Of the messages that arrived for its audience, those that are not before it.
+        self._passed = 0
         #: Deadline and sequence, also of some that are acknowledged.
         self._due: list[tuple[float, int]] = []
         #: With `last_per_topic`: what comes before the position, and how much of it came.
@@ -80,44 +86,68 @@ class ConsumerCursor:
         self._started = 0
         #: What lies between the two is not counted in `pending`.
         self._counted = self._uncounted = 0
+        self._has_looked = False
         #: With `replay_policy = original`: up to this sequence, and the times of the last message.
         self._replay_to = 0
         self._replayed: tuple[float, float] | None = None
         self._identified = False
+        self.watchers: dict[Callable[[], object], None] = {}
+        #: Messages that the last `take` looked at, about.
+        self.looked = 0
         #: The sequence that has to be loaded before `take` can go on.
         self.needs: int | None = None
         #: When `take` may have something that it has not now, in seconds since the epoch.
         self.next_due = inf
 
+    @property
+    def pending(self) -> int:
+        """Messages for it at or behind the position."""
+        return self.audience.arrived - self._passed
+
+    @pending.setter
+    def pending(self, pending: int) -> None:
+        self._passed = self.audience.arrived - pending
+
+    # Those who wait for it
+
+    def watch(self, action: Callable[[], object]) -> None:
+        """Call back once, when there may be something to `take`."""
+        self.watchers[action] = None
+
+    def unwatch(self, action: Callable[[], object]) -> None:
+        self.watchers.pop(action, None)
+
+    def wake(self) -> None:
+        watchers, self.watchers = self.watchers, {}
+        for action in watchers:
+            action()
+
     # Its place
 
-    def begin(self, log: StreamLog, position: int | None = None) -> None:
-        """Go to where the policy says. `position` is for `by_start_time`: the first message of that time is there or
-        behind. `count` has to be called then until it is done."""
-        policy = self.config.deliver_policy
+    def begin(self, log: StreamLog, position: int | None = None, starts: Sequence[int] = ()) -> None:
+        """Go to where the policy says. What it says of messages that have to be found is in `position`, at or before
+        the first one, and `starts`: all before the position. `count` has to be called then until it is done."""
+        policy, end = self.config.deliver_policy, log.last + 1
         self._replay_to = log.last if self.config.replay_policy is ReplayPolicy.ORIGINAL else 0
-        lasts = [figures.last for _, figures in log.topics.matching(self.filters)] if policy in _LASTS else []
-        if policy is DeliverPolicy.LAST_PER_TOPIC:
-            self._starts = sorted(lasts)
-            self.position, self.pending = log.last + 1, len(lasts)
+        self._starts = starts
+        if policy is DeliverPolicy.BY_START_SEQUENCE:
+            position = self.config.start_sequence
         elif policy is DeliverPolicy.NEW:
-            self.position = log.last + 1
-        elif policy is DeliverPolicy.LAST:
-            self.position, self.pending = max(lasts, default=log.last + 1), int(bool(lasts))
-        elif policy is DeliverPolicy.ALL and self.filters.filters:
-            self.position = log.first
-            self.pending = sum(figures.count for _, figures in log.topics.matching(self.filters))
+            position = end
+        self.position = min(max(log.first, position or 0), end)
+        self.pending = len(starts)
+        if policy is DeliverPolicy.BY_START_TIME or self.config.filters:
+            self._counted, self._uncounted = self.position, end
         else:
-            asked = self.config.start_sequence if policy is DeliverPolicy.BY_START_SEQUENCE else position
-            self.position = min(max(log.first, asked or 0), log.last + 1)
-            if policy is DeliverPolicy.BY_START_TIME or self.filters.filters:
-                self._counted, self._uncounted = self.position, log.last + 1
-            else:
-                low = self.position
-                self.pending = log.last + 1 - low - log.deleted.count(low, log.last + 1)
+            self.pending += end - self.position - log.deleted.count(self.position, end)
 
     def count(self, log: StreamLog) -> int | None:
         """Count what there was at the beginning. None: it is done; otherwise as `StreamLog.trim`."""
+        if self._counted < self._uncounted and not self._has_looked:
+            if not log.topics.plant():
+                return AGAIN
+            self._has_looked = True
+            self._look_at_topics(log)
         for _ in range(MAX_STEP):
             if self._counted >= self._uncounted:
                 return None
@@ -133,36 +163,51 @@ class ConsumerCursor:
                 continue
             end = min(piece.end, self._uncounted)
             if len(piece.publication.topics) == 1:
-                if self.filters.match(piece.topic(sequence)):
+                if self.audience.match(piece.topic(sequence)):
                     self.pending += end - sequence - log.deleted.count(sequence, end)
                 self._counted = end
             else:
-                self.pending += self.filters.match(piece.topic(sequence))
+                self.pending += self.audience.match(piece.topic(sequence))
                 self._counted = sequence + 1
         return AGAIN
 
-    def appended(self, topics: Sequence[str], count: int) -> bool:
-        """So many messages are new: of one topic, or each of one of its own. Returns whether one is for it."""
-        match = self.filters.match
-        new = (count if match(topics[0]) else 0) if len(topics) == 1 else sum(map(match, topics))
-        self.pending += new
-        return new > 0
+    def _look_at_topics(self, log: StreamLog) -> None:
+        """What is known of them says between which messages those for it lie, and how many it can get at most. They may
+        be too many for that."""
+        low, high, pending, rests = self._uncounted, 0, 0, 0
+        for found in log.topics.matching(self.audience.filters):
+            if found is None:
+                rests += 1
+                if rests == MAX_RESTS:
+                    return
+                continue
+            figures = found[1]
+            low, high = min(low, figures.first), max(high, figures.last)
+            pending += figures.count
+        if self._counted <= log.first and self.config.start_time is None:
+            self.pending, self._counted = pending, self._uncounted
+        self.position = max(self.position, low)
+        self._counted, self._uncounted = max(self._counted, low), min(self._uncounted, high + 1)
 
     def removed(self, sequence: int, count: int, topic: str) -> bool:
-        """Messages of one topic, one behind the other, are gone. Returns whether one of them was to be acknowledged."""
-        end = sequence + count
+        """Messages of one topic, one behind the other, are gone. Returns whether that changes what is stored of it."""
+        end, passed = sequence + count, self._passed
         before = len(self.outstanding)
         if before:
-            for each in range(sequence, end):
-                self.outstanding.pop(each, None)
+            for each in range(sequence, end) if count < before else list(self.outstanding):
+                if sequence <= each < end:
+                    self.outstanding.pop(each, None)
         if self._started < len(self._starts):
             low = max(bisect_left(self._starts, sequence), self._started)
-            self.pending -= max(bisect_left(self._starts, end) - low, 0)
+            self._passed += max(bisect_left(self._starts, end) - low, 0)
         low = max(sequence, self.position)
-        if low < end and self.filters.match(topic):
+        if low < end and self.audience.match(topic):
             not_counted = min(end, self._uncounted) - max(low, self._counted)
-            self.pending -= end - low - max(not_counted, 0)
-        return len(self.outstanding) < before
+            self._passed += end - low - max(not_counted, 0)
+        if len(self.outstanding) < before:
+            self.wake()
+            return True
+        return self._passed > passed
 
     def cleared(self, log: StreamLog) -> None:
         """All messages are gone."""
@@ -170,6 +215,7 @@ class ConsumerCursor:
         self.pending, self._started = 0, len(self._starts)
         self._counted = self._uncounted
         self.position = max(self.position, log.first)
+        self.wake()
 
     def wants(self, sequence: int, topic: str) -> bool:
         """Has it still to deliver this message, or to get its acknowledgement?"""
@@ -178,17 +224,21 @@ class ConsumerCursor:
         if sequence < self.position:
             place = bisect_left(self._starts, sequence, self._started)
             return place < len(self._starts) and self._starts[place] == sequence
-        return self.filters.match(topic)
+        return self.audience.match(topic)
 
     # Delivery
 
     def take(self, log: StreamLog, limit: int, now: float) -> list[Delivered]:
         """The next messages, what comes again first. Then `needs` and `next_due` say what else there may be."""
-        self.needs, self.next_due = None, inf
+        self.needs, self.next_due, self.looked = None, inf, 0
         taken: list[Delivered] = []
+        if self._counted < self._uncounted and (needed := self.count(log)) is not None:
+            self.needs, self.looked = needed, MAX_STEP
+            return taken
         if self.config.pause_until is not None and now < (due := self.config.pause_until - log.behind):
             self.next_due = due
             return taken
+        limit = min(limit, MAX_STEP)
         self._take_again(log, limit, now, taken)
         acks = self.config.ack_policy is not AckPolicy.NONE
         window = self.config.max_ack_pending
@@ -203,7 +253,7 @@ class ConsumerCursor:
                 self.needs = sequence if piece is None else AGAIN
                 break
             is_start = self._started < len(self._starts)
-            if not is_start and not self.filters.match(piece.topic(sequence)):
+            if not is_start and not self.audience.match(piece.topic(sequence)):
                 self.position = piece.end if len(piece.publication.topics) == 1 else sequence + 1
                 continue
             due = self._replay_at(piece, sequence)
@@ -214,7 +264,7 @@ class ConsumerCursor:
                 self._started += 1
             else:
                 self.position = sequence + 1
-            self.pending -= 1
+            self._passed += 1
             if self._replay_to:
                 self._replayed = (now, piece.time)
             entry = Outstanding(self.consumer_sequence + 1, 1, inf)
@@ -222,6 +272,7 @@ class ConsumerCursor:
                 self.outstanding[sequence] = entry
                 self._wait(sequence, entry, now + self.config.wait_after(1))
             taken.append(self._deliver(sequence, entry, piece, now))
+        self.looked = looked
         if self._due:
             self.next_due = min(self.next_due, self._due[0][0])
         return taken
@@ -232,14 +283,19 @@ class ConsumerCursor:
             if log.is_live(sequence):
                 return sequence
             self._started += 1
-        if not self.pending:
+        if self._passed == self.audience.arrived:
             self.position = log.last + 1
+            self.audience.caught_up[self] = None
+            if not self.outstanding:
+                self.audience.active.pop(self, None)
             return None
         sequence = log.next_live(self.position)
         return sequence if sequence <= log.last else None
 
     def _take_again(self, log: StreamLog, limit: int, now: float, taken: list[Delivered]) -> None:
-        while self._due and len(taken) < limit:
+        for _ in range(MAX_STEP):
+            if not self._due or len(taken) >= limit:
+                return
             deadline, sequence = self._due[0]
             if deadline > now:
                 return
@@ -260,14 +316,14 @@ class ConsumerCursor:
             entry.consumer_sequence = self.consumer_sequence + 1
             self._wait(sequence, entry, now + self.config.wait_after(entry.count))
             taken.append(self._deliver(sequence, entry, piece, now))
+        self.needs = AGAIN
 
     def _deliver(self, sequence: int, entry: Outstanding, piece: Piece, now: float) -> Delivered:
         self.consumer_sequence = entry.consumer_sequence
         self.stream_sequence = max(self.stream_sequence, sequence)
         self.last_active = now
-        return Delivered(
-            sequence, entry.consumer_sequence, entry.count, piece.time, self.pending, piece.message(sequence)
-        )
+        pending = self.audience.arrived - self._passed
+        return Delivered(sequence, entry.consumer_sequence, entry.count, piece.time, pending, piece.message(sequence))
 
     def _replay_at(self, piece: Piece, sequence: int) -> float:
         if self._replayed is None or sequence > self._replay_to:
@@ -288,11 +344,13 @@ class ConsumerCursor:
         if sequence not in self.outstanding:
             return []
         if self.config.ack_policy is AckPolicy.ALL:
-            done = [each for each in self.outstanding if each <= sequence]
+            done = list(takewhile(sequence.__ge__, self.outstanding))  # they are in the order of their sequences
         else:
             done = [sequence]
         for each in done:
             del self.outstanding[each]
+        if not self.outstanding and self in self.audience.caught_up:
+            self.audience.active.pop(self, None)
         return done
 
     def nak(self, sequence: int, delay: float, now: float) -> bool:
@@ -341,6 +399,9 @@ class ConsumerCursor:
             [entry.consumer_sequence for entry in entries],
             [entry.count for entry in entries],
             [entry.deadline for entry in entries],
+            self._passed,
+            self._counted,
+            self._uncounted,
         ]
         batch.put(CONSUMERS, self.row(stream, STATE), pack(state))
 
@@ -352,12 +413,14 @@ class ConsumerCursor:
         batch.delete(CONSUMERS, self.row(stream, IDENTITY))
         batch.delete(CONSUMERS, self.row(stream, STATE))
 
-    def restore(self, starts: list[int], replay_to: int, state: list[Any], pending: int) -> None:
-        self._starts, self._replay_to, self._identified, self.pending = starts, replay_to, True, pending
-        self.position, self.consumer_sequence, self.stream_sequence, self._started, *entries = state
-        for sequence, consumer_sequence, count, deadline in zip(*entries, strict=True):
+    def restore(self, starts: list[int], replay_to: int, state: list[Any]) -> bool:
+        """Returns whether the row says how much is pending."""
+        self._starts, self._replay_to, self._identified = starts, replay_to, True
+        self.position, self.consumer_sequence, self.stream_sequence, self._started = state[:4]
+        for sequence, consumer_sequence, count, deadline in zip(*state[4:8], strict=True):
             self.outstanding[sequence] = Outstanding(consumer_sequence, count, deadline)
         self._due = sorted((entry.deadline, sequence) for sequence, entry in self.outstanding.items())
-
-
-_LASTS: Final = (DeliverPolicy.LAST, DeliverPolicy.LAST_PER_TOPIC)
+        if len(state) == 8:
+            return False
+        self._passed, self._counted, self._uncounted = state[8:]
+        return True

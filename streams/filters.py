@@ -3,6 +3,7 @@
 from typing import Final
 
 from trunkline.mqtt.topics import matches
+from trunkline.router.trie import FilterTrie
 
 #: Topics whose answer is remembered.
 MAX_REMEMBERED: Final = 4096
@@ -11,11 +12,17 @@ MAX_REMEMBERED: Final = 4096
 class TopicFilters:
     """Matches what one of the filters matches; without any, everything."""
 
-    __slots__ = ("_remembered", "filters")
+    __slots__ = ("_remembered", "_trie", "filters")
 
     def __init__(self, filters: tuple[str, ...]) -> None:
         self.filters = filters
         self._remembered: dict[str, bool] = {}
+        #: Of several: their number costs nothing.
+        self._trie: FilterTrie[bool] | None = None
+        if len(filters) > 1:
+            self._trie = FilterTrie()
+            for each in filters:
+                self._trie.set(each, True)
 
     def match(self, topic: str) -> bool:
         if not self.filters:
@@ -24,13 +31,19 @@ class TopicFilters:
         if found is None:
             if len(self._remembered) >= MAX_REMEMBERED:
                 self._remembered.clear()
-            found = self._remembered[topic] = any(matches(each, topic) for each in self.filters)
+            trie = self._trie
+            found = matches(self.filters[0], topic) if trie is None else bool(trie.match(topic))
+            self._remembered[topic] = found
         return found
 
     def overlap(self, other: "TopicFilters") -> tuple[str, str] | None:
         """Two filters, one of each, that some topic matches both of."""
         mine, others = self.filters or ("#",), other.filters or ("#",)
         return next(((one, two) for one in mine for two in others if overlap(one, two)), None)
+
+
+#: What a consumer without filters has.
+EVERYTHING: Final = TopicFilters(())
 
 
 def overlap(one: str, two: str) -> bool:

@@ -17,7 +17,7 @@ from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import StreamMessage, get, get_last, get_next, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Generator, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.streams.consumer import ConsumerCursor, Delivered
@@ -49,12 +49,8 @@ class StreamHost(StreamStore, Protocol):
         """Wait until all that has changed until now is stored."""
         ...
 
-    def watch(self, stream: Stream, action: Callable[[], object]) -> None:
-        """Call back once, when there is something new in the stream."""
-        ...
-
-    async def changed(self, stream: Stream, until: float) -> None:
-        """Wait until there is something new in the stream, or until a moment in the store's time."""
+    async def changed(self, cursor: ConsumerCursor, until: float) -> None:
+        """Wait until there is something new for a consumer, or until a moment in the store's time."""
         ...
 
 
@@ -65,9 +61,7 @@ def receiving(stream: Stream, cursor: ConsumerCursor, host: StreamHost) -> Gener
     try:
         yield
     finally:
-        cursor.receivers -= 1
-        cursor.last_active = host.now
-        stream.attend()
+        stream.left(cursor, host.now)
 
 
 class StreamPublished(NamedTuple):
@@ -201,7 +195,6 @@ class Consumption:
 
     async def __anext__(self) -> ConsumedMessage:
         if not self._ready:
-            await trio.lowlevel.checkpoint()
             taken = await self._streams.next_messages(self._stream, self._cursor, self._batch)
             self._ready = [*reversed(taken)]
         return self._ready.pop()
@@ -456,6 +449,7 @@ class Streams:
     async def next_messages(self, stream: Stream, cursor: ConsumerCursor, batch: int) -> Sequence[ConsumedMessage]:
         """Wait for the next messages of a consumer, up to so many."""
         host = self._host
+        await host.pause()
         while stream.cursors.get(cursor.name) is cursor and self._registry.find(stream.name) is stream:
             taken = stream.deliver(cursor, batch, host.now)
             if taken:
@@ -463,5 +457,5 @@ class Streams:
             if cursor.needs is not None:
                 await stream.fetch(host, cursor.needs)
             else:
-                await host.changed(stream, cursor.next_due)
+                await host.changed(cursor, cursor.next_due)
         raise ConsumerNotFound(stream.name, cursor.name)

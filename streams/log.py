@@ -18,16 +18,18 @@ from trunkline.streams.blocks import (
     read_page,
 )
 from trunkline.streams.deleted import CHUNK, DeletedSequences
-from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, stream_key
+from trunkline.streams.filters import EVERYTHING
+from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row, WriteBatch
     from trunkline.store.clock import StoreClock
     from trunkline.streams.config import StreamConfig
+    from trunkline.streams.topics import TopicFigures
 
 T = TypeVar("T")
 
@@ -72,8 +74,10 @@ class StreamLog:
         self.deleted = DeletedSequences()
         self.topics = TopicIndex()
         self.memory = BlockMemory(MAX_KEPT)
-        #: Gets the first sequence, the number and the topic of messages that are removed.
-        self.removed: Callable[[int, int, str], object] = _nobody
+        #: Gets the first sequence, the number and the topic of messages that are removed. Returns how much work it was.
+        self.removed: Callable[[int, int, str], int] = _nobody
+        #: Messages that may be looked at, and consumers that may be told of it, before others get their turn.
+        self.patience = MAX_STEP
         self._open: StreamBlock | None = None
         #: Last sequences of blocks that are not written, and of those that the last commit wrote.
         self._unwritten: list[int] = []
@@ -84,6 +88,11 @@ class StreamLog:
         self._tidied: dict[int, StreamBlock | None] = {}
         #: Topics that have more messages than they may.
         self._crowded: dict[str, None] = {}
+        #: Those that lose messages now, and from where on these may be.
+        self._thinned: dict[str, None] = {}
+        self._thinned_from = 0
+        #: Those of which it is not known.
+        self._unlooked: Iterator[tuple[str, TopicFigures] | None] | None = None
 
     # Reading
 
@@ -105,14 +114,21 @@ class StreamLog:
         """Read the block of a message, and some behind."""
         number = self.number
         self._take_in(sequence, await store.read(lambda engine: read_page(engine, number, sequence)))
+        self.rest()
 
     def _take_in(self, sequence: int, rows: list[Row]) -> None:
         low = sequence
         for row in rows:
-            block = block_from_row(row, low, self.epoch)
-            low = block.last + 1
-            if block.last >= self.first:
-                self.memory.load(block)
+            last = number_in(row[0])
+            if last in self.memory:  # somebody else has wanted it, too
+                self.memory.want(last, low)
+            elif last >= self.first:
+                self.memory.load(block_from_row(row, low, self.epoch))
+            low = last + 1
+
+    def rest(self) -> None:
+        """Others have had their turn."""
+        self.patience = MAX_STEP
 
     # Adding and removing
 
@@ -137,10 +153,12 @@ class StreamLog:
 
     def _count(self, topic: str, first: int, count: int, byte_size: int) -> None:
         limit = self.config.max_messages_per_topic
-        figures = self.topics.get(topic) if limit == count == 1 else None
-        if figures is not None and figures.count == 1 and figures.exact:  # the usual case needs no reading
-            self._remove(figures.last, topic, figures.byte_size)
-        if self.topics.add(topic, first, count, byte_size).count > limit > 0:
+        before = self.topics.get(topic) if limit == count == 1 else None
+        if before is not None and before.count == 1 and before.exact:  # the usual case needs no reading
+            last, size = before.last, before.byte_size
+            self.topics.add(topic, first, count, byte_size)
+            self._remove(last, topic, size)
+        elif self.topics.add(topic, first, count, byte_size).count > limit > 0:
             self._crowded[topic] = None
 
     def skip(self, count: int, now: float) -> None:
@@ -168,7 +186,7 @@ class StreamLog:
             self._begin_at(sequence + count)
         else:
             self.deleted.add_range(sequence, sequence + count)
-        self.removed(sequence, count, topic)
+        self.patience -= count + self.removed(sequence, count, topic)
 
     def _begin_at(self, sequence: int) -> None:
         before, self.first = self.first, self.deleted.next_live(sequence)
@@ -181,6 +199,8 @@ class StreamLog:
         self.messages = self.byte_size = 0
         self.topics.clear()
         self._crowded.clear()
+        self._thinned.clear()
+        self._unlooked = None
         self._open = None
         self._begin_at(self.last + 1)
         self.deleted.drop_below(self.first)
@@ -198,9 +218,11 @@ class StreamLog:
     def trim(self, now: float) -> int | None:
         """Remove what is above the limits. None: it is done; otherwise `AGAIN`, or what has to be loaded before it can
         go on."""
-        left, needed = self._trim_topics(MAX_STEP)
-        if needed is not None:
-            return needed
+        self.patience = MAX_STEP
+        if self._crowded or self._thinned or self._unlooked is not None:
+            needed = self._trim_topics()
+            if needed is not None:
+                return needed
         while self._is_over() or (self.config.max_age and self.messages):
             piece = self.find(self.first)
             if piece is None:
@@ -208,9 +230,9 @@ class StreamLog:
             too_old = 0 < self.config.max_age <= now - piece.time
             if not too_old and not self._is_over():
                 break
-            if left <= 0:
+            if self.patience <= 0:
                 return AGAIN
-            left -= self._remove_first(piece, left, too_old=too_old)
+            self._remove_first(piece, self.patience, too_old=too_old)
         return None
 
     def _is_over(self) -> bool:
@@ -224,14 +246,14 @@ class StreamLog:
         piece = self.find(self.first)
         return -inf if piece is None else piece.time + self.config.max_age
 
-    def _remove_first(self, piece: Piece, limit: int, *, too_old: bool) -> int:
+    def _remove_first(self, piece: Piece, limit: int, *, too_old: bool) -> None:
         """Remove up to so many of the first messages, all of them in this piece: those that are too many, or all of
-        them. Returns how many."""
+        them."""
         first = self.first
         end = min(piece.end, first + limit)
         if len(piece.publication.topics) > 1 or self.deleted.count(first, end):
             self.remove(first)
-            return 1
+            return
         sizes = piece.sizes[first - piece.first : end - piece.first]
         if not too_old:
             config = self.config
@@ -240,39 +262,65 @@ class StreamLog:
             count = bisect_left(list(accumulate(sizes)), too_much) + 1 if too_much > 0 else 0
             sizes = sizes[: max(too_many, count)]
         self._remove(first, piece.topic(first), sum(sizes), len(sizes))
-        return len(sizes)
 
-    def _trim_topics(self, left: int) -> tuple[int, int | None]:
-        """`left` messages may be looked at. Returns how many are left of these, and the same as `trim`."""
+    def _trim_topics(self) -> int | None:
+        """As `trim`, for the limit of each topic."""
         limit = self.config.max_messages_per_topic
-        while self._crowded:
-            topic = next(iter(self._crowded))
-            figures = self.topics.get(topic)
-            if not limit or figures is None or figures.count <= limit:
-                del self._crowded[topic]
+        if self._unlooked is not None:
+            for found in self._unlooked:
+                self.patience -= 1
+                if found is not None and found[1].count > limit > 0:
+                    self._crowded[found[0]] = None
+                if self.patience <= 0:
+                    return AGAIN
+            self._unlooked = None
+        while self._crowded or self._thinned:
+            if not self._thinned:
+                self._begin_to_thin(limit)
                 continue
-            sequence = figures.first = self.next_live(figures.first)
+            sequence = self.next_live(self._thinned_from)
+            if sequence > self.last:
+                self._thinned.clear()
+                continue
             piece = self.find(sequence)
             if piece is None:
-                return left, sequence
-            if left <= 0:
-                return left, AGAIN
-            left -= 1
-            if piece.topic(sequence) == topic:
+                return sequence
+            if self.patience <= 0:
+                return AGAIN
+            self.patience -= 1
+            topic = piece.topic(sequence)
+            self._thinned_from = piece.end if len(piece.publication.topics) == 1 else sequence + 1
+            figures = self.topics.get(topic) if topic in self._thinned else None
+            if figures is None:
+                continue
+            figures.first = sequence
+            if figures.count > limit > 0:
+                self._thinned_from = sequence + 1
                 self.remove(sequence)
-            else:
-                figures.first = piece.end if len(piece.publication.topics) == 1 else sequence + 1
-        return left, None
+            if not figures.count > limit > 0:
+                del self._thinned[topic]
+        return None
+
+    def _begin_to_thin(self, limit: int) -> None:
+        """All topics that have too many messages lose their first ones in one go."""
+        self._thinned_from = self.last
+        for topic in self._crowded:
+            figures = self.topics.get(topic)
+            if figures is not None and figures.count > limit > 0:
+                self._thinned[topic] = None
+                self._thinned_from = min(self._thinned_from, figures.first)
+        self._crowded.clear()
 
     @property
     def has_work(self) -> bool:
         """Is there something for `trim` or `tidy`, but for the age of messages?"""
-        return bool(self._crowded or self.deleted.untidy) or self._is_over()
+        return (
+            self._unlooked is not None or bool(self._crowded or self._thinned or self.deleted.untidy) or self._is_over()
+        )
 
     def crowd(self) -> None:
         """The limit for a topic has changed."""
-        limit = self.config.max_messages_per_topic
-        self._crowded.update((topic, None) for topic, each in self.topics.all() if each.count > limit > 0)
+        self._unlooked = self.topics.matching(EVERYTHING)
 
     # Writing
 
@@ -398,5 +446,6 @@ class StreamLog:
         self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased = head
 
 
-def _nobody(sequence: int, count: int, topic: str) -> None:
+def _nobody(sequence: int, count: int, topic: str) -> int:
     """Hears of it."""
+    return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.streams.errors import InvalidStreamConfig, StreamForbids
 from trunkline.streams.filters import TopicFilters
-from trunkline.streams.search import following, get
+from trunkline.streams.search import get, next_match, topics
 
 if TYPE_CHECKING:
     from trunkline.streams.log import StreamStore
@@ -50,16 +50,11 @@ async def purge(
         stream.clear()
         return before
     filters = TopicFilters(() if topic_filter is None else (topic_filter,))
-    left = sum(figures.count for _, figures in log.topics.matching(filters)) - (keep or 0)
-    end, purged = log.last + 1 if sequence is None else sequence, 0
-    if left <= 0:
-        return 0
-    at = log.first
-    while purged < left and (found := await following(log, store, at)) is not None and found[0] < end:
-        at, piece = found
-        if filters.match(piece.topic(at)):
-            log.remove(at)
-            stream.changed()
-            purged += 1
-        at += 1
+    left = sum(figures.count for _, figures in await topics(log, store, filters)) - (keep or 0)
+    low, end, purged = log.first, log.last + 1 if sequence is None else sequence, 0
+    while purged < left and (found := await next_match(log, store, filters, low, end)) is not None:
+        low = found[0] + 1
+        log.remove(found[0])
+        stream.changed()
+        purged += 1
     return purged

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import rows
+from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
 from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
@@ -140,6 +141,8 @@ class StreamRegistry:
         self._changed.pop(stream, None)
         self._erasing[log.number] = (log.config.first_sequence, log.last + 1)
         self._notify(stream, has_work=True)
+        for cursor in stream.cursors.values():
+            cursor.wake()
         return stream
 
     # The store
@@ -179,12 +182,12 @@ class StreamRegistry:
                 self._erasing[number] = (rest[0], rest[1])
                 self._next = max(self._next, number + 1)
                 continue
-            created, head, done, first_id, pending = rest
+            created, head, done, first_id, *more = rest
             stream = self._add(number, StreamConfig.from_plain(config), created)
             stream.restore(head, done)
             if first_id is not None:
                 first_ids.append((stream, first_id))
-            found[number] = stream, pending
+            found[number] = stream, more[0] if more else {}  # once it said what is pending for each consumer
         for row in rows(engine, STREAM_DELETED):
             if (entry := found.get(_number(row[0]))) is not None:
                 entry[0].log.deleted.restore(row)
@@ -198,6 +201,10 @@ class StreamRegistry:
     def _restore_cursors(self, engine: Engine, found: dict[int, tuple[Stream, dict[str, int]]]) -> None:
         identities: dict[bytes, Any] = {}
         for row_key, value in rows(engine, CONSUMERS):
+            if row_key[_NUMBER:].startswith(AUDIENCE):
+                if (entry := found.get(_number(row_key))) is not None:
+                    entry[0].audiences.restore(value)
+                continue
             if row_key.endswith(IDENTITY):
                 identities[row_key.removesuffix(IDENTITY)] = unpack(value)
                 continue
@@ -208,8 +215,7 @@ class StreamRegistry:
             (stream, pending), name = entry, consumer[_NUMBER:].decode()
             config, created, starts, replay_to = identity
             cursor = ConsumerCursor(name, ConsumerConfig.from_plain(config), created)
-            cursor.restore(starts, replay_to, unpack(value), pending.get(name, 0))
-            stream.cursors[name] = cursor
+            stream.restore_cursor(cursor, starts, replay_to, unpack(value), pending.get(name, 0))
 
 
 def _number(row_key: bytes) -> int:

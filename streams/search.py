@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from trunkline.streams.errors import MessageNotFound
 from trunkline.streams.filters import TopicFilters
-from trunkline.streams.log import MAX_STEP
 
 if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.streams.blocks import Piece
     from trunkline.streams.log import StreamLog, StreamStore
+    from trunkline.streams.topics import TopicFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,49 +59,82 @@ async def get_next(log: StreamLog, store: StreamStore, topic_filter: str, sequen
         MessageNotFound: there is none.
     """
     filters = TopicFilters((topic_filter,))
-    asked = sequence
-    while (found := await following(log, store, sequence)) is not None:
-        sequence, piece = found
-        if filters.match(piece.topic(sequence)):
-            return StreamMessage(sequence, piece.time + log.behind, piece.message(sequence))
-        sequence += 1
-    raise MessageNotFound(f"the stream {log.config.name!r} has no message of {topic_filter!r} from {asked} on")
+    low, end = sequence, 0
+    found = await topics(log, store, filters)
+    if found:
+        low = max(sequence, min(figures.first for _, figures in found))
+        end = max(figures.last for _, figures in found) + 1
+    following = await next_match(log, store, filters, low, end)
+    if following is None:
+        raise MessageNotFound(f"the stream {log.config.name!r} has no message of {topic_filter!r} from {sequence} on")
+    sequence, piece = following
+    return StreamMessage(sequence, piece.time + log.behind, piece.message(sequence))
 
 
-async def following(log: StreamLog, store: StreamStore, sequence: int) -> tuple[int, Piece] | None:
-    """The first message that there is from this sequence on."""
-    steps = 0
-    while (sequence := log.next_live(sequence)) <= log.last:
-        steps += 1
-        if steps % MAX_STEP == 0:
+async def next_match(
+    log: StreamLog, store: StreamStore, filters: TopicFilters, low: int, end: int
+) -> tuple[int, Piece] | None:
+    """The first message that there is and that matches, from one sequence on and before another one."""
+    while (sequence := log.next_live(low)) < min(end, log.last + 1):
+        if log.patience <= 0:
             await store.pause()
-        piece = log.find(sequence) if log.is_live(sequence) else None
-        if piece is not None:
-            return sequence, piece
-        if log.is_live(sequence):
+            log.rest()
+            continue
+        log.patience -= 1
+        piece = log.find(sequence)
+        if piece is None:
             await log.load(store, sequence)
+        elif filters.match(piece.topic(sequence)):
+            return sequence, piece
+        else:
+            low = piece.end if len(piece.publication.topics) == 1 else sequence + 1
     return None
 
 
+async def topics(log: StreamLog, store: StreamStore, filters: TopicFilters) -> list[tuple[str, TopicFigures]]:
+    """Those that match."""
+    found: list[tuple[str, TopicFigures]] = []
+    while not log.topics.plant():
+        await store.pause()
+    for each in log.topics.matching(filters):
+        if each is None:
+            await store.pause()
+        else:
+            found.append(each)
+    return found
+
+
 async def last_sequence(log: StreamLog, store: StreamStore, filters: TopicFilters) -> int | None:
-    found = log.topics.matching(filters)
-    for topic, figures in found:
-        if not figures.exact:
-            await resolve(log, store, topic)
-    return max((figures.last for _, figures in log.topics.matching(filters)), default=None)
+    """Of the last message that matches."""
+    while found := await topics(log, store, filters):
+        topic, figures = max(found, key=_last)
+        if figures.exact:
+            return figures.last
+        await resolve(log, store, topic)
+    return None
+
+
+async def last_sequences(log: StreamLog, store: StreamStore, filters: TopicFilters, end: int) -> list[int]:
+    """Of the last message of each topic that matches, and has none from the sequence `end` on."""
+    found = await topics(log, store, filters)
+    for topic, _ in found:
+        await resolve(log, store, topic)
+    lasts = [figures.last for topic, _ in found if (figures := log.topics.get(topic)) is not None and figures.exact]
+    return sorted(last for last in lasts if last < end)
+
+
+def _last(found: tuple[str, TopicFigures]) -> int:
+    return found[1].last
 
 
 async def resolve(log: StreamLog, store: StreamStore, topic: str) -> None:
     """Make the last sequence of a topic exact."""
+    filters = TopicFilters((topic,))
     while (figures := log.topics.get(topic)) is not None and not figures.exact:
-        bound, last, sequence = figures.last, 0, figures.first
-        while (found := await following(log, store, sequence)) is not None:
-            sequence, piece = found
-            if sequence > bound:
-                break
-            if piece.topic(sequence) == topic:
-                last = sequence
-            sequence += 1
+        end, last, sequence = figures.last + 1, 0, figures.first
+        while (found := await next_match(log, store, filters, sequence, end)) is not None:
+            last = found[0]
+            sequence = last + 1
         if log.is_live(last):
             log.topics.resolve(topic, last)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.streams.audience import Audiences
 from trunkline.streams.blocks import block_from_row, message_sizes, read_page, seek_time
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumer import ConsumerCursor, Delivered
@@ -18,11 +21,11 @@ from trunkline.streams.errors import (
 )
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import ConsumerInfo, StreamInfo
-from trunkline.streams.log import AGAIN, MAX_STEP, StreamLog
-from trunkline.streams.search import last_sequence
+from trunkline.streams.log import AGAIN, StreamLog
+from trunkline.streams.search import last_sequence, last_sequences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
@@ -40,14 +43,15 @@ ROUNDING: Final = 0.001
 
 
 class Stream:
-    """`notify` is called when there is something to be written and perhaps to be delivered; with True, if there is
-    something to be worked off as well (`settle`), or by the clock."""
+    """`notify` is called when there is something to be written; with True, if there is something to be worked off as
+    well (`settle`), or by the clock."""
 
     def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
         self.filters = TopicFilters(config.filters)
         self.cursors: dict[str, ConsumerCursor] = {}
+        self.audiences: Audiences[ConsumerCursor] = Audiences()
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
         #: Consumers with something to be written, and those that are gone.
@@ -58,6 +62,9 @@ class Stream:
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
         self._swept = 0
         self._serial = 0
+        #: When consumers without receivers may have to go: one entry each, which may be too early.
+        self._idle: list[tuple[float, int, ConsumerCursor]] = []
+        self._idle_numbers = count()
 
     @property
     def config(self) -> StreamConfig:
@@ -146,10 +153,7 @@ class Stream:
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
-        wanted = self.config.retention is not Retention.INTEREST or any(
-            cursor.filters.match(message.topic) for cursor in self.cursors.values()
-        )
-        if wanted:
+        if self.config.retention is not Retention.INTEREST or self.audiences.of(message.topic):
             self._append(message, now)
         else:
             self.log.skip(1, now)
@@ -158,9 +162,10 @@ class Stream:
             self.duplicates.add(identity, self.log.last, self.log.last_time)
 
     def _append(self, publication: Publication, now: float) -> None:
+        first = self.log.last + 1
         self.log.append(publication, now)
-        for cursor in self.cursors.values():
-            cursor.appended(publication.topics, publication.count)
+        if self.cursors:
+            self.audiences.arrive(publication.topics, first, publication.count)
 
     def expect(
         self,
@@ -186,43 +191,56 @@ class Stream:
 
     # Messages that go
 
-    def _removed(self, sequence: int, count: int, topic: str) -> None:
-        for cursor in self.cursors.values():
-            if cursor.removed(sequence, count, topic):
-                self._changed_cursors[cursor] = None
+    def _removed(self, sequence: int, count: int, topic: str) -> int:
+        """Returns how much work it was."""
+        told = 0
+        if self.cursors:
+            for cursor in self.audiences.active(topic):
+                told += 1
+                if cursor.removed(sequence, count, topic):
+                    self._changed_cursors[cursor] = None
         if self._done:
             for each in range(sequence, sequence + count):
                 self._done.pop(each, None)
+        return told
 
     def ack(self, cursor: ConsumerCursor, sequence: int) -> bool:
         """The message is done with. False: nobody waits for that."""
         done = cursor.ack(sequence)
-        self.note(cursor)
         if self.config.retention is not Retention.LIMITS:
             self._done.update(dict.fromkeys(done))
             self._remove_done()
+        self.note(cursor)
         return bool(done)
 
     def _remove_done(self) -> int | None:
         log = self.log
+        log.rest()
         while self._done:
             sequence = next(iter(self._done))
             if log.is_live(sequence):
                 piece = log.find(sequence)
                 if piece is None:
                     return sequence
+                if log.patience <= 0:
+                    return AGAIN
                 if not self._is_wanted(sequence, piece.topic(sequence)):
                     log.remove(sequence)
             self._done.pop(sequence, None)
         return None
 
     def _is_wanted(self, sequence: int, topic: str) -> bool:
-        return any(cursor.wants(sequence, topic) for cursor in self.cursors.values())
+        for cursor in self.audiences.active(topic):
+            self.log.patience -= 1
+            if cursor.wants(sequence, topic):
+                return True
+        return False
 
     def _sweep(self) -> int | None:
         """Remove what nobody wants any more."""
         log = self.log
-        for _ in range(MAX_STEP):
+        log.rest()
+        while log.patience > 0:
             sequence = log.next_live(self._swept)
             if not self._swept or sequence > log.last:
                 self._swept = 0
@@ -230,6 +248,7 @@ class Stream:
             piece = log.find(sequence)
             if piece is None:
                 return sequence
+            log.patience -= 1
             self._swept = sequence + 1
             if not self._is_wanted(sequence, piece.topic(sequence)):
                 log.remove(sequence)
@@ -267,7 +286,7 @@ class Stream:
     def clear(self) -> None:
         self.log.clear()
         self._done.clear()
-        for cursor in self.cursors.values():
+        for cursor in self.audiences.all_active():
             cursor.cleared(self.log)
             self._changed_cursors[cursor] = None
         self.changed()
@@ -325,36 +344,47 @@ class Stream:
                 raise ConsumerExists(f"the consumer {config.name!r} has another configuration: update it")
             return known
         self.check_consumer(config)
-        if config.deliver_policy in (DeliverPolicy.LAST, DeliverPolicy.LAST_PER_TOPIC):
-            await last_sequence(self.log, store, TopicFilters(config.filters))
-        position = None
-        if config.start_time is not None:
+        position: int | None = None
+        starts: list[int] = []
+        if config.deliver_policy is DeliverPolicy.LAST:
+            position = await last_sequence(self.log, store, TopicFilters(config.filters)) or self.log.last + 1
+        elif config.deliver_policy is DeliverPolicy.LAST_PER_TOPIC:
+            position = self.log.last + 1
+            starts = await last_sequences(self.log, store, TopicFilters(config.filters), position)
+        elif config.start_time is not None:
             number, low, high = self.log.number, self.log.first, self.log.last + 1
             wanted = config.start_time - self.log.behind - ROUNDING
             position = await store.read(lambda engine: seek_time(engine, number, wanted, low, high))
         if config.name in self.cursors:  # somebody else has made it meanwhile
             return await self.add_consumer(store, config, now)
-        cursor = self.new_consumer(config, now, position)
+        cursor = self.new_consumer(config, now, position, starts)
         while (needed := cursor.count(self.log)) is not None:
             await self.fetch(store, needed)
         if self.cursors.get(cursor.name) is not cursor:
             raise ConsumerNotFound(self.name, cursor.name)
         return cursor
 
-    def new_consumer(self, config: ConsumerConfig, now: float, position: int | None = None) -> ConsumerCursor:
-        """A consumer that has still to be counted (`ConsumerCursor.count`). `position` is for `by_start_time`: the
-        first message of that time is there or behind.
+    def new_consumer(
+        self, config: ConsumerConfig, now: float, position: int | None = None, starts: Sequence[int] = ()
+    ) -> ConsumerCursor:
+        """A consumer that has still to be counted (`ConsumerCursor.count`). `position` and `starts` are what
+        `ConsumerCursor.begin` wants to know.
 
         Raises:
             InvalidStreamConfig: the stream cannot have such a consumer.
         """
         self.check_consumer(config)
         cursor = ConsumerCursor(config.name or self._ephemeral_name(), config, now)
-        cursor.begin(self.log, position)
-        self.cursors[cursor.name] = cursor
+        self._add(cursor)
+        cursor.begin(self.log, position, starts)
         self.note(cursor)
         self.attend()
         return cursor
+
+    def _add(self, cursor: ConsumerCursor) -> None:
+        self.cursors[cursor.name] = cursor
+        cursor.audience = self.audiences.join(cursor)
+        self._time(cursor)
 
     def _ephemeral_name(self) -> str:
         while True:
@@ -379,7 +409,7 @@ class Stream:
                 raise InvalidStreamConfig('a consumer of a work queue needs deliver_policy = "all"')
             filters = TopicFilters(config.filters)
             for cursor in self.cursors.values():
-                if filters.overlap(cursor.filters) is not None:
+                if filters.overlap(cursor.audience.filters) is not None:
                     raise InvalidStreamConfig(
                         f"the consumer {cursor.name!r} of the work queue {self.name!r} gets some of the same topics"
                     )
@@ -393,6 +423,7 @@ class Stream:
         cursor = self.cursor(config.name)
         cursor.config.check_update(config)
         cursor.configure(config)
+        self._time(cursor)
         self.note(cursor)
         self.attend()
         return cursor
@@ -400,27 +431,66 @@ class Stream:
     def delete_consumer(self, cursor: ConsumerCursor) -> None:
         if self.cursors.get(cursor.name) is cursor:
             del self.cursors[cursor.name]
+            self.audiences.leave(cursor, cursor.audience)
             self._changed_cursors.pop(cursor, None)
             if cursor.config.durable:
                 self._deleted_cursors.append(cursor)
             if self.config.retention is Retention.INTEREST:
                 self._swept = max(self.log.first, 1)
             self.attend()
+            cursor.wake()
+
+    # Consumers that nobody receives from
+
+    def left(self, cursor: ConsumerCursor, now: float) -> None:
+        """A receiver has gone."""
+        cursor.receivers -= 1
+        cursor.last_active = now
+        if not cursor.is_timed:
+            self._time(cursor)
+        self.attend()
+
+    def _time(self, cursor: ConsumerCursor) -> None:
+        due = cursor.last_active + inactive_threshold(cursor.config)
+        if due < inf:
+            cursor.is_timed = True
+            heappush(self._idle, (due, next(self._idle_numbers), cursor))
+
+    @property
+    def next_idle(self) -> float:
+        """When there may be one to be deleted, in seconds since the epoch."""
+        return self._idle[0][0] if self._idle else inf
+
+    def delete_idle(self, now: float) -> None:
+        """Delete consumers that nobody has received from for too long."""
+        while self.next_idle <= now:
+            cursor = heappop(self._idle)[2]
+            cursor.is_timed = False
+            if cursor.receivers:
+                continue
+            if cursor.last_active + inactive_threshold(cursor.config) <= now:
+                self.delete_consumer(cursor)
+            elif self.cursors.get(cursor.name) is cursor:
+                self._time(cursor)
+
+    # Delivery
 
     def deliver(self, cursor: ConsumerCursor, limit: int, now: float) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
         taken = cursor.take(self.log, limit, now)
         if taken:
-            self.note(cursor)
             if cursor.config.ack_policy is AckPolicy.NONE and self.config.retention is not Retention.LIMITS:
                 self._done.update((each.sequence, None) for each in taken)
                 self._remove_done()
+            self.note(cursor)
         return taken
 
     def note(self, cursor: ConsumerCursor) -> None:
         """The consumer has delivered something, or got an acknowledgement."""
         self._changed_cursors[cursor] = None
         self.changed()
+        if cursor.watchers:
+            cursor.wake()
 
     def consumer_info(self, cursor: ConsumerCursor, now: float) -> ConsumerInfo:
         paused = cursor.config.pause_until
@@ -450,15 +520,23 @@ class Stream:
         for cursor in changed:
             if cursor.config.durable and self.cursors.get(cursor.name) is cursor:
                 cursor.write(number, batch)
-        # what a consumer has still to get changes with every message, and its own row does not
-        pending = {name: cursor.pending for name, cursor in self.cursors.items() if cursor.config.durable}
-        return self.log.write(batch, [list(self._done), self.duplicates.first, pending])
+        self.audiences.write(number, batch)
+        return self.log.write(batch, [list(self._done), self.duplicates.first])
 
     def restore(self, head: list[Any], done: list[int]) -> None:
         self.log.restore(head)
         self._done.update(dict.fromkeys(done))
         if self.config.retention is Retention.INTEREST:
             self._swept = self.log.first  # ephemeral consumers have gone
+
+    def restore_cursor(
+        self, cursor: ConsumerCursor, starts: list[int], replay_to: int, state: list[Any], pending: int
+    ) -> None:
+        """`pending` is for rows that do not say it."""
+        self._add(cursor)
+        if not cursor.restore(starts, replay_to, state):
+            cursor.pending = pending
+            self._changed_cursors[cursor] = None
 
     def restore_duplicates(self, engine: Engine, first: int) -> None:
         """Read the ids from a sequence on. What is deleted is known."""

@@ -6,10 +6,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.packing import pack, unpack
+from trunkline.router.topictree import PATIENCE, TopicTree
 from trunkline.streams.keys import STREAM_TOPICS, key, number_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from trunkline.store import Row, WriteBatch
     from trunkline.streams.filters import TopicFilters
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 #: Rows that are written before they are rewritten as fewer; and entries of one of those.
 MAX_ROWS: Final = 256
 REWRITTEN_AT_ONCE: Final = 1000
+#: Topics that are made ready to be found before others get their turn.
+PLANTED_AT_ONCE: Final = 500
 
 
 class TopicFigures:
@@ -41,11 +44,15 @@ class TopicIndex:
 
     def __init__(self) -> None:
         self._figures: dict[str, TopicFigures] = {}
+        self._tree = TopicTree()
+        #: Those that are not in the tree yet: nobody has looked for some since they came.
+        self._unplanted: dict[str, None] = {}
         self._changed: dict[str, None] = {}
         #: Of the next row, and of the first one there is.
         self._number = self._oldest = 0
         self._rewriting: Iterator[str] | None = None
         self._rewritten_from = 0
+        self._is_cleared = False
 
     def __len__(self) -> int:
         return len(self._figures)
@@ -53,11 +60,35 @@ class TopicIndex:
     def get(self, topic: str) -> TopicFigures | None:
         return self._figures.get(topic)
 
-    def all(self) -> Iterable[tuple[str, TopicFigures]]:
-        return self._figures.items()
+    def plant(self) -> bool:
+        """Get ready for `matching`, step by step. Returns whether it is."""
+        for topic in list(islice(self._unplanted, PLANTED_AT_ONCE)):
+            del self._unplanted[topic]
+            self._tree.add(topic)
+        return not self._unplanted
 
-    def matching(self, filters: TopicFilters) -> list[tuple[str, TopicFigures]]:
-        return [(topic, figures) for topic, figures in self._figures.items() if filters.match(topic)]
+    def matching(self, filters: TopicFilters) -> Iterator[tuple[str, TopicFigures] | None]:
+        """The topics that match, found while they are asked for, each once; None now and then, after `PATIENCE` of them
+        at most. What comes meanwhile may be missed, and what came since `plant`."""
+        seen: set[str] = set()
+        for topic in self._names(filters):
+            if topic is None:
+                yield None
+            elif (figures := self._figures.get(topic)) is not None and topic not in seen:
+                if len(filters.filters) > 1:
+                    seen.add(topic)
+                yield topic, figures
+
+    def _names(self, filters: TopicFilters) -> Iterator[str | None]:
+        if not filters.filters:
+            for number, topic in enumerate(list(self._figures), 1):
+                yield topic
+                if not number % PATIENCE:
+                    yield None
+        for number, topic_filter in enumerate(filters.filters, 1):
+            yield from self._tree.match(topic_filter)
+            if not number % PATIENCE:
+                yield None
 
     def add(self, topic: str, first: int, count: int, byte_size: int) -> TopicFigures:
         """So many messages, the last of which has the sequence `first + count - 1` or one above, are the newest."""
@@ -65,6 +96,7 @@ class TopicIndex:
         self._changed[topic] = None
         if figures is None:
             figures = self._figures[topic] = TopicFigures(count, byte_size, first, first + count - 1, True)
+            self._unplanted[topic] = None
         else:
             figures.count += count
             figures.byte_size += byte_size
@@ -79,7 +111,7 @@ class TopicIndex:
         figures.count -= count
         figures.byte_size -= byte_size
         if not figures.count:
-            del self._figures[topic]
+            self._forget(topic)
             return
         end = sequence + count
         if sequence <= figures.first:
@@ -87,6 +119,13 @@ class TopicIndex:
         if sequence <= figures.last < end:
             figures.last = sequence - 1
             figures.exact = False
+
+    def _forget(self, topic: str) -> None:
+        del self._figures[topic]
+        if topic in self._unplanted:
+            del self._unplanted[topic]
+        else:
+            self._tree.discard(topic)
 
     def resolve(self, topic: str, last: int) -> None:
         """The last one has been looked for."""
@@ -96,12 +135,19 @@ class TopicIndex:
             self._changed[topic] = None
 
     def clear(self) -> None:
-        self._changed.update(dict.fromkeys(self._figures))
         self._figures.clear()
+        self._changed.clear()
+        self._unplanted.clear()
+        self._tree = TopicTree()
+        self._rewriting, self._is_cleared = None, True
 
     def write(self, stream: int, batch: WriteBatch) -> bool:
         """Returns whether there is something to be written soon, although nothing changes."""
         changed, self._changed = self._changed, {}
+        if self._is_cleared:
+            self._is_cleared = False
+            batch.delete_range(STREAM_TOPICS, key(stream, self._oldest), key(stream, self._number))
+            self._oldest = self._number
         if self._rewriting is None and self._number - self._oldest >= MAX_ROWS:
             self._rewriting, self._rewritten_from = iter(list(self._figures)), self._number
         if self._rewriting is not None:
@@ -131,5 +177,6 @@ class TopicIndex:
         for topic, count, byte_size, first, last, exact in unpack(row[1]):
             if count:
                 self._figures[topic] = TopicFigures(count, byte_size, first, last, exact)
-            else:
-                self._figures.pop(topic, None)
+                self._unplanted[topic] = None
+            elif topic in self._figures:
+                self._forget(topic)

@@ -534,12 +534,15 @@ class Outbound:
                 self.end_replays((replay.filter,))
         return 0
 
-    def feed(self, filter: str, options: Options, properties: Properties) -> None:
-        """A subscription to a stream was made, with these properties."""
+    def begin_feed(self, filter: str, options: Options, properties: Properties) -> None:
+        """A subscription to a stream was made, with these properties. `feed` sends what there is for it."""
         # imported here: few clients subscribe to streams
         from trunkline.broker.session.stream_feed import read_start
 
         self._stream_feeds().begin(filter, options, read_start(properties))
+
+    def feed(self, filter: str) -> None:
+        self._stream_feeds().wake(filter)
         self.direct = False
 
     def _stream_feeds(self) -> StreamFeeds:
@@ -564,9 +567,12 @@ class Outbound:
         """Messages of streams, as the window has room for them. Returns the bytes that are left."""
         committer = self._services.committer if self._durable is not None else None
         while room > 0 and not self._queue.length:
-            taken = False
-            for message, target in feeds.take(self._window.room):
-                taken = True
+            taken = feeds.take(self._window.room)
+            if taken is None:
+                return 0
+            if not taken:
+                break
+            for message, target in taken:
                 room -= message.weight
                 if committer is not None and self._qos(message, target):
                     committer.stored(message)
@@ -574,8 +580,6 @@ class Outbound:
                     self.deliver_own(message, target, "waited")
                 else:
                     self.deliver(message, target, "waited")
-            if not taken:
-                break
         return room
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> int:

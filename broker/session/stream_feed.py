@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_stream
@@ -18,6 +19,7 @@ from trunkline.router import Options, Target
 from trunkline.store import StoreError
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from trunkline.streams.errors import StreamError
+from trunkline.streams.log import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +41,11 @@ CLIENT: Final = "mqtt-client"
 FILTER: Final = "mqtt-filter"
 #: Messages that are taken from a stream at once.
 MAX_TAKEN: Final = 64
+#: Messages that are looked at before others get their turn, and as how many of them a subscription counts.
+MAX_LOOKED: Final = 1000
+FEED: Final = 16
+#: Subscriptions that a client finds again at once.
+FEEDS_AT_ONCE: Final = 64
 #: Seconds until a stream that could not be read is read again.
 PAUSE: Final = 1.0
 
@@ -91,9 +98,8 @@ def consumer_config(session: Session, filter: str, start: Start) -> ConsumerConf
     """Of the consumer that a subscription is. A later session of the same client has another one."""
     parsed = parse_stream(filter)
     assert parsed is not None
-    words = f"{session.client_id}\0{session.created_at!r}\0{filter}"
     return ConsumerConfig(
-        name=f"mqtt-{hashlib.sha256(words.encode()).hexdigest()[:24]}",
+        name=consumer_name(session, filter),
         durable=session.durable is not None,
         description=f"subscription {filter} of the client {session.client_id}",
         deliver_policy=start.policy,
@@ -103,6 +109,11 @@ def consumer_config(session: Session, filter: str, start: Start) -> ConsumerConf
         ack_policy=AckPolicy.NONE,
         metadata={CLIENT: session.client_id, FILTER: filter, METADATA: "yes" if start.metadata else "no"},
     )
+
+
+def consumer_name(session: Session, filter: str) -> str:
+    words = f"{session.client_id}\0{session.created_at!r}\0{filter}"
+    return f"mqtt-{hashlib.sha256(words.encode()).hexdigest()[:24]}"
 
 
 def refusal(host: StreamHost, session: Session, filter: str, properties: Properties) -> str:
@@ -144,10 +155,6 @@ class StreamFeed:
 
     def take(self, limit: int) -> list[Message]:
         """The next messages, up to so many."""
-        needed = self.cursor.count(self.stream.log)
-        if needed is not None:
-            self.cursor.needs = needed
-            return []
         return [self._copy(each) for each in self.stream.deliver(self.cursor, limit, self._host.now)]
 
     def _copy(self, delivered: Delivered) -> Message:
@@ -178,8 +185,11 @@ class StreamFeeds:
         self._fill = fill
         self._feeds: dict[str, StreamFeed] = {}
         #: Filters whose streams may have something, the next one first.
-        self._ready: deque[str] = deque()
-        self._is_online = False
+        self._ready: OrderedDict[str, None] = OrderedDict()
+        #: Subscriptions whose messages have to be read, one after the other: others want the store, too.
+        self._unread: deque[tuple[str, StreamFeed]] = deque()
+        self._is_reading = False
+        self._looked = 0
 
     def __bool__(self) -> bool:
         """Whether there may be something to be sent."""
@@ -188,18 +198,16 @@ class StreamFeeds:
     # Subscriptions
 
     def begin(self, filter: str, options: Options, start: Start) -> None:
-        """A subscription was made, or made again: then it goes on where it is."""
-        self._is_online = True
+        """A subscription was made, or made again: then it goes on where it is. `wake` sends what there is for it."""
         parsed, session = parse_stream(filter), self._context.session
         stream = None if parsed is None else self._host.registry.find(parsed[0])
         if stream is None:  # it was deleted meanwhile
             return
-        config = consumer_config(session, filter, start)
         target = Target(self._context.subscriber, options)
-        cursor = stream.cursors.get(config.name)
+        cursor = stream.cursors.get(consumer_name(session, filter))
         if cursor is None:
             try:
-                cursor = stream.new_consumer(config, self._host.now)
+                cursor = stream.new_consumer(consumer_config(session, filter, start), self._host.now)
             except StreamError as error:
                 _logger.warning("%s: %s", filter, error, extra=session.client.log_fields)
                 return
@@ -209,7 +217,6 @@ class StreamFeeds:
         else:
             cursor.receivers += 1
             self._feeds[filter] = StreamFeed(self._host, stream, cursor, target)
-        self._wake(filter)
 
     def end(self, filters: Iterable[str]) -> None:
         """These subscriptions have ended."""
@@ -224,68 +231,88 @@ class StreamFeeds:
         for filter in filters:
             parsed = parse_stream(filter)
             stream = None if parsed is None else self._host.registry.find(parsed[0])
-            cursor = None if stream is None else stream.cursors.get(consumer_config(session, filter, Start()).name)
+            cursor = None if stream is None else stream.cursors.get(consumer_name(session, filter))
             if stream is not None and cursor is not None:
                 stream.delete_consumer(cursor)
 
     def attach(self) -> None:
         """The client is there."""
-        for filter, options in self._context.session.subscriptions.items():
-            if filter.startswith(STREAM_PREFIX):
+        self._ready.clear()
+        self._context.in_slices(self._begin_again())
+
+    def _begin_again(self) -> Iterator[None]:
+        subscriptions = self._context.session.subscriptions
+        filters = [filter for filter in subscriptions if filter.startswith(STREAM_PREFIX)]
+        for number, filter in enumerate(filters, 1):
+            options = subscriptions.get(filter)
+            if options is not None and not self._context.ended:
                 self.begin(filter, options, Start())
+                self.wake(filter)
+            if not number % FEEDS_AT_ONCE:
+                yield
 
     def detach(self) -> None:
-        self._is_online = False
         self._ready.clear()
 
     # Sending
 
-    def take(self, room: int) -> Iterator[tuple[Message, Target[Subscriber]]]:
-        """Messages and their targets, `room` at most that need a place in the window; by turns from each stream."""
+    def take(self, room: int) -> list[tuple[Message, Target[Subscriber]]] | None:
+        """Messages and their targets, `room` at most that need a place in the window; by turns from each stream. None:
+        others want their turn first."""
         while self._ready:
-            filter = self._ready[0]
+            if self._looked >= MAX_LOOKED:
+                self._looked = 0
+                return None
+            filter = next(iter(self._ready))
             feed = self._feeds.get(filter)
             if feed is None or feed.is_over:
-                self._ready.popleft()
+                del self._ready[filter]
                 self._feeds.pop(filter, None)
                 continue
             limit = min(room, MAX_TAKEN) if feed.target.qos else MAX_TAKEN
             if limit <= 0:
-                return
+                return []
             taken = feed.take(limit)
-            if not taken:
-                self._ready.popleft()
+            self._looked += FEED + feed.cursor.looked
+            self._ready.move_to_end(filter)
+            if taken:
+                return [(message, feed.target) for message in taken]
+            if feed.cursor.needs != AGAIN:
+                del self._ready[filter]
                 self._look_for_more(filter, feed)
-                continue
-            self._ready.rotate(-1)
-            for message in taken:
-                yield message, feed.target
-            return
+        return []
 
     def _look_for_more(self, filter: str, feed: StreamFeed) -> None:
         if feed.is_waiting:
             return
         feed.is_waiting = True
-        if feed.cursor.needs is not None:
-            self._context.start_task(self._load, filter, feed, feed.cursor.needs)
-        else:
-            self._host.watch(feed.stream, lambda: self._context.soon(lambda: self._found(filter, feed)))
+        if feed.cursor.needs is None:
+            feed.cursor.watch(lambda: self._context.soon(lambda: self._found(filter, feed)))
+            return
+        self._unread.append((filter, feed))
+        if not self._is_reading:
+            self._is_reading = True
+            self._context.start_task(self._read)
 
-    async def _load(self, filter: str, feed: StreamFeed, needed: int) -> None:
-        try:
-            await feed.stream.fetch(self._host, needed)
-        except StoreError as error:
-            _logger.warning("cannot read %s: %s", filter, error, extra=self._context.session.client.log_fields)
-            self._context.after(PAUSE, lambda: self._found(filter, feed))
-        else:
-            self._context.soon(lambda: self._found(filter, feed))
+    async def _read(self) -> None:
+        while self._unread:
+            filter, feed = self._unread.popleft()
+            try:
+                await feed.stream.fetch(self._host, feed.cursor.needs or AGAIN)
+            except StoreError as error:
+                _logger.warning("cannot read %s: %s", filter, error, extra=self._context.session.client.log_fields)
+                self._context.after(PAUSE, partial(self._found, filter, feed))
+            else:
+                self._context.soon(partial(self._found, filter, feed))
+        self._is_reading = False
 
     def _found(self, filter: str, feed: StreamFeed) -> None:
         feed.is_waiting = False
         if self._feeds.get(filter) is feed:
-            self._wake(filter)
+            self.wake(filter)
 
-    def _wake(self, filter: str) -> None:
-        if self._is_online and filter not in self._ready:
-            self._ready.append(filter)
+    def wake(self, filter: str) -> None:
+        """There may be something for this subscription."""
+        if not self._ready:
             self._context.soon(self._fill)
+        self._ready[filter] = None

@@ -34,7 +34,7 @@ from trunkline.router import Options
 from trunkline.router.target import RetainedTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
@@ -92,8 +92,6 @@ class Subscribing:
     context: SessionContext
     outbound: Outbound
     waiting: Waiting
-    #: Of the last SUBSCRIBE, until its routes are there: the next one comes later.
-    properties: Properties = field(default=NO_PROPERTIES, init=False)
 
     # Requests, and the decisions of hooks and access rules
 
@@ -206,16 +204,15 @@ class Subscribing:
         known = len(self.context.session.subscriptions)
         limit = self.context.config.session.max_subscriptions or known + len(outcomes)
         identifiers = packet.properties.get("subscription_identifier")
-        self.properties = packet.properties
         for place, (outcome, request) in enumerate(zip(outcomes, packet.requests, strict=True)):
             if isinstance(outcome, Deny):
                 self._refuse(answer, place, request.filter, fitting(outcome.reason, PacketType.SUBACK), outcome.text)
-        self._make_routes(answer, outcomes, identifiers[0] if identifiers else None, limit - known)
+        self._make_routes(answer, outcomes, packet.properties, identifiers[0] if identifiers else None, limit - known)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """Subscribe on behalf of the client, without hooks and access rules."""
-        self.properties = NO_PROPERTIES
-        self._make_routes(Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests)), requests)
+        answer = Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
+        self._make_routes(answer, requests, NO_PROPERTIES)
 
     def _answer(
         self, packet: Subscribe | Unsubscribe, outcomes: Sequence[object], channel: Channel, kind: PacketType
@@ -233,7 +230,12 @@ class Subscribing:
         return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.answers.ledger.owe(kind))
 
     def _make_routes(
-        self, answer: Answer, outcomes: Sequence[Outcome], identifier: int | None = None, room: float = inf
+        self,
+        answer: Answer,
+        outcomes: Sequence[Outcome],
+        properties: Properties,
+        identifier: int | None = None,
+        room: float = inf,
     ) -> None:
         """Have the routes made for what is not refused, for so many new filters.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
         session, services, subscriber = self.context.session, self.context.services, self.context.subscriber
@@ -257,11 +259,27 @@ class Subscribing:
             wanted.append((filter, options))
             # recorded now: if the session ends before the routes are made, they must still be removed
             session.subscribe(filter, options, by_client=answer.packet_id > 0)
-        services.pubsub.make_routes(
-            subscriber,
-            wanted,
-            lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, answer, grants))),
-        )
+        services.pubsub.make_routes(subscriber, wanted, partial(self._routed, answer, properties))
+
+    def _routed(self, answer: Answer, properties: Properties, grants: Sequence[Grant | Reason]) -> None:
+        """In the turn of another actor: the routes exist. Places in streams are stored together with the subscriptions,
+        so they are made before the SUBACK."""
+        routed = mail.Routed(answer, partial(self._subscribed, answer, grants))
+        of_streams = [each for each in grants if not isinstance(each, Reason) and each.filter.startswith(STREAM_PREFIX)]
+        if of_streams:
+            slices = self._begin_feeds(of_streams, properties, routed)
+            self.context.soon(lambda: self.context.in_slices(slices))
+        else:
+            self.context.subscriber.cast(routed)
+
+    def _begin_feeds(self, grants: Sequence[Grant], properties: Properties, routed: mail.Routed) -> Iterator[None]:
+        for number, grant in enumerate(grants, 1):
+            if self.context.ended:
+                return
+            self.outbound.begin_feed(grant.filter, grant.options, properties)
+            if not number % FILTERS_AT_ONCE:
+                yield
+        self.context.subscriber.cast(routed)
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
         services = self.context.services
@@ -333,7 +351,7 @@ class Subscribing:
             )
             services.hooks.notify(SESSION_SUBSCRIBED, client, request)
         if grant.filter.startswith(STREAM_PREFIX):
-            self.outbound.feed(grant.filter, options, self.properties)
+            self.outbound.feed(grant.filter)
             return
         # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
         wanted = options.retain_handling == SEND_RETAINED or (

@@ -26,9 +26,11 @@ def restored(engine: MemoryEngine) -> TopicIndex:
 
 
 def figures(index: TopicIndex) -> dict[str, tuple[int, int, int, int, bool]]:
+    while not index.plant():
+        pass
     return {
         topic: (each.count, each.byte_size, each.first, each.last, each.exact)
-        for topic, each in index.matching(TopicFilters(()))
+        for topic, each in filter(None, index.matching(TopicFilters(())))
     }
 
 

@@ -1,6 +1,7 @@
 """Subscriptions to streams: what there was, then what comes, once each and in order."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import trio
@@ -9,7 +10,9 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk, Life
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from tests.counting import counted
 from tests.wire import Wire
+from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.stream_feed import InvalidStart, Start, read_start
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.streams import DeliverPolicy, Retention, StreamConfig
@@ -339,3 +342,38 @@ async def test_a_session_goes_on_where_it_was_after_a_power_cut(qos: int, cut_at
                 await over.wait()
             nursery.cancel_scope.cancel()
     assert list(dict.fromkeys(reader.got)) == numbers(0, 30)
+
+
+def topic_filters(count: int) -> list[tuple[str, int]]:
+    return [(f"$stream/orders/orders/{number}", 0) for number in range(count)]
+
+
+async def test_thousands_of_subscriptions_leave_others_their_turns(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """In one SUBSCRIBE, over many messages that few of them want; and when their client comes back."""
+    turns: list[int] = []
+    handle = SessionActor.handle_many
+
+    def counting(self: SessionActor, messages: list[Any]) -> None:
+        calls.now = 0
+        handle(self, messages)
+        turns.append(calls.now)
+
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        for number in range(600):
+            here.node.host.publish(here.node.host.message(f"orders/{number % 300}", b"", 0, False, {}, "press"))
+        monkeypatch.setattr(SessionActor, "handle_many", counting)
+        with counted() as calls:
+            client = await here.stay("a")
+            assert await client.subscribe(*topic_filters(300), properties=EARLIEST) == [0] * 300
+            for _ in range(600):
+                await client.expect_type(raw.PUBLISH)
+            await client.abort()
+            client = await here.stay("a")
+            await publish(here, 0, 3)
+            for _ in range(3):
+                await client.expect_type(raw.PUBLISH)
+    assert len(turns) > 100
+    assert max(turns) < 80_000
