@@ -30,10 +30,12 @@ class Thermostat:
 def test_it_tells_what_it_was_ordered(mqtt_broker: ThreadBroker) -> None:
     thermostat = Thermostat(mqtt_broker.host, mqtt_broker.port)
     mqtt_broker.wait_for_subscription("heating/order")  # it connects in its own time
-    mqtt_broker.publish("heating/order", "21", qos=1)
-    state = mqtt_broker.wait_for("heating/state", payload="heats to 21")
-    assert state.publisher == "thermostat"
-    assert state.retain
+    with mqtt_broker.watch("heating/state", publisher="thermostat") as states:
+        for degrees in ("21", "19"):
+            mqtt_broker.publish("heating/order", degrees, qos=1)
+            state = states.next()  # waits for the next one, each once
+            assert state.payload == f"heats to {degrees}".encode()
+            assert state.retain
     thermostat.stop()
 
 

@@ -31,6 +31,7 @@ TESTS = {
         "restart_test.py",
         "test_django.py",
         "test_flask.py",
+        "test_from_container.py",
         "test_greetings.py",
         "test_hook_errors.py",
         "test_paho.py",

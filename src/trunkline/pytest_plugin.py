@@ -8,20 +8,28 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
     from types import ModuleType
 
+    import aiomqtt
+    import paho.mqtt.client as paho
+
+    from trunkline.plugins.context import Client
     from trunkline.testing import Broker, ThreadBroker
 
 #: Fixtures that several tests share.
 _SHARED: Final = ("mqtt_broker_module", "mqtt_broker_session")
+#: Seconds for a client to connect, and for those that leave.
+CONNECT_TIMEOUT: Final = 30.0
+LEAVE_TIMEOUT: Final = 1.0
 #: A test's report has what its brokers saw.
 _REPORTED = pytest.StashKey[bool]()
 #: The brokers of the fixtures that several tests share, by the fixture.
@@ -30,6 +38,7 @@ _SHARED_BROKERS = pytest.StashKey["dict[str, ThreadBroker]"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("mqtt_broker", "settings of the brokers of all tests, as lines of TOML: session.max_inflight = 1")
+    parser.addini("mqtt_leaks", "fail tests whose clients are connected when they end", type="bool", default=False)
     parser.addoption(
         "--mqtt-journal",
         metavar="DIR",
@@ -64,6 +73,11 @@ async def _mqtt_broker_in_trio(request: pytest.FixtureRequest) -> AsyncGenerator
     settings = _settings_for(request.node)
     async with broker(record=settings.pop("record", None) or _journal(request.node), **settings) as opened:
         yield opened
+        if request.config.getini("mqtt_leaks"):
+            from trio.testing import wait_all_tasks_blocked
+
+            await wait_all_tasks_blocked()
+            _check_leaks(opened.clients)
 
 
 @pytest.fixture
@@ -101,6 +115,51 @@ def mqtt_broker_session(request: pytest.FixtureRequest) -> Generator[ThreadBroke
     trunkline.testing.Broker of it, everybody else a ThreadBroker."""
     with _shared(request, _settings_of_all(request.config)) as broker:
         yield broker
+
+
+# Clients of others
+
+
+@pytest.fixture
+def mqtt_paho(mqtt_broker: Broker | ThreadBroker) -> Generator[Callable[..., paho.Client], None, None]:
+    """Called with a client id, and arguments of paho's Client, it gives a client of paho-mqtt that is connected to the
+    broker of this test, in a thread of its own, until the test ends."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion
+
+    with ExitStack() as stack:
+
+        def connect(client_id: str = "", **options: Any) -> paho.Client:
+            client: Any = Client(CallbackAPIVersion.VERSION2, client_id, **options)
+            if mqtt_broker.url.startswith("mqtts:"):
+                client.tls_set_context(mqtt_broker.client_context())
+            answered = Event()
+            client.on_connect = lambda *_: answered.set()  # pyright: ignore[reportUnknownLambdaType]
+            client.connect(mqtt_broker.host, mqtt_broker.port)
+            client.loop_start()
+            stack.callback(client.loop_stop)
+            stack.callback(client.disconnect)
+            if not answered.wait(CONNECT_TIMEOUT) or not client.is_connected():
+                raise ConnectionError(f"the client {client_id!r} of paho-mqtt did not connect")
+            client.on_connect = None
+            connected: paho.Client = client
+            return connected
+
+        yield connect
+
+
+@pytest.fixture
+def mqtt_aiomqtt(mqtt_broker: Broker) -> Callable[..., aiomqtt.Client]:
+    """Called with a client id, and arguments of aiomqtt's Client, it gives such a client for the broker of this test:
+    `async with mqtt_aiomqtt("pump") as client:`"""
+    from aiomqtt import Client
+
+    def make(client_id: str | None = None, **options: Any) -> aiomqtt.Client:
+        if mqtt_broker.url.startswith("mqtts:"):
+            options.setdefault("tls_context", mqtt_broker.client_context())
+        return Client(mqtt_broker.host, mqtt_broker.port, identifier=client_id, **options)
+
+    return make
 
 
 # Around each test. (Old-style wrappers work with every pluggy.)
@@ -165,6 +224,16 @@ def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -
     sections = {name: value for name, value in settings.items() if name not in ("hooks", "history", "record")}
     with in_thread(Options(sections, record=record, checked=False, **options)) as broker:  # in trio, too
         yield broker
+        if node.config.getini("mqtt_leaks"):
+            with suppress(TimeoutError):  # the last ones may just be leaving
+                broker.wait_until(lambda: not broker.clients, timeout=LEAVE_TIMEOUT)
+            _check_leaks(broker.clients)
+
+
+def _check_leaks(clients: Sequence[Client]) -> None:
+    if clients:
+        names = ", ".join(repr(row.client_id) for row in clients)
+        pytest.fail(f"still connected at the end of the test: {names}", pytrace=False)
 
 
 @contextmanager

@@ -484,3 +484,81 @@ def test_it():
     assert not {"trio", "pydantic", "trunkline.testing", "trunkline.broker"} & {*sys.modules}
 """
     run(test_it=code).assert_outcomes(passed=1)
+
+
+CLIENTS = """
+import asyncio
+import pytest
+
+def test_paho(mqtt_broker, mqtt_paho):
+    lamp = mqtt_paho("lamp")
+    assert [row.client_id for row in mqtt_broker.clients] == ["lamp"]
+    lamp.publish("lamp/state", "on", qos=1)
+    mqtt_broker.wait_for("lamp/state", payload="on", publisher="lamp")
+    with pytest.raises(ConnectionError, match="'no' of paho-mqtt did not connect"):
+        with mqtt_broker.faults.refuse_connect("NOT_AUTHORIZED", client="no"):
+            mqtt_paho("no")
+
+@pytest.mark.mqtt_broker(listeners=["tls://127.0.0.1:0"])
+def test_paho_over_tls(mqtt_broker, mqtt_paho):
+    mqtt_paho("lamp")
+    assert mqtt_broker.clients
+
+@pytest.mark.asyncio
+async def test_aiomqtt(mqtt_broker, mqtt_aiomqtt):
+    async with mqtt_aiomqtt("pump") as client:
+        await client.publish("pump/state", "on", qos=1)
+        await mqtt_broker.wait_for("pump/state", publisher="pump")
+"""
+
+
+def test_clients_of_others(run: Run) -> None:
+    result = run("-q", plugins=("asyncio",), ini="mqtt_leaks = true", test_clients=CLIENTS)
+    result.assert_outcomes(passed=3)
+
+
+LEAKS = """
+import pytest
+import trio
+from paho.mqtt import client as mqtt
+
+from trunkline.client import Client
+
+left = []
+
+def test_a_client_is_left(mqtt_broker):
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "left")
+    client.connect(mqtt_broker.host, mqtt_broker.port)
+    client.loop_start()
+    left.append(client)
+    mqtt_broker.wait_for_client("left")
+
+@pytest.mark.trio
+async def test_a_client_is_left_in_trio(mqtt_broker):
+    stream = await trio.open_tcp_stream(mqtt_broker.host, mqtt_broker.port)
+    await stream.send_all(bytes.fromhex("101000044d5154540402003c00046c656674"))
+    await mqtt_broker.wait_for_client("left")
+    left.append(stream)
+
+@pytest.fixture
+def client(mqtt_broker):
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "tidy")
+    client.connect(mqtt_broker.host, mqtt_broker.port)
+    client.loop_start()
+    yield client
+    client.disconnect()
+    client.loop_stop()
+
+def test_a_client_leaves(mqtt_broker, client):
+    mqtt_broker.wait_for_client("tidy")
+"""
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_clients_that_are_left(run: Run, leaks: bool) -> None:
+    """They fail their tests where that is wanted."""
+    ini = "mqtt_leaks = true" if leaks else ""
+    result = run("-q", "-Wignore", plugins=("trio",), ini=ini, test_leaks=LEAKS)
+    result.assert_outcomes(passed=3 if not leaks else 2, errors=int(leaks), failed=int(leaks))
+    if leaks:
+        assert result.stdout.str().count("still connected at the end of the test: 'left'") >= 2
