@@ -49,14 +49,30 @@ def decode_connect(reader: Reader, flags: int) -> Connect:
         raise UnsupportedVersion(f"protocol name {quoted(name)}")
     version = levels.get(level)
     if version is None:
-        # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]: a client of level 6 can read an answer of 5.0, one of level 2 an answer of
-        # 3.1.
-        if name == b"MQTT":
-            reader.version = Version.V5 if level > Version.V5 and not level & _BRIDGE else Version.V311
-        else:
-            reader.version = Version.V31
+        # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+        reader.version = _readable(reader, level) if name == b"MQTT" else Version.V31
         raise UnsupportedVersion(f"level {level} of {name.decode()}")
     reader.version = version
+    return _rest(reader, version, level)
+
+
+def _readable(reader: Reader, level: int) -> Version:
+    """The version of the answers that a client of an unknown level can read: 5.0 for a later level, unless its CONNECT
+    has the form of 3.x, without properties."""
+    if level < Version.V5 or level & _BRIDGE:
+        return Version.V311
+    for version in (Version.V5, Version.V311):
+        probe = Reader(reader.data, reader.position, reader.end, version, strict=False)
+        try:
+            _rest(probe, version, level)
+        except ProtocolError:
+            continue
+        return version
+    return Version.V5
+
+
+def _rest(reader: Reader, version: Version, level: int) -> Connect:
+    """What follows the level."""
     bits = reader.byte()
     if bits & 0x01 and version is not Version.V31:
         raise MalformedPacket("the reserved bit of CONNECT is set")  # [MQTT-3.1.2-3] [MQTT3-3.1.2-3]

@@ -72,8 +72,8 @@ def test_refuses(version: Version, data: str, reason: int) -> None:
         (b"MQIsdp", 5, V31),
         (b"MQTT", 0, V311),
         (b"MQTT", 3, V311),
-        (b"MQTT", 6, V5),
-        (b"MQTT", 127, V5),
+        (b"MQTT", 6, V311),
+        (b"MQTT", 127, V311),
         (b"MQTT", 0x85, V311),
         (b"MQTT", 0x83, V311),
         (b"mqtt", 4, None),
@@ -90,6 +90,20 @@ def test_an_unknown_protocol_says_how_it_can_be_told(name: bytes, level: int, ve
     assert isinstance(decoder.error, UnsupportedVersion)
     assert decoder.error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION
     assert decoder.version is version
+
+
+@pytest.mark.parametrize("level", [2, 3, 6, 99, 127, 0x86])
+@pytest.mark.parametrize(
+    ("rest", "like"),
+    [("02 0000 0001 63", V311), ("c6 003c 0001 63 0001 74 0000 0001 75 0001 70", V311), ("02 0000 00 0001 63", V5)],
+)
+def test_a_later_level_is_answered_in_the_form_that_its_connect_has(level: int, rest: str, like: Version) -> None:
+    """[MQTT-3.1.2-2] [MQTT3-3.1.2-2]"""
+    body = b"\0\4MQTT" + bytes([level]) + wire(rest)
+    decoder = Decoder()
+    assert decoder.feed(bytes([0x10, len(body)]) + body) == []
+    assert isinstance(decoder.error, UnsupportedVersion)
+    assert decoder.version is (V311 if level < 5 or level & 0x80 else like)
 
 
 @pytest.mark.parametrize("data", ["11 0d 0004 4d515454 04 02 0000 0001 63", "14 0c 0005 4200000000 05 0000 0001"])
