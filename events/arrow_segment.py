@@ -77,7 +77,7 @@ class ArrowSegment:
         index = self.index
         batches = index.within(first, end)
         with self._filesystem.open_input_file(self.path) as file:
-            head = _head(file, index, verify)
+            head = head_of(file, index, verify)
             for piece in self._pieces(file, head, batches, key, projection, verify):
                 low, high = max(first, piece.first), min(end, piece.end)
                 if isinstance(piece, Damage):
@@ -92,7 +92,7 @@ class ArrowSegment:
         if index.sealed:
             return 0
         with self._filesystem.open_input_file(self.path) as file:
-            head = _head(file, index, verify=False)
+            head = head_of(file, index, verify=False)
             if head is None:
                 return 0
             file.seek(max(index.behind, len(head)))
@@ -160,7 +160,7 @@ def rows_of_half(filesystem: FileSystem, files: SegmentFiles) -> int:
         return 0
 
 
-def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
+def head_of(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
     """The Arrow schema as it is in the file. None if it is damaged."""
     header = index.header
     if header is None:  # the stream itself says where its schema ends

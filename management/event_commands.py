@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from trunkline.management.command_line import FAILED, fail, read_duration, read_pairs
+from trunkline.management.command_line import BAD_USAGE, FAILED, fail, read_duration, read_pairs
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 
@@ -236,6 +236,26 @@ def check(root: str, as_json: bool) -> None:
             f"{files:,} file{'s' * (files != 1)} with {rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"
         )
     if problems:
+        raise SystemExit(FAILED)
+
+
+@events.command()
+@_root
+def repair(root: str) -> None:
+    """Make indexes again that are gone or end before the rows of their files, as `check` finds them. No broker may
+    write the log meanwhile. The exit code is 1 if rows stay that cannot be read."""
+    from trunkline.events.layout import local_root
+    from trunkline.events.repairing import repair as repair_log
+
+    folder = local_root(root)
+    if folder is None or not folder.is_dir():
+        fail([f"{root} is no folder of this machine"], BAD_USAGE)
+    left = 0
+    for found in repair_log(folder):
+        left += bool(found.problem)
+        words = f"not read: {found.problem}" if found.problem else "read again"
+        click.echo(printable(f"{found.path}: {found.rows:,} rows are {words}"))
+    if left:
         raise SystemExit(FAILED)
 
 

@@ -71,7 +71,7 @@ def of_messages(
 
 
 def is_live() -> Expression:
-    """Whether a delivery followed at once, so that its time is a latency; also where the log does not say how it came."""
+    """Whether a delivery followed at once, so that its time is a latency; or the log does not say how it came."""
     return F.col("delivery").isNull() | (F.col("delivery") == "live")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("pyarrow")
 
-from tests.events.logs import KEY, NODE, append, batch, flip, time, write
+from tests.events.logs import KEY, NODE, append, batch, flip, only, time, write
 from trunkline.events.inspection import Selection, following, newest
 from trunkline.events.layout import DATA, INDEX, RECORD_SIZE, Header, NodeKey, SegmentName
 from trunkline.events.positions import Positions
@@ -122,6 +122,22 @@ def test_who_follows_is_told_of_what_was_deleted_before(tmp_path: Path) -> None:
     assert (lost["kind"], lost["seq"], lost["value"]) == ("log.lost", 10, 10)
     assert [row["seq"] for row in others] == list(range(20, 30))
     assert following(log, Selection(), ends) == []
+
+
+def test_repair(log: Path) -> None:
+    index = only(log, ".idx")
+    whole = index.read_bytes()
+    index.write_bytes(whole[:60])
+    assert call("check", log).exit_code == 1
+    result = call("repair", log)
+    assert (result.exit_code, result.stdout) == (0, f"{only(log, '.arrows')}: 300 rows are read again\n")
+    assert call("check", log).exit_code == 0
+    index.write_bytes(whole[:60])
+    Positions(log, "spark").write({NODE: 120})
+    result = call("repair", log)
+    assert result.exit_code == 1
+    assert "300 rows are not read: a consumer has read up to row 119" in result.stdout
+    assert call("repair", "s3://bucket/log").exit_code == 2
 
 
 def test_check(log: Path) -> None:
