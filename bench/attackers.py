@@ -438,6 +438,24 @@ class Stopped(Attack):
         self.count(self.clients, self.kept)
 
 
+class FullDisk(Attack):
+    text = "messages of 1 MB at QoS 1, without a pause, for a session whose store is full"
+    config = '[store]\ndurability = "os"\npath = "{folder}/full.db"\nmax_size = "2MiB"\n'
+    pause = 0.0
+
+    def prepare(self) -> None:
+        session = self.client("stored", expiry=10_000)
+        session.subscribe("full/#", qos=1)
+        session.close()
+        self.flood = self.client("flood")
+
+    def strike(self) -> None:
+        try:
+            self.flood.sock.sendall(publish("full/1", bytes(1_000_000), 1, self.packet_id()))
+        except OSError:  # it was not read from for so long
+            self.flood = self.client("flood")
+
+
 ATTACKS: Final[dict[str, type[Attack]]] = {
     "retained": Retained,
     "cached": Cached,
@@ -462,4 +480,5 @@ ATTACKS: Final[dict[str, type[Attack]]] = {
     "unacknowledged": Unacknowledged,
     "same-id": SameId,
     "reconnects": Reconnects,
+    "full-disk": FullDisk,
 }

@@ -129,7 +129,7 @@ def configured(peer: Peer, attack: type[Attack], folder: Path) -> Peer | None:
     users = folder / "users"
     if attack.config:
         users.write_text(set_password(set_password("", "visitor", PASSWORD), "ann", "nobody guesses this"))
-    return replace(watched(), config=attack.config.replace("{users}", str(users)))
+    return replace(watched(), config=attack.config.replace("{users}", str(users)).replace("{folder}", str(folder)))
 
 
 HEADER: Final = (

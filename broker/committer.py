@@ -8,6 +8,7 @@ one. A store that refuses loses nothing: what was refused is in the next commit,
 from __future__ import annotations
 
 import logging
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -48,6 +49,8 @@ CLOCK: Final = b"clock"
 DELAY: Final = 1.0
 #: Each time that it is refused again it waits twice as long, and so many seconds at the most.
 MAX_RETRY: Final = 8.0
+#: A publication of so many bytes is packed by the thread that writes.
+LARGE: Final = 16_384
 #: Seconds after which a commit that is not done, and one that is put off all the time, is an alarm.
 MAX_COMMIT: Final = 10.0
 #: Seconds that the end of the broker waits for the last commit.
@@ -193,7 +196,12 @@ class Committer:
     def keep(self, stored: StoredPublication, batch: WriteBatch) -> None:
         """It is written, if it was not yet."""
         if not stored.written:
-            batch.put(MESSAGES, key_of(stored.number), publication_to_bytes(stored.publication, self.epoch))
+            key, publication = key_of(stored.number), stored.publication
+            if publication.weight < LARGE:
+                batch.put(MESSAGES, key, publication_to_bytes(publication, self.epoch))
+            else:
+                pack_it = partial(publication_to_bytes, publication, self.epoch)
+                batch.put_later(MESSAGES, key, pack_it, publication.weight)
             stored.publication, stored.written = None, True
 
     def release(self, stored: StoredPublication) -> None:

@@ -62,6 +62,13 @@ class ZoneMqtt(Section):
         ge=1,
         le=65_535,
     )
+    max_unacknowledged_bytes: Size = key(
+        4_194_304,
+        "Bytes of one client's QoS 1 and 2 messages that may wait for the store, such as while the disk is full: "
+        "beyond, nothing more is read from it until half of them are acknowledged. 0 means no limit.",
+        "bytes",
+        ge=0,
+    )
     max_qos: Whole = key(2, "Highest QoS accepted and granted.", ge=0, le=2)
     retain_available: Flag = key(True, "Whether clients may publish retained messages.")
     wildcard_subscriptions: Flag = key(True, "Whether filters may contain `+` and `#`.")

@@ -1,5 +1,6 @@
 """What one commit writes."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -12,15 +13,17 @@ class Space(NamedTuple):
 class WriteBatch:
     """Changes that become durable together or not at all, in the order in which they were noted.
 
-    Plain data: `ranges` are deleted before `values` are written, and what a range deletes of the batch's own values is
-    taken out when the range is noted.
+    Plain data, but for what is `put_later`: `ranges` are deleted before `values` are written, and what a range deletes
+    of the batch's own values is taken out when the range is noted.
     """
 
-    __slots__ = ("ranges", "values", "weight")
+    __slots__ = ("_later", "ranges", "values", "weight")
 
     def __init__(self) -> None:
         #: None deletes.
         self.values: dict[Space, dict[bytes, bytes | None]] = {}
+        #: What gives the values that are not there yet.
+        self._later: dict[tuple[Space, bytes], Callable[[], bytes]] = {}
         #: Space, lowest key, and the first key above.
         self.ranges: list[tuple[Space, bytes, bytes]] = []
         #: Bytes noted so far, those overwritten included.
@@ -32,6 +35,19 @@ class WriteBatch:
         except KeyError:
             self.values[space] = {key: value}
         self.weight += len(key) + len(value)
+
+    def put_later(self, space: Space, key: bytes, value: Callable[[], bytes], weight: int) -> None:
+        """Of about so many bytes: the thread that writes packs what takes long."""
+        self.put(space, key, b"")
+        self._later[space, key] = value
+        self.weight += weight
+
+    def pack(self) -> None:
+        """Get the values that are not there yet."""
+        later, self._later = self._later, {}
+        for (space, key), value in later.items():
+            if self.values[space].get(key) == b"":  # nobody has deleted or put it since
+                self.values[space][key] = value()
 
     def delete(self, space: Space, key: bytes, *, put_once: bool = False) -> None:
         """A key that is `put_once`, and in this batch, is in no store yet: nothing of it is left to be written."""

@@ -67,6 +67,7 @@ class Writer:
             began = time.perf_counter()
             try:
                 self._check_files()
+                batch.pack()
                 self._engine.commit(batch)
             except StoreError as failure:
                 error = failure

@@ -2,7 +2,7 @@
 packets.
 
 An answer may have to wait for an access decision, or for a commit. The ledger keeps its place, so that later ones wait,
-too. A client that is owed too many is not read from meanwhile.
+too. A client that is owed too many, or for messages that are too large together, is not read from meanwhile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,17 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 
 
 class Answering:
-    __slots__ = ("_channel", "_context", "_crowded", "_max_owed", "_pieces", "_sent", "ledger")
+    __slots__ = (
+        "_channel",
+        "_context",
+        "_crowded",
+        "_max_owed",
+        "_max_unacknowledged",
+        "_pieces",
+        "_sent",
+        "_unacknowledged",
+        "ledger",
+    )
 
     def __init__(self, context: SessionContext, pieces: list[bytes]) -> None:
         """`pieces` are the wire bytes of this turn."""
@@ -49,6 +59,10 @@ class Answering:
         #: Is the client not read from, because it is owed too many answers?
         self._crowded = False
         self._max_owed = MAX_OWED
+        #: Bytes of its messages whose acknowledgements wait for the store, those of earlier connections included; 0 is
+        #: no limit.
+        self._unacknowledged = 0.0
+        self._max_unacknowledged = 0
 
     def bind(self, awaiting_rel: AwaitingRel) -> None:
         """Take this part of the session, which may be a new one."""
@@ -57,6 +71,8 @@ class Answering:
     def attach(self, channel: Channel) -> None:
         self._channel = channel
         self._max_owed = min(channel.config.mqtt.receive_maximum, MAX_OWED)
+        self._max_unacknowledged = channel.config.mqtt.max_unacknowledged_bytes
+        self._review()
 
     def detach(self) -> None:
         """The client gets none of the answers that it is owed."""
@@ -64,9 +80,10 @@ class Answering:
         self._crowded = False
         self.ledger.clear()
 
-    def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
+    def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None, weight: float = 0.0) -> bool:
         """Send a packet after the output of this turn, and after all answers owed before it. `owed` is its place, if it
-        had to wait; `wait` calls back when it may leave. Returns False if the client accepts no packet so large."""
+        had to wait; `wait` calls back when it may leave, and `weight` is what the message takes until then. Returns
+        False if the client accepts no packet so large."""
         channel = self._channel
         if channel is None:
             return True
@@ -78,16 +95,18 @@ class Answering:
             if owed is None:
                 self._pieces.append(wire)
             else:
-                self._settle(owed, wire, wait)
+                self._settle(owed, wire, wait, weight)
             self._sent[kind] += 1
         return bool(wire)
 
-    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None) -> None:
+    def acknowledge(
+        self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None, weight: float = 0.0
+    ) -> None:
         """As `write`, acknowledgements of success in a row."""
         head, count = _HEADS[kind], len(packet_ids)
         wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
         if self.ledger.entries or wait is not None:
-            self._settle(self.ledger.owe(kind, packet_ids), wire, wait)
+            self._settle(self.ledger.owe(kind, packet_ids), wire, wait, weight)
         else:
             self._pieces.append(wire)
         self._sent[kind] += count
@@ -97,17 +116,26 @@ class Answering:
         self._pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
         self._sent[PacketType.PUBREL] += 1
 
-    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None) -> None:
+    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None, weight: float = 0.0) -> None:
         if wait is None:
+            self._unacknowledged -= weight
             self._pieces += self.ledger.settle(owed, wire)
         else:
-            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
-        channel, answers = self._channel, self.ledger.answers
+            self._unacknowledged += weight
+            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None, weight)))
+        self._review()
+
+    def _review(self) -> None:
+        """Whether the client is read from."""
+        channel = self._channel
         if channel is None:
             return
-        if self._crowded and answers <= self._max_owed // 2:
+        owed = self.ledger.answers / self._max_owed
+        if self._max_unacknowledged:
+            owed = max(owed, self._unacknowledged / self._max_unacknowledged)
+        if self._crowded and owed <= 0.5:
             self._crowded = False
             channel.cast(mail.Resume(self))
-        elif answers > self._max_owed and not self._crowded:
+        elif owed > 1 and not self._crowded:
             self._crowded = True
             channel.cast(mail.Pause(self))

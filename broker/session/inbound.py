@@ -157,7 +157,8 @@ class Inbound:
             reached = bool(found)
         wait = None if services.committer is None else self._wait(services.committer, channel, routed, qos)
         if reached:
-            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
+            weight = 0.0 if wait is None else routed.weight
+            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait, weight)
         else:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
 
@@ -284,14 +285,16 @@ class Inbound:
         if self._awaiting_rel.are_open(packet_ids):
             pubsub, committer = self._services.pubsub, self._services.committer
             is_stored = self._session.durable is not None
-            for publication in self._awaiting_rel.release(packet_ids):
+            released = self._awaiting_rel.release(packet_ids)
+            for publication in released:
                 for part, route in pubsub.routed(publication) if publication is not None else ():
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._release_singly(part, channel, route)
                     is_stored = is_stored or part.stored is not None or part.retain
             has_to_wait = is_stored and channel.client.durable
             wait = committer.after_commit if has_to_wait and committer is not None else None
-            self._answers.acknowledge(PUBCOMP, packet_ids, wait)
+            weight = 0.0 if wait is None else sum([each.weight for each in released if each is not None])
+            self._answers.acknowledge(PUBCOMP, packet_ids, wait, weight)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
@@ -341,12 +344,13 @@ class Inbound:
         properties: Properties = NO_PROPERTIES,
         wait: Wait | None = None,
     ) -> None:
+        weight = 0.0 if wait is None else packet.weight
         if reason and channel.version == Version.V5:
             kind = Puback if packet.qos == 1 else Pubrec
             for packet_id in packet.packet_ids:
-                self._answers.write(kind(packet_id, reason, properties), wait=wait)
+                self._answers.write(kind(packet_id, reason, properties), wait=wait, weight=weight / packet.count)
         else:
-            self._answers.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
+            self._answers.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids, wait, weight)
 
     def _refuse(
         self, packet: ReceivedPublication, channel: Channel, drop: DropReason, reason: Reason, text: str = ""

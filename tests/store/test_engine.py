@@ -1,6 +1,7 @@
 """What every engine does."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,27 @@ def test_a_key_that_is_put_and_deleted_in_one_batch_is_gone(engine: Engine, put_
     batch.delete(COLOURS, b"a", put_once=put_once)
     engine.commit(batch)
     assert engine.scan(COLOURS) == []
+
+
+def test_what_is_put_later_is_packed_once_unless_it_was_deleted_or_put_since(engine: Engine) -> None:
+    batch, packed = WriteBatch(), list[str]()
+
+    def value(of: str) -> bytes:
+        packed.append(of)
+        return of.encode()
+
+    for key in ("later", "deleted", "never", "put", "range"):
+        batch.put_later(COLOURS, key.encode(), partial(value, key), 1000)
+    assert batch.weight > 5000
+    batch.delete(COLOURS, b"deleted")
+    batch.delete(COLOURS, b"never", put_once=True)
+    batch.put(COLOURS, b"put", b"other")
+    batch.delete_range(COLOURS, b"range", b"rangf")
+    for _ in range(2):  # the first commit is refused, say
+        batch.pack()
+    engine.commit(batch)
+    assert engine.scan(COLOURS) == [(b"later", b"later"), (b"put", b"other")]
+    assert packed == ["later"]
 
 
 def test_pages_are_bounded_in_rows_and_bytes(engine: Engine) -> None:
