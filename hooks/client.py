@@ -102,7 +102,7 @@ def _can_be_packed(value: object) -> bool:
     """Not an integer of more than 64 bits, nor text that has half a character."""
     try:
         pack(value)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

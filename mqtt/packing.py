@@ -4,17 +4,26 @@ from typing import Any, Final, cast
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
+from trunkline.mqtt.plain import plain
+
 _msgpack: Final[Any] = msgpack
 
 
 def pack(value: object) -> bytes:
     """
     Raises:
-        TypeError, ValueError, OverflowError: it is not a plain value.
+        TypeError, ValueError, OverflowError: it cannot be made plain.
     """
-    return cast("bytes", _msgpack.packb(value))
+    return cast("bytes", _msgpack.packb(value, default=_made_plain))
 
 
 def unpack(data: bytes) -> Any:
     """Keys of a dict may be other than text; a tuple comes back as a list."""
     return _msgpack.unpackb(data, strict_map_key=False)
+
+
+def _made_plain(value: object) -> object:
+    made = plain(value)
+    if made is value:
+        raise TypeError(f"{type(value).__name__} is no plain value")
+    return made

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.broker.disk import Disk
 from tests.broker.room import room
+from trunkline.mqtt.user_properties import UserProperties
 from trunkline.plugins.store import PLUGINS, PluginStore, PluginStoreFull, PluginStores
 from trunkline.store import WriteBatch
 from trunkline.store.engine import rows
@@ -91,6 +92,11 @@ def test_a_value_is_a_copy(store: PluginStore) -> None:
 def test_a_tuple_comes_back_as_a_list(store: PluginStore) -> None:
     store.put("k", (1, (2,)))
     assert store.get("k") == [1, [2]]
+
+
+def test_properties_of_a_message_as_they_came(store: PluginStore) -> None:
+    store.put("p", {"properties": {"user_property": UserProperties(b"&\0\1k\0\1v"), "correlation_data": b"c"}})
+    assert store.get("p") == {"properties": {"user_property": [["k", "v"]], "correlation_data": b"c"}}
 
 
 def test_keys_are_listed_in_their_order_by_prefix(store: PluginStore) -> None:
