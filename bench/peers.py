@@ -63,7 +63,6 @@ EXPORT_CONF: Final = (
     + """
 [plugins.events]
 path = "{folder}/events"
-kinds = ["message.publish", "message.delivered", "message.acked"]
 max_size = "1GiB"
 """
 )

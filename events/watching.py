@@ -149,8 +149,17 @@ class Watching:
 
     def _routed(self, kind: int) -> Callable[..., None]:
         record, wanted = self._recorder.record, self._wanted
+        topics, all_clients, one_in = wanted.known_topics, wanted.all_clients, wanted.one_in
 
         def look(publication: Publication, receivers: tuple[str, ...]) -> None:
+            if publication.count == 1:  # as above
+                known = topics.get(publication.topic)
+                if known is False or (one_in > 1 and publication.guid % _PRIME % one_in):
+                    return
+                if known and all_clients:
+                    given = {"receivers": len(receivers), "client_id": publication.publisher}
+                    record(kind, None, publication, given)
+                    return
             for part in wanted.publications(publication):
                 if wanted.client(part.publisher):
                     record(kind, None, part, {"receivers": len(receivers), "client_id": part.publisher})
