@@ -19,6 +19,7 @@ from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, wrong_value
 from trunkline.config.files import FILE_VARIABLE, file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
+from trunkline.config.mosquitto import file_hint, word_hint
 from trunkline.config.section import PluginSettings, Section
 from trunkline.config.units import from_text, shown
 
@@ -82,15 +83,16 @@ class ConfigReader:
     # The sources
 
     def take_file(self, path: Path) -> None:
-        source = str(path)
+        source, text = str(path), ""
         try:
-            table = tomllib.loads(read_text(path, MAX_FILE))
+            text = read_text(path, MAX_FILE)
+            table = tomllib.loads(text)
         except OSError as error:
             self._complain(source, (), f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError:
             self._complain(source, (), "is not UTF-8 text")
         except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
-            self._complain(source, (), f"is not TOML: {error}")
+            self._complain(source, (), f"is not TOML: {error}{file_hint(text)}")
         else:
             self.take_table(table, source, path.parent)
 
@@ -99,7 +101,8 @@ class ConfigReader:
         for section, content in table.items():
             if section not in self._sections:
                 if not self._partial:
-                    hint = nearest(section, Config.model_fields) or f"; known are {', '.join(Config.model_fields)}"
+                    hint = word_hint(section) or nearest(section, Config.model_fields)
+                    hint = hint or f"; known are {', '.join(Config.model_fields)}"
                     self._complain(source, (section,), f"unknown section{hint}")
             elif section in WHOLE:
                 self._set((section,), Config.model_fields[section], content, source, base)

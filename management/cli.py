@@ -2,7 +2,7 @@
 node."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Never, TypeAlias
@@ -12,6 +12,7 @@ import click
 from trunkline import __version__
 from trunkline.config.errors import ConfigError
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
+from trunkline.management.meant import ServeCommand
 
 if TYPE_CHECKING:
     from trunkline.config.config import Config
@@ -48,6 +49,12 @@ class _Trunkline(LazyGroup):
         "store": ("trunkline.management.store_commands", "Look at the store, copy it and repair it."),
     }
 
+    def hint(self, name: str, known: Collection[str]) -> str:
+        from trunkline.management.ctl_commands import commands
+
+        below = super().hint(name, known) or super().hint(name, commands())
+        return below if any(f" {word}?" in below for word in known) else below.replace("mean ", "mean trunkline ctl ")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
             args = ["serve", *args]
@@ -60,7 +67,7 @@ def cli() -> None:
     """Trunkline, an MQTT broker. Without a command it serves."""
 
 
-@cli.command()
+@cli.command(cls=ServeCommand)
 @config_option
 @click.option(
     "--listen",

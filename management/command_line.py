@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from trunkline.config.files import FILE_VARIABLE
 from trunkline.config.units import parse_duration
 from trunkline.management.logs import printable
+from trunkline.management.meant import HintingGroup
 
 T = TypeVar("T")
 
@@ -109,7 +110,7 @@ def fail(problems: Iterable[object], code: int) -> Never:
     sys.exit(code)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HintingGroup):
     """A group with commands that are imported only when they are called: their imports may be slow, or missing. A
     subclass names them in `elsewhere`."""
 

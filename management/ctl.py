@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from trunkline.management.command_line import ChosenBroker, config_option
+from trunkline.management.meant import HintingGroup
 
 
-class _Operations(click.Group):
+class _Operations(HintingGroup):
     """Its commands are the broker's operations."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -14,6 +14,7 @@ from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_p
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
+from trunkline.management.meant import HintingGroup
 from trunkline.management.operations import OPERATIONS
 from trunkline.management.operations.registry import Operation
 
@@ -60,7 +61,7 @@ def commands() -> dict[str, click.Command]:
         holder: MutableMapping[str, click.Command] = found
         for number, group in enumerate(groups, 1):
             path = ".".join(groups[:number])
-            below = holder.setdefault(group, click.Group(group, help=_GROUPS[path]))
+            below = holder.setdefault(group, HintingGroup(group, help=_GROUPS[path]))
             assert isinstance(below, click.Group)
             holder = below.commands
         holder[name] = _command(name, operation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -70,7 +71,7 @@ class TextFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = printable(shortened(record.getMessage(), _MAX_TEXT))
-        line = f"{_moment(record)} {record.levelname} {record.name}: {text}"
+        line = f"{self.begin(record)}: {text}"
         for name in _SHOWN:
             value = getattr(record, name, None)
             if value is not None:
@@ -79,6 +80,19 @@ class TextFormatter(_Formatter):
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {printable(part)}" for part in trace.split("\n"))
         return line
+
+    def begin(self, record: logging.LogRecord) -> str:
+        return f"{_moment(record)} {record.levelname} {record.name}"
+
+
+class TerminalFormatter(TextFormatter):
+    """The same for people at a terminal: levels are aligned, and have colours."""
+
+    _COLOURS: Final = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+
+    def begin(self, record: logging.LogRecord) -> str:
+        level = f"\x1b[{self._COLOURS.get(record.levelname, '0')}m{record.levelname:<8}\x1b[0m"
+        return f"\x1b[2m{_moment(record)}\x1b[0m {level} {record.name}"
 
 
 class JsonFormatter(_Formatter):
@@ -133,6 +147,22 @@ class _ToStderr(UnfailingHandler, _Stream):
     pass
 
 
+def _formatter(settings: LogSettings, handler: logging.Handler) -> logging.Formatter:
+    if settings.format == "json":
+        return JsonFormatter()
+    return TerminalFormatter() if isinstance(handler, _ToStderr) and _has_colours(handler.stream) else TextFormatter()
+
+
+def _has_colours(stream: TextIO) -> bool:
+    """As https://no-color.org has it: whoever sets NO_COLOR to anything wants none."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # none at all, or closed
+        return False
+
+
 def configure(settings: LogSettings) -> None:
     """Send all log records of this process to the configured destination. A further call replaces the former one.
 
@@ -159,7 +189,7 @@ def switching(settings: LogSettings) -> Generator[None]:
 
         handler = to_file(settings.file)
     handler.file = settings.file
-    handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    handler.setFormatter(_formatter(settings, handler))
     try:
         yield
     except BaseException:

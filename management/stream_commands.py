@@ -5,9 +5,10 @@ from typing import cast
 import click
 
 from trunkline.management.ctl import control_options
+from trunkline.management.meant import HintingGroup
 
 
-class _StreamOperations(click.Group):
+class _StreamOperations(HintingGroup):
     def _group(self) -> click.Group:
         from trunkline.management.ctl_commands import commands
 

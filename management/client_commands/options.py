@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote
 
 import click
@@ -22,12 +22,13 @@ from trunkline.config.units import NEVER
 from trunkline.management.client_commands.ending import Reports, end_by
 from trunkline.management.client_commands.property_options import join_properties
 from trunkline.management.command_line import BAD_USAGE, fail
+from trunkline.management.meant import HintingCommand
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trunkline.client.block import BlockClient
     from trunkline.client.errors import ClientError
@@ -114,8 +115,12 @@ _OPTIONS: Final = (
 )
 
 
-class ClientCommand(click.Command):
+class ClientCommand(HintingCommand):
     """-h is the host, and -D takes as many words as it needs."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        "Got unexpected extra argument": "topics and messages are options: -t TOPIC, -m TEXT"
+    }
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -64,6 +64,8 @@ async def status(broker: Administered) -> dict[str, object]:
         "retained": figures["retained.count"],
         "queued": figures["queue.count"],
         "inflight": figures["inflight.count"],
+        "memory_bytes": figures["process.memory"],
+        "store_bytes": figures["store.bytes"],
         "alarms": len(broker.alarms.active),
         "rates": {
             name: {window: round(broker.rates[counter, window], 2) for window in ("1min", "5min", "15min")}

@@ -1,7 +1,7 @@
 """Plugins, and the bans that one of them keeps."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import ConfigReader
@@ -23,6 +23,7 @@ from trunkline.management.operations.registry import (
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import load_aside, settings_model
 from trunkline.plugins.manager import PluginRow
+from trunkline.plugins.shipped import ban_list
 
 #: The plugin that keeps the bans.
 BANS = "bans"
@@ -31,8 +32,8 @@ Name = Annotated[str, "The plugin's name."]
 Settings = Annotated[
     dict[str, str] | None, "Settings, written as in an environment variable; all others are as configured."
 ]
-Kind = Annotated[Literal["client_id", "username", "address"], "The kind of ban."]
-Who = Annotated[str, "The client id, user name, address or network."]
+Kind = Annotated[ban_list.Kind, "The kind of ban."]
+Who = Annotated[str, "The client id, user name, address or network, or the pattern with `*`, `?` and `[0-9]`."]
 
 
 @operation("plugins.list")

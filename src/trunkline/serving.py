@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from math import inf
 
 import trio
@@ -20,6 +21,7 @@ from trunkline.broker.node_listeners import ListenError
 from trunkline.config.config import Config
 from trunkline.config.errors import Unusable
 from trunkline.config.store_place import store_path
+from trunkline.config.units import NEVER
 from trunkline.management import logs, service_manager
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.control import ControlSocketError, open_control
@@ -61,6 +63,7 @@ def run(read: Callable[[], Config], source: str) -> int:
         python = platform.python_version()
         logger.info("trunkline %s, Python %s, process %d, %s", __version__, python, os.getpid(), source)
         logger.info(_about_store(config))
+        logger.info(_about_expiry(config))
         _keep_freed_memory()
         garbage.set_up()
         sys.setswitchinterval(SWITCH_INTERVAL)
@@ -80,6 +83,15 @@ def _about_store(config: Config) -> str:
         unused = "" if config.store.path is None else f"; the store {config.store.path} is not used"
         return f"sessions and retained messages are kept in memory only: they end with this process{unused}"
     return f"store {store_path(config.store, config.node).absolute()}, durability {durability}"
+
+
+def _about_expiry(config: Config) -> str:
+    """Said aloud, as other brokers keep them for ever."""
+    seconds = config.session.expiry_interval
+    if seconds == NEVER:
+        return "sessions of MQTT 3.1 and 3.1.1 outlive their connections for ever (session.expiry_interval)"
+    ends = f"end {timedelta(seconds=seconds)} after their connections" if seconds else "end with their connections"
+    return f'sessions of MQTT 3.1 and 3.1.1 {ends}: session.expiry_interval, which may be "never"'
 
 
 def _keep_freed_memory() -> None:

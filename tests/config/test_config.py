@@ -344,8 +344,8 @@ def test_some_sections_alone(file: Path) -> None:
 
 
 def test_a_section_that_is_near_none_is_told_which_there_are() -> None:
-    (problem,) = problems_of({"persistence": {}})
-    assert problem.startswith("persistence: unknown section; known are node, listeners, mqtt, ")
+    (problem,) = problems_of({"xyzzy": {}})
+    assert problem.startswith("xyzzy: unknown section; known are node, listeners, mqtt, ")
     assert problems_of({"sesion": {}}) == ["sesion: unknown section; did you mean session?"]
 
 

@@ -1,3 +1,4 @@
+import io
 import json
 import logging
 import re
@@ -162,3 +163,49 @@ def test_the_level_until_the_next_configuration(written: Callable[[], str]) -> N
     logs.configure(LogSettings(level="warning"))
     assert logs.level() == "warning"
     assert [line.rpartition(" ")[2] for line in written().splitlines()] == ["small"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "terminal", "coloured"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True, True),  # empty is as if it were not set
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"TERM": "xterm"}, False, False),  # a file, or the journal
+    ],
+)
+def test_colours_are_for_terminals(
+    variables: dict[str, str], terminal: bool, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    root, before = logging.getLogger(), logging.getLogger().handlers[:]
+    level = root.level
+    try:
+        logs.configure(LogSettings())
+        logging.getLogger("trunkline.test").warning("a\x1b[0m")
+        logging.getLogger("trunkline.test").info("b")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+        logging.captureWarnings(False)
+    lines = stream.getvalue().splitlines()
+    if coloured:
+        assert [line.partition(" ")[2] for line in lines] == [
+            "\x1b[33mWARNING \x1b[0m trunkline.test: a\\x1b[0m",
+            "\x1b[32mINFO    \x1b[0m trunkline.test: b",
+        ]
+    else:
+        assert [line.partition(" ")[2] for line in lines] == [
+            "WARNING trunkline.test: a\\x1b[0m",
+            "INFO trunkline.test: b",
+        ]

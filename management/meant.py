@@ -1,0 +1,62 @@
+"""What people write who come from other brokers and clients, or who guess, and what is meant."""
+
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Final
+
+import click
+
+from trunkline.config.key_path import nearest
+
+#: Commands by the words that others have for them.
+_WORDS: Final = {
+    "load": "enable",
+    "start": "enable",
+    "unload": "disable",
+    "stop": "disable",
+    "publish": "pub",
+    "subscribe": "sub",
+    "ban": "bans",
+    "kick": "disconnect",
+}
+_LISTEN: Final = "a broker listens by URL: --listen tcp://127.0.0.1:1883"
+
+
+class HintingGroup(click.Group):
+    """Suggests a command where there is none of a name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known = args[0], self.list_commands(ctx)
+        if name in known or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"No such command {name!r}{self.hint(name, known)}.", ctx)
+
+    def hint(self, name: str, known: Collection[str]) -> str:
+        word = _WORDS.get(name)
+        return f"; did you mean {word}?" if word in known else nearest(name, known)
+
+
+class HintingCommand(click.Command):
+    """Says what is meant by an option or argument that it does not have."""
+
+    #: By the beginning of click's own message.
+    hints: ClassVar[Mapping[str, str]]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            hint = next((hint for begin, hint in self.hints.items() if error.format_message().startswith(begin)), "")
+            if not hint:
+                raise
+            raise click.UsageError(f"{error.format_message().split('. ')[0].rstrip('.')}; {hint}", ctx) from None
+
+
+class ServeCommand(HintingCommand):
+    hints: ClassVar[Mapping[str, str]] = {
+        "No such option '--port'": _LISTEN,
+        "No such option '-p'": _LISTEN,
+        "No such option '-c'": "the file of the configuration is --config FILE",
+        "No such option '-v'": "more is logged with --log-level debug",
+    }

@@ -1,0 +1,35 @@
+"""What others write, and what is suggested."""
+
+import pytest
+from click.testing import CliRunner
+
+from trunkline.management.cli import cli
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("ctl plugins load bans", "No such command 'load'; did you mean enable?"),
+        ("ctl plugins unload bans", "No such command 'unload'; did you mean disable?"),
+        ("ctl client list", "No such command 'client'; did you mean clients?"),
+        ("ctl clients lst", "No such command 'lst'; did you mean list?"),
+        ("ctl streams consumer list", "No such command 'consumer'; did you mean consumers?"),
+        ("streams crate", "No such command 'crate'; did you mean create?"),
+        ("client list", "No such command 'client'; did you mean trunkline ctl clients?"),
+        ("retaind list", "No such command 'retaind'; did you mean trunkline ctl retained?"),
+        ("publish a/b x", "No such command 'publish'; did you mean pub?"),
+        ("confg check", "No such command 'confg'; did you mean config?"),
+        ("plugin list", "No such command 'plugin'; did you mean plugins?"),
+        ("xyzzy", "No such command 'xyzzy'."),
+        ("--port 1883", "No such option '--port'; a broker listens by URL: --listen tcp://127.0.0.1:1883"),
+        ("-p 1883", "No such option '-p'; a broker listens by URL: --listen tcp://127.0.0.1:1883"),
+        ("-c mosquitto.conf", "No such option '-c'; the file of the configuration is --config FILE"),
+        ("--stor x", "No such option '--stor'"),
+        ("sub #", "Got unexpected extra argument (#); topics and messages are options: -t TOPIC, -m TEXT"),
+        ("pub a/b x", "Got unexpected extra arguments (a/b x); topics and messages are options: -t TOPIC, -m TEXT"),
+    ],
+)
+def test_hints(line: str, hint: str) -> None:
+    result = CliRunner().invoke(cli, line.split())
+    assert result.exit_code == 2
+    assert hint in " ".join(result.output.split())
