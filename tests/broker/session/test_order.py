@@ -13,10 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.broker.disk import Disk, Life
+from tests.broker.session.test_behind import until
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.connection.connection import Connection
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.outbound import MAX_SLICE
+from trunkline.mqtt.inflight import MAX_PACKET_ID
+from trunkline.mqtt.message import Message
 
 TOPICS = ("t/a", "t/b")
 #: By their identifiers. Messages come once by all filters that are not shared, and once more by the shared one.
@@ -177,6 +182,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session soon falls behind, and reads what waits in many pages."""
     monkeypatch.setattr("trunkline.broker.session.pressure.MAX_HIGH", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.backlogs.MAX_PAGE", 2)
+    monkeypatch.setattr("trunkline.broker.session.behind.MAX_PAGE", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.backlog.MAX_RECENT", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.merge.AT_ONCE", 3)
 
@@ -216,9 +222,7 @@ async def test_what_waits_behind_a_message_that_cannot_be_stored_is_bounded() ->
             await publisher.publish("t", b"%03d" % number + bytes(10_000))
             await publisher.ping()
         await subscriber.ping()
-        session = life.node.sessions.get("subscriber")
-        assert session is not None
-        assert session.session.queue.length == 50
+        assert session_of(life).session.queue.length == 50
         life.fill(full=False)
         await subscriber.expect_publish("t", b"first", qos=2)
         await subscriber.send(raw.PINGREQ)
@@ -245,3 +249,54 @@ async def test_qos_0_waits_until_all_is_sent_again() -> None:
         for number in range(3):
             await wire.take_publish("t", b"%d" % number, qos=1)
         await wire.take_publish("t", b"3")
+
+
+async def test_what_is_still_in_the_mailbox_is_not_overtaken() -> None:
+    """Messages for the backlog are seen at once, those for the queue in the session's turn."""
+    async with Disk().broker(session={"max_inflight": 3}) as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        await subscriber.abort()
+        await until(lambda: session_of(life).channel is None)
+        await life.node.scheduler.drained()
+        publisher, _ = await life.stay("publisher", expiry=0)
+        for number in range(4):
+            await publisher.publish("t", b"%d" % number, qos=1)
+        subscriber, _ = await life.stay("subscriber")
+        packets = [await subscriber.expect_publish("t", b"%d" % number, qos=1) for number in range(3)]
+        await publisher.publish("t", b"4", qos=1)
+        services, now = life.node.services, life.node.scheduler.now
+        for payload, qos in ((b"5", 0), (b"6", 1)):
+            services.pubsub.publish(services.stamp(Message("t", payload, qos), now), now)
+        # before the session has its turn
+        acknowledgements = b"".join(raw.ack(raw.PUBACK, packet.packet_id) for packet in packets)
+        for connection in life.node.connections:
+            if isinstance(connection, Connection) and connection._channel is session_of(life).channel:  # pyright: ignore[reportPrivateUsage]
+                connection.receive(acknowledgements)
+        for number, qos in ((3, 1), (4, 1), (5, 0), (6, 1)):
+            await subscriber.take_publish("t", b"%d" % number, qos=qos)
+
+
+async def test_a_burst_for_which_the_packet_ids_are_not_consecutive_is_not_overtaken() -> None:
+    async with Disk().broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        await subscriber.abort()
+        await until(lambda: session_of(life).channel is None)
+        await life.node.scheduler.drained()
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(*[raw.publish("t", b"%d" % number, qos=1, packet_id=1 + number) for number in range(6)])
+        for _ in range(6):
+            await publisher.expect_type(raw.PUBACK)
+        await publisher.publish("t", b"6")
+        await publisher.ping()
+        session_of(life).session.inflight._last_id = MAX_PACKET_ID - 3  # pyright: ignore[reportPrivateUsage]
+        subscriber, _ = await life.stay("subscriber")
+        for number in range(7):
+            await subscriber.take_publish("t", b"%d" % number, qos=int(number < 6))
+
+
+def session_of(life: Life) -> SessionActor:
+    found = life.node.sessions.get("subscriber")
+    assert found is not None
+    return found
