@@ -105,6 +105,12 @@ def _checksum(data: bytes, order: str) -> tuple[int, int]:
     return first, second
 
 
+def bytes_taken(index: Path) -> int:
+    """What the log has at least while it is open."""
+    frames = frames_taken(index)
+    return _offset(frames + 1) if frames else 0
+
+
 def frames_taken(index: Path) -> int:
     """With how many frames the last commit ends that SQLite takes: its index of an open log says so."""
     with open(index, "rb") as file:

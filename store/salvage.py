@@ -38,6 +38,7 @@ def salvage(path: Path, into: Engine, progress: Progress = no_progress) -> list[
     """
     database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
+        database.execute("PRAGMA writable_schema = ON")  # else SQLite opens no file that is shorter than it says
         spaces = _spaces(database, path)
         total = sum(former or 0 for _, former in spaces.values())
         kept = dict.fromkeys(spaces, 0)

@@ -35,7 +35,7 @@ from trunkline.store.format import (
     touch,
 )
 from trunkline.store.lock import FileLock, is_locked, is_same
-from trunkline.store.log_file import LogFile, frames_taken
+from trunkline.store.log_file import LogFile, bytes_taken, frames_taken
 
 #: What a commit survives as soon as it returns: a power failure, or the end of the process.
 Durability = Literal["fsync", "os"]
@@ -85,6 +85,8 @@ class SqliteEngine:
         self.path = path
         self._read_only = read_only
         self._log: LogFile | None = None
+        #: Pages that the file had when it was last looked at; 0 while all of them are in its log.
+        self._pages_home = 0
         self._open = ExitStack()
         with ExitStack() as release, self._with_room(), self._translated():
             release.push(self._open)
@@ -336,6 +338,17 @@ class SqliteEngine:
                         f"{path} was deleted or replaced while the broker runs: put it back, or start the broker again "
                         "with what is there"
                     )
+            # a header that was there has pages behind it, and at least itself
+            self._pages_home = max(_pages_of(self.path), min(1, self._pages_home))
+            for path, least in (
+                (self.path, self._pages_home * PAGE_SIZE),
+                (self._beside("wal"), bytes_taken(self._beside("shm"))),
+            ):
+                if path.stat().st_size < least:
+                    raise StoreUnavailable(
+                        f"{path} was cut off while the broker runs: {least:,} bytes were there. Stop the broker and "
+                        "put a backup in its place, or see what `trunkline store repair` saves"
+                    )
 
     def size(self) -> int:
         with self._translated():
@@ -414,3 +427,10 @@ class SqliteEngine:
 @cache
 def _insert(rows: int) -> str:
     return f"INSERT INTO changes VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"
+
+
+def _pages_of(path: Path) -> int:
+    """As its header says; 0 if it has none."""
+    with open(path, "rb") as file:
+        file.seek(28)
+        return int.from_bytes(file.read(4), "big")

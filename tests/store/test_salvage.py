@@ -66,6 +66,15 @@ def is_table_of_names(content: bytes, page: int) -> bool:
     return data[0] == 0x0D and b"colours" in data
 
 
+def test_of_a_file_that_was_cut_off_what_sqlite_finds_a_way_to(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) * 9 // 10])
+    into = MemoryEngine()
+    found = {each.space: each.rows for each in salvage(file, into)}
+    assert found[COLOURS] > 400
+    assert all(value == key * 100 for key, value in into.scan(COLOURS))
+
+
 def test_of_no_store_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.store").write_bytes(b"something else" * 1000)
     with pytest.raises(StoreCorrupt, match="put a backup in its place"):

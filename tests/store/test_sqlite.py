@@ -187,6 +187,28 @@ def test_a_file_that_is_deleted_or_replaced_is_missed(suffix: str, quick_path: P
     engine.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a file that is open is not cut off there")
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_that_is_cut_off_is_missed(suffix: str, left: float, quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.db")
+    for number in range(200):  # some are in the file, and some in its log
+        put(engine, COLOURS, **{f"{number}": bytes(100_000)})
+        engine.maintain()
+        engine.check_files()
+    engine.compact()
+    engine.check_files()
+    file = quick_path / f"a.db{suffix}"
+    whole = file.read_bytes()
+    assert len(whole) > 200_000
+    os.truncate(file, int(left * len(whole)) if suffix == "" else int(left * 100_000))
+    with pytest.raises(StoreUnavailable, match=rf"{file} was cut off"):
+        engine.check_files()
+    file.write_bytes(whole)
+    engine.check_files()
+    engine.close()
+
+
 def test_a_store_that_another_program_has_locked(quick_path: Path) -> None:
     engine = SqliteEngine(quick_path / "a.db")
     other = sqlite3.connect(quick_path / "a.db", isolation_level=None)
