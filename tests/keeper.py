@@ -109,6 +109,9 @@ class Keeper:
     async def publish(self, topic: str, qos: int, *payloads: bytes, retain: bool = False) -> None:
         """In one piece."""
         packets: list[bytes] = []
+        if not qos:
+            await self._send(b"".join([raw.publish(topic, payload, retain=retain) for payload in payloads]))
+            return
         for payload in payloads:
             number = self._last_id = self.next_id
             self.unanswered[number] = packet = raw.publish(topic, payload, qos=qos, packet_id=number, retain=retain)

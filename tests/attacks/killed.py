@@ -123,7 +123,9 @@ def _serve(output: Connection, store: Path, fault: Fault | None, log_pages: int)
     setattr(sqlite, "_LOG_PAGES", log_pages)  # noqa: B010 - it is final
     if fault is not None:
         _arm(fault)
-    sys.argv = ["trunkline", "serve", "--store", str(store), "--listen", "tcp://127.0.0.1:0", "--no-config"]
+    settings = store.with_name("trunkline.toml")
+    config = ["--config", str(settings)] if settings.exists() else ["--no-config"]
+    sys.argv = ["trunkline", "serve", "--store", str(store), "--listen", "tcp://127.0.0.1:0", *config]
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_DFL)
     main()

@@ -68,6 +68,7 @@ async def tell(chance: random.Random, store: Path, kills: int, figures: Figures)
         Exception: a promise was broken, or the broker ended by itself.
     """
     story = Story(chance)
+    store.with_name("trunkline.toml").write_text(story.settings)
     async with alive(store) as broker:
         await broker.serving.wait()
         await story.begin(broker)
@@ -87,7 +88,9 @@ async def tell(chance: random.Random, store: Path, kills: int, figures: Figures)
 
 async def one_life(story: Story, chance: random.Random, store: Path) -> str:
     """Returns how it ended."""
-    fault, end = None, chance.choices(("point", "moment", "start", "end", "order"), (60, 15, 10, 10, 5))[0]
+    ends = ("point", "moment", "clean start", "start", "end", "order")
+    fault, end = None, chance.choices(ends, (50, 15, 10, 10, 10, 5))[0]
+    story.began_anew = trio.Event()
     if end == "point":
         fault = Fault(chance.choice([point for point in POINTS if point not in AT_END]), 1 + chance.randrange(30))
     elif end == "end":
@@ -105,6 +108,11 @@ async def one_life(story: Story, chance: random.Random, store: Path) -> str:
                 broker.kill()
                 return
             await broker.serving.wait()
+            if end == "clean start":
+                with trio.move_on_after(LIFE):
+                    await story.began_anew.wait()
+                broker.kill()
+                return
             await trio.sleep(LIFE if end == "point" else chance.random() * LIFE)
             if end in ("end", "order"):
                 broker.terminate()
