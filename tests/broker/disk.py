@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import MockClock, memory_stream_pair
 
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.committer import MAX_RETRY
 from trunkline.broker.node import Node, open_node
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
@@ -80,6 +81,14 @@ class Life:
     def fill(self, *, full: bool = True) -> None:
         """The disk takes no more, or has room again."""
         self._face.is_full = full
+
+    @asynccontextmanager
+    async def full(self, clock: MockClock) -> AsyncIterator[None]:
+        """The disk takes nothing until the end of the block, and all that waited for it then."""
+        self.fill()
+        yield
+        self.fill(full=False)
+        clock.jump(MAX_RETRY)
 
     async def wire(self, version: int = 5) -> Wire:
         here, there = memory_stream_pair()

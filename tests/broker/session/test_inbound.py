@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.disk import Disk
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
@@ -369,3 +370,20 @@ async def test_nothing_is_looked_for_again_and_again_when_its_time_has_come(
             await trio.sleep(31)
         await client.ping()
         assert here.node.metrics.dropped[DropReason.AWAIT_REL_TIMEOUT] == rounds
+
+
+async def test_answers_to_a_publisher_leave_behind_the_commit_of_the_message(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 2))
+        await subscriber.abort()
+        publisher, _ = await life.stay("publisher")
+        for packet, answer in (
+            (raw.publish("t", b"1", qos=1, packet_id=1), raw.ack(raw.PUBACK, 1)),
+            (raw.publish("t", b"2", qos=2, packet_id=2), raw.ack(raw.PUBREC, 2)),
+            (raw.ack(raw.PUBREL, 2), raw.ack(raw.PUBCOMP, 2)),
+        ):
+            async with life.full(mock_clock):
+                await publisher.send(packet)
+                await publisher.expect_silence()
+            await publisher.expect(answer)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
@@ -563,3 +564,17 @@ async def test_acknowledgements_of_nothing_are_not_looked_at_one_by_one(monkeypa
         assert here.node.metrics.messages_acked == 1
         assert calls <= 3
         await client.ping()
+
+
+async def test_a_qos_2_publish_and_its_pubrel_leave_behind_their_commits(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 2))
+        async with life.full(mock_clock):
+            life.node.publish("t", b"x", qos=2)
+            await subscriber.expect_silence()
+        await subscriber.expect_publish("t", b"x", qos=2)
+        async with life.full(mock_clock):
+            await subscriber.send(raw.ack(raw.PUBREC, 1))
+            await subscriber.expect_silence()
+        await subscriber.expect(raw.ack(raw.PUBREL, 1))

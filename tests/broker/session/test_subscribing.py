@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import trio
+from trio.testing import MockClock
 
+from tests.broker.disk import Disk
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.routes import FILTERS_AT_ONCE
@@ -295,3 +297,17 @@ async def test_a_plain_callback_that_returns_something_to_be_awaited_is_passed_o
         assert await client.subscribe(("t", 1)) == [1]
         assert len(here.broker.hook_errors) == 1
         here.broker.hook_errors.clear()
+
+
+async def test_suback_and_unsuback_leave_behind_their_commits(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        client, _ = await life.stay("a")
+        for packet, answer in (
+            (raw.subscribe(1, ("t", 2)), raw.SUBACK),
+            (raw.subscribe(2, ("t", 1)), raw.SUBACK),
+            (raw.unsubscribe(3, "t"), raw.UNSUBACK),
+        ):
+            async with life.full(mock_clock):
+                await client.send(packet)
+                await client.expect_silence()
+            await client.expect_type(answer)
