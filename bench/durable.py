@@ -37,6 +37,22 @@ WORKLOADS: Final = {
             for kind in KINDS
             for flows in (1, 8, 64)
         ],
+        *[
+            Workload(
+                f"connect{name}",
+                f"connect, CONNACK, DISCONNECT; 150 at a time, {text}",
+                "connect",
+                150,
+                window=1,
+                stays=stays,
+                will=will,
+            )
+            for name, text, stays, will in (
+                ("", "sessions that end with them", False, False),
+                ("-will", "the same, with a will", False, True),
+                ("-stays", "each with a new session that outlives it", True, False),
+            )
+        ],
         Workload(
             f"offline-to-{FANOUT}",
             f"one publisher to {FANOUT:,} sessions of one filter that are offline, QoS 1, window 100",

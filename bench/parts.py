@@ -249,13 +249,14 @@ class Echo(Part, kind="echo"):
 
 class Connecting(Part, kind="connect"):
     def connect(self) -> None:
-        hellos = [wire.connect(f"c-{self.worker}-{number:05}", self.version) for number in range(16384)]
-        load = self.workload
+        load, count = self.workload, 16384
+        names = [f"c-{self.worker}-{number:05}" for number in range(count)]
+        hellos = [wire.connect(name, self.version, stays=load.stays, will=f"will/{name}" * load.will) for name in names]
         for place in self.mine(load.flows):
-            start = place * 97 % len(hellos)
-            names = hellos[start:] + hellos[:start]
+            start = place * (count // load.flows)
+            hellos_of = hellos[start:] + hellos[:start]
             self.callers.append(
-                Caller(self.loop, self.address, names, self.totals, place, load.transport, resumes=load.resumes)
+                Caller(self.loop, self.address, hellos_of, self.totals, place, load.transport, resumes=load.resumes)
             )
 
 

@@ -34,11 +34,12 @@ def _no_properties(version: int) -> bytes:
     return b"\0" if version == V5 else b""
 
 
-def connect(client_id: str, version: int, *, stays: bool = False) -> bytes:
-    """Without keep-alive; a session that ends with the connection, or one that `stays`."""
+def connect(client_id: str, version: int, *, stays: bool = False, will: str = "") -> bytes:
+    """Without keep-alive; a session that ends with the connection, or one that `stays`; a will to this topic."""
     properties = b"" if version != V5 else b"\x05\x11\xff\xff\xff\xff" if stays else b"\0"
-    flags = 0x00 if stays else 0x02
-    return packet(0x10, b"\0\4MQTT" + bytes([version, flags, 0, 0]) + properties + _string(client_id))
+    flags = (0x00 if stays else 0x02) | (0x0C if will else 0x00)
+    payload = _string(client_id) + (_no_properties(version) + _string(will) + _string("gone") if will else b"")
+    return packet(0x10, b"\0\4MQTT" + bytes([version, flags, 0, 0]) + properties + payload)
 
 
 def subscribe(topic_filter: str, qos: int, version: int, packet_id: int = 1) -> bytes:

@@ -38,6 +38,8 @@ class Workload:
     held: int = 0
     batch: int = 0  # filters in one SUBSCRIBE of those that are held
     resumes: bool = False  # TLS sessions
+    stays: bool = False  # the sessions of clients that connect
+    will: bool = False  # those clients have one
     transport: Transport = "tcp"
 
     @property
