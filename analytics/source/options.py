@@ -31,6 +31,8 @@ Mode = Literal["batch", "stream"]
 STORAGE: Final = "fs."
 #: Begins the options of a table among its properties.
 _OPTION: Final = "option."
+#: What another source calls an option, in small letters: Kafka's.
+_ALIASES: Final = {"maxoffsetspertrigger": "maxRowsPerTrigger"}
 #: Digits of a date, as in 20260301. More of them are milliseconds.
 _DATE: Final = 8
 #: A size as Spark has it: `512k`, `1g`.
@@ -146,7 +148,13 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
     storage = {
         name.lower().removeprefix(STORAGE): value for name, value in options.items() if name.lower().startswith(STORAGE)
     }
-    others = {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}
+    others: dict[str, str] = {}
+    for name, value in options.items():
+        if not name.lower().startswith(STORAGE):
+            option = _ALIASES.get(name.lower(), name)
+            if option.lower() in map(str.lower, others):
+                raise OptionError(f"option {name}: it is given twice, as {option} too")
+            others[option] = value
     settings = read(SourceSettings, others, also=f", and {STORAGE}* for the storage", storage=storage)
     if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")

@@ -117,3 +117,12 @@ def test_the_options_of_a_table_are_among_its_properties() -> None:
         "kinds": "node.tick",
     }
     assert of_table({"path": "/log", "kinds": "node.tick"}) is None
+
+
+def test_the_word_of_another_source_means_the_same() -> None:
+    assert understood({"path": "events", "maxOffsetsPerTrigger": "5"}).max_rows_per_trigger == 5
+    assert understood({"path": "events", "maxoffsetspertrigger": "7"}).max_rows_per_trigger == 7
+    with pytest.raises(OptionError, match="option maxRowsPerTrigger: it is given twice"):
+        understood({"path": "events", "maxOffsetsPerTrigger": "5", "maxRowsPerTrigger": "6"})
+    with pytest.raises(OptionError, match="option maxRowsPerTrigger='0'"):
+        understood({"path": "events", "maxOffsetsPerTrigger": "0"})
