@@ -20,6 +20,7 @@ CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK, PINGRESP = 0x20, 0x40, 0x50, 0x90, 0x
 
 #: User properties that weigh almost a megabyte, so that the packet is one that brokers take.
 HEAVY: Final = (b"\x26\0\1k\xff\xff" + b"v" * 65_535) * 15
+STREAM: Final = '[[streams]]\nname = "s"\nfilters = ["st/#"]\n'
 LONGEST_EXPIRY: Final = b"\x02\xff\xff\xff\xff"
 
 
@@ -157,6 +158,16 @@ class Cached(Attack):
         client.unsubscribe(*filters)
 
 
+class RetainedFilters(Attack):
+    text = "SUBSCRIBE, 5,000 filters with wildcards, over 20,000 retained messages"
+
+    def prepare(self) -> None:
+        self.client().ask_all(publish(f"a/{n}/b/{n % 100}", retain=True) for n in range(20_000))
+
+    def strike(self) -> None:
+        self.client().subscribe(*[f"a/+/{'+' if n % 2 else 'b'}/{n}" for n in range(5_000)])
+
+
 class Filters(Attack):
     text = "SUBSCRIBE of 1 MB, 110,000 filters"
 
@@ -176,6 +187,34 @@ class Combinations(Attack):
     def strike(self) -> None:
         self.publisher.ask_all(publish("a/" * 13 + str(next(self.numbers))) for _ in range(20))
         self.subscriber.ask_all([])
+
+
+class StreamFilters(Attack):
+    text = "SUBSCRIBE, 2,000 filters of a stream of 20,000 messages, from the earliest, which nobody reads"
+    config = STREAM
+
+    def prepare(self) -> None:
+        self.client().ask_all(publish(f"st/{n % 1000}", b"%d" % n) for n in range(20_000))
+
+    def strike(self) -> None:
+        earliest = b"\x26" + text("from") + text("earliest")
+        filters = b"".join(text(f"$stream/s/st/{n}") + b"\0" for n in range(2_000))
+        self.client().ask(wire.packet(0x82, b"\0\1" + varint(len(earliest)) + earliest + filters), SUBACK)
+
+
+class StreamConsumers(Attack):
+    text = "200 messages a second to a stream with 4,000 subscriptions, a quarter of which match"
+    config = STREAM
+
+    def prepare(self) -> None:
+        self.subscribers, self.publisher = [self.client() for _ in range(40)], self.client()
+        for client in self.subscribers:
+            client.subscribe(*[f"$stream/s/st/{'y' if n % 4 else '+'}/{n}" for n in range(100)])
+
+    def strike(self) -> None:
+        self.publisher.ask_all(publish(f"st/x/{next(self.numbers) % 100}") for _ in range(20))
+        for client in self.subscribers:
+            client.ask_all([])
 
 
 class HeavyQueue(Attack):
@@ -481,4 +520,7 @@ ATTACKS: Final[dict[str, type[Attack]]] = {
     "same-id": SameId,
     "reconnects": Reconnects,
     "full-disk": FullDisk,
+    "retained-filters": RetainedFilters,
+    "stream-filters": StreamFilters,
+    "stream-consumers": StreamConsumers,
 }

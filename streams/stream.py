@@ -349,8 +349,8 @@ class Stream:
         if config.deliver_policy is DeliverPolicy.LAST:
             position = await last_sequence(self.log, store, TopicFilters(config.filters)) or self.log.last + 1
         elif config.deliver_policy is DeliverPolicy.LAST_PER_TOPIC:
-            position = self.log.last + 1
-            starts = await last_sequences(self.log, store, TopicFilters(config.filters), position)
+            position = end = self.log.last + 1
+            starts = await last_sequences(self.log, store, TopicFilters(config.filters), end)
         elif config.start_time is not None:
             number, low, high = self.log.number, self.log.first, self.log.last + 1
             wanted = config.start_time - self.log.behind - ROUNDING

@@ -375,11 +375,11 @@ class SessionLife:
         for give_up in self._parts():
             while give_up(MESSAGES_AT_ONCE):
                 yield
+        yield from self.outbound.end_feeds()
         self._forget()
         self.context.stop()
 
     def _forget(self) -> None:
-        self.outbound.end_feeds()
         if self.context.session.durable is not None:
             self.context.session.durable.forget()
 
@@ -430,6 +430,8 @@ class SessionLife:
                     await trio.lowlevel.checkpoint()
             except Exception:
                 _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
+        for _ in self.outbound.end_feeds():
+            await trio.lowlevel.checkpoint()
         self._forget()
 
     def _take(self, *steps: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session.answering import Answering
 from trunkline.broker.session.behind import Behind
 from trunkline.broker.session.pressure import Pressure
@@ -33,7 +34,7 @@ from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.behind import Piece
@@ -553,11 +554,13 @@ class Outbound:
             self._feeds = StreamFeeds(self._context, self._services.streams(), self._fill_on_feed)
         return self._feeds
 
-    def end_feeds(self) -> None:
-        """The session has ended: its places in streams go with it."""
+    def end_feeds(self) -> Iterator[None]:
+        """The session has ended: its places in streams go with it, some in each slice."""
         streams = list(filter(_is_of_stream, self._session.subscriptions))
         if streams and self._services.streams is not None:
-            self._stream_feeds().forget(streams)
+            for first in range(0, len(streams), FILTERS_AT_ONCE):
+                self._stream_feeds().forget(streams[first : first + FILTERS_AT_ONCE])
+                yield
 
     def _fill_on_feed(self) -> None:
         self.direct = False
