@@ -91,3 +91,15 @@ def test_the_start_of_the_machine_is_noted_again_when_it_slept() -> None:
     assert clock.note(world.node_time).continues(first)
     world.began += 30  # node time stands still meanwhile
     assert not clock.note(world.node_time).continues(first)
+
+
+@pytest.mark.parametrize("step", [-2 * HOUR, 2 * HOUR])
+def test_a_correction_is_noted_once(step: float) -> None:
+    world = World()
+    clock = world.begin()
+    clock.note(world.node_time)
+    assert clock.is_noted
+    world.machine.wrong_by = step
+    assert not clock.is_noted
+    clock.note(world.node_time)
+    assert clock.is_noted

@@ -13,7 +13,7 @@ from trunkline.store import WriteBatch
 from trunkline.store.engine import rows
 from trunkline.streams import AckPolicy, ConsumerConfig, DeliverPolicy, Retention, audience
 from trunkline.streams.audience import AUDIENCE
-from trunkline.streams.consumer import STATE
+from trunkline.streams.consumer import STATE, ConsumerCursor
 from trunkline.streams.keys import CONSUMERS, STREAMS, stream_key
 
 NUMBER = 4
@@ -85,6 +85,18 @@ def test_what_is_pending_is_right_for_each(monkeypatch: pytest.MonkeyPatch) -> N
     assert [cursor.pending for cursor in cursors.values()] == [8, 4, 6, 3, 2]
     again = consumer(world, filters=("a/#",))
     assert again.pending == 5
+
+
+def test_nothing_is_left_of_an_audience() -> None:
+    audiences: audience.Audiences[ConsumerCursor] = audience.Audiences()
+    one, two = (ConsumerCursor(name, ConsumerConfig(filters=("a", "b/#")), 1.0) for name in "ab")
+    joined = audiences.join(one)
+    assert audiences.join(two) is joined
+    audiences.leave(one, joined)
+    assert list(audiences.of("b")) == [joined]
+    audiences.leave(two, joined)
+    assert audiences._trie.filters == 0  # pyright: ignore[reportPrivateUsage]
+    assert not audiences.of("b")
 
 
 def downgrade(world: World) -> None:

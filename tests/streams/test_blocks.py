@@ -65,6 +65,21 @@ def test_what_is_not_stored_stays_whatever_it_weighs() -> None:
     assert memory.find(999) is not None
 
 
+def test_what_is_wanted_stays_longest() -> None:
+    memory = BlockMemory(1)
+    for number in range(PAGE_ROWS):
+        memory.load(block(10 * number, 10))
+    memory.want(9, 0)
+    memory.want(19, 5)
+    memory.load(block(10 * PAGE_ROWS, 10))
+    assert 9 in memory
+    assert memory.get(19).low == 5
+    assert 29 not in memory
+    memory.add(block(5000, 10))
+    memory.want(5009, 5000)
+    assert not memory.is_stored(memory.get(5009))
+
+
 def test_memory_does_not_grow_with_the_stream() -> None:
     world = World()
     world.create("#")

@@ -120,3 +120,36 @@ def test_entries_of_acknowledged_messages_do_not_pile_up() -> None:
         for sequence in fetch(world, cursor):
             world.stream.ack(cursor, sequence)
     assert len(cursor._due) < 200
+
+
+def test_those_who_wait_are_called_once_and_may_wait_again_meanwhile() -> None:
+    world = World()
+    world.create("#")
+    cursor, called = consumer(world, backoff=(1.0,)), list[str]()
+
+    def again() -> None:
+        called.append("again")
+        cursor.watch(again)
+
+    cursor.watch(again)
+    cursor.watch(lambda: called.append("once"))
+    cursor.watch(called.clear)
+    cursor.unwatch(called.clear)
+    cursor.wake()
+    assert called == ["again", "once"]
+    cursor.wake()
+    assert called == ["again", "once", "again"]
+
+
+def test_a_beginning_by_time_is_found_while_it_is_counted() -> None:
+    """As of a subscription, which does not look it up before."""
+    world = World()
+    world.create("#")
+    for _ in range(10):
+        world.publish("a")
+        world.now += 1
+    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, start_time=world.now - 3)
+    cursor = world.stream.new_consumer(config, world.now)
+    assert cursor.count(world.stream.log) is None
+    assert cursor.pending == 3
+    assert fetch(world, cursor) == [8, 9, 10]

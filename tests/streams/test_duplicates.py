@@ -11,6 +11,7 @@ def test_the_id_is_a_user_property() -> None:
 
 def test_an_id_is_known_for_the_window_and_no_longer() -> None:
     window = DuplicateWindow()
+    assert (window.first, window.last_id) == (None, "")
     window.add("x", 1, 10.0)
     window.add("y", 2, 20.0)
     assert window.find("x", 10.0) == 1
