@@ -288,5 +288,5 @@ def test_the_log_says_that_the_default_rules_hold_where_they_matter(
     acl = {"file": str(tmp_path / "rules")} if given else {}
     config = from_mapping({"listeners": [{"url": listener, "allow_anonymous": True}], "acl": acl})
     with caplog.at_level(logging.INFO, "trunkline.access"):
-        Security(config, Hooks()).load()
+        Security(config, Hooks()).load(config)
     assert ("the default access rules hold" in caplog.text) is said
