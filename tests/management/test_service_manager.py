@@ -49,7 +49,7 @@ def test_an_abstract_socket(monkeypatch: pytest.MonkeyPatch) -> None:
         assert receiver.recv(100) == b"A=1\nB=2"
 
 
-@pytest.mark.parametrize(("pid", "signs"), [(os.getpid(), 4), (1, 0)])
+@pytest.mark.parametrize(("pid", "signs"), [(os.getpid(), 4), (1, 0)], ids=["this process", "another one"])
 async def test_signs_of_life(
     pid: int, signs: int, manager: socket.socket, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
