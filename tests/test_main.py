@@ -236,9 +236,9 @@ def test_what_only_a_restart_changes_is_named(start: Callable[..., Process], tmp
     file.touch()
     broker = start("--config", str(file), "--listen", "tcp://127.0.0.1:0")
     broker.wait_for("serving")
-    file.write_text('[mqtt]\nmax_qos = 1\n[log]\nlevel = "debug"\n')
+    file.write_text('[mqtt]\nmax_qos = 1\n[sys]\ninterval = 5\n[log]\nlevel = "debug"\n')
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_for("WARNING trunkline: reloaded; a restart is needed for mqtt.max_qos$")
+    broker.wait_for("WARNING trunkline: reloaded; a restart is needed for sys.interval$")
     assert broker.end(signal.SIGINT) == 0
 
 
