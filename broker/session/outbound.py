@@ -12,12 +12,11 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session.answering import Answering
 from trunkline.broker.session.behind import Behind
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
-from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.broker.session.state import FEEDS_AT_ONCE, MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
@@ -558,8 +557,8 @@ class Outbound:
         """The session has ended: its places in streams go with it, some in each slice."""
         streams = list(filter(_is_of_stream, self._session.subscriptions))
         if streams and self._services.streams is not None:
-            for first in range(0, len(streams), FILTERS_AT_ONCE):
-                self._stream_feeds().forget(streams[first : first + FILTERS_AT_ONCE])
+            for first in range(0, len(streams), FEEDS_AT_ONCE):
+                self._stream_feeds().forget(streams[first : first + FEEDS_AT_ONCE])
                 yield
 
     def _fill_on_feed(self) -> None:

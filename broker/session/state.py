@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Messages that are dropped or handed over in one turn, before other actors get theirs.
 MESSAGES_AT_ONCE: Final = 500
+#: Subscriptions to streams that begin, or end, in one turn.
+FEEDS_AT_ONCE: Final = 25
 
 
 class Storage(Protocol):

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_stream
 from trunkline.router import Options, Target
 from trunkline.store import StoreError
@@ -42,10 +43,8 @@ FILTER: Final = "mqtt-filter"
 #: Messages that are taken from a stream at once.
 MAX_TAKEN: Final = 64
 #: Messages that are looked at before others get their turn, and as how many of them a subscription counts.
-MAX_LOOKED: Final = 1000
+MAX_LOOKED: Final = 400
 FEED: Final = 16
-#: Subscriptions that a client finds again at once.
-FEEDS_AT_ONCE: Final = 64
 #: Seconds until a stream that could not be read is read again.
 PAUSE: Final = 1.0
 

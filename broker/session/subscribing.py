@@ -16,6 +16,7 @@ from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.broker.session.access import Question
 from trunkline.broker.session.lifecycle import SessionEvent
+from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     CLIENT_READ_FILTER,
@@ -277,7 +278,7 @@ class Subscribing:
             if self.context.ended:
                 return
             self.outbound.begin_feed(grant.filter, grant.options, properties)
-            if not number % FILTERS_AT_ONCE:
+            if not number % FEEDS_AT_ONCE:
                 yield
         self.context.subscriber.cast(routed)
 

@@ -2,6 +2,8 @@
 
 from tests.streams.world import World, burst, single
 from trunkline.streams.blocks import (
+    MAX_MESSAGES,
+    MAX_WEIGHT,
     PAGE_ROWS,
     BlockMemory,
     Piece,
@@ -63,6 +65,14 @@ def test_what_is_not_stored_stays_whatever_it_weighs() -> None:
     assert memory.unstored_weight == 0
     assert memory.find(5) is None
     assert memory.find(999) is not None
+
+
+def test_a_block_answers_from_its_first_sequence_to_its_last_and_is_full_by_number_or_weight() -> None:
+    memory = BlockMemory(1)
+    memory.add(block(10, 10))
+    assert [memory.find(sequence) is not None for sequence in (9, 10, 19, 20)] == [False, True, True, False]
+    assert [block(1, count).is_full for count in (10, MAX_MESSAGES, MAX_MESSAGES + 1)] == [False, False, True]
+    assert block(1, 2, MAX_WEIGHT).is_full
 
 
 def test_what_is_wanted_stays_longest() -> None:
