@@ -72,7 +72,9 @@ def test_a_block_answers_from_its_first_sequence_to_its_last_and_is_full_by_numb
     memory.add(block(10, 10))
     assert [memory.find(sequence) is not None for sequence in (9, 10, 19, 20)] == [False, True, True, False]
     assert [StreamBlock(1, last, []).is_full for last in (MAX_MESSAGES, MAX_MESSAGES + 1)] == [False, True]
-    assert block(1, 2, MAX_WEIGHT).is_full
+    heavy = StreamBlock(1, 2, [])
+    heavy.weight = MAX_WEIGHT
+    assert heavy.is_full
 
 
 def test_what_is_wanted_stays_longest() -> None:
