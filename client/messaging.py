@@ -238,8 +238,10 @@ class Messaging:
             NotOffered: it was not sent, because the server would end the connection.
             ValueError: this is not a topic filter.
         """
-        if not filters or retain_handling not in (0, 1, 2):
-            raise ValueError("subscribe needs a topic filter; retain_handling is 0, 1 or 2")
+        if not filters:
+            raise ValueError("subscribe needs a topic filter")
+        if retain_handling not in (0, 1, 2):
+            raise ValueError(f"retain_handling is 0, 1 or 2, not {retain_handling}")
         check_qos(qos)
         check_properties(properties, PacketType.SUBSCRIBE)
         for each in filters:

@@ -374,7 +374,8 @@ def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
     elsewhere. In TOML, every key below a section's header belongs to that section."""
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
-    if hint := nearest(key, model.model_fields):
+    mosquitto = word_hint(key) if section != "plugins" else ""
+    if hint := nearest(key, model.model_fields, cutoff=0.9) or mosquitto or nearest(key, model.model_fields):
         return f"unknown key{hint}"
     others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
     return (

@@ -12,7 +12,7 @@ import click
 from trunkline import __version__
 from trunkline.config.errors import ConfigError
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
-from trunkline.management.meant import ServeCommand
+from trunkline.management.meant import CONFIG, PasswdCommand, ServeCommand
 
 if TYPE_CHECKING:
     from trunkline.config.config import Config
@@ -52,6 +52,8 @@ class _Trunkline(LazyGroup):
     def hint(self, name: str, known: Collection[str]) -> str:
         from trunkline.management.ctl_commands import commands
 
+        if "." in name or "/" in name:
+            return f"; {CONFIG}"
         below = super().hint(name, known) or super().hint(name, commands())
         return below if any(f" {word}?" in below for word in known) else below.replace("mean ", "mean trunkline ctl ")
 
@@ -148,7 +150,7 @@ def _print_coloured(text: str, form: str) -> None:
     Console().print(Syntax(text, form, background_color="default", word_wrap=True))
 
 
-@cli.command()
+@cli.command(cls=PasswdCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("name")
 @click.option("--delete", is_flag=True, help="Remove the name from the file.")

@@ -1,6 +1,6 @@
 """The command group `trunkline ctl`. Its commands are imported when one of them is called."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from pathlib import Path
 
@@ -22,6 +22,16 @@ class _Operations(HintingGroup):
         from trunkline.management.ctl_commands import commands
 
         return commands().get(cmd_name)
+
+    def hint(self, name: str, known: Collection[str]) -> str:
+        from trunkline.management.ctl_commands import commands
+
+        groups = [
+            group
+            for group, command in commands().items()
+            if isinstance(command, click.Group) and name in command.commands
+        ]
+        return f"; did you mean {groups[0]} {name}?" if len(groups) == 1 else super().hint(name, known)
 
 
 def control_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -7,17 +7,21 @@ import click
 
 from trunkline.config.key_path import nearest
 
-#: Commands by the words that others have for them.
+#: Words that others have for commands, and these commands.
 _WORDS: Final = {
-    "load": "enable",
-    "start": "enable",
-    "unload": "disable",
-    "stop": "disable",
-    "publish": "pub",
-    "subscribe": "sub",
-    "ban": "bans",
-    "kick": "disconnect",
+    "start": ("enable", "serve"),
+    "run": ("serve",),
+    "delete": ("remove",),
+    "remove": ("delete",),
+    "load": ("enable",),
+    "unload": ("disable",),
+    "stop": ("disable",),
+    "publish": ("pub",),
+    "subscribe": ("sub",),
+    "ban": ("bans",),
+    "kick": ("disconnect",),
 }
+CONFIG: Final = "the file of the configuration is --config FILE"
 _LISTEN: Final = "a broker listens by URL: --listen tcp://127.0.0.1:1883"
 
 
@@ -30,11 +34,11 @@ class HintingGroup(click.Group):
         name, known = args[0], self.list_commands(ctx)
         if name in known or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise click.UsageError(f"No such command {name!r}{self.hint(name, known)}.", ctx)
+        raise click.UsageError(f"No such command {name!r}{self.hint(name, known) or '.'}", ctx)
 
     def hint(self, name: str, known: Collection[str]) -> str:
-        word = _WORDS.get(name)
-        return f"; did you mean {word}?" if word in known else nearest(name, known)
+        word = next((word for word in _WORDS.get(name, ()) if word in known), None)
+        return f"; did you mean {word}?" if word else nearest(name, known)
 
 
 class HintingCommand(click.Command):
@@ -57,6 +61,16 @@ class ServeCommand(HintingCommand):
     hints: ClassVar[Mapping[str, str]] = {
         "No such option '--port'": _LISTEN,
         "No such option '-p'": _LISTEN,
-        "No such option '-c'": "the file of the configuration is --config FILE",
+        "No such option '-c'": CONFIG,
         "No such option '-v'": "more is logged with --log-level debug",
+    }
+
+
+class PasswdCommand(HintingCommand):
+    """For those who know `mosquitto_passwd`."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        "No such option '-c'": "a file that is not there is made",
+        "No such option '-D'": "a name is removed with --delete",
+        "No such option '-b'": "a password is read from standard input with --stdin",
     }

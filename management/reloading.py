@@ -100,7 +100,7 @@ async def _change_plugins(
             elif running != settings:
                 await plugins.reload(name, settings)
         except PluginError as error:
-            problems += error.problems
+            problems.append("; ".join(error.problems))
         else:
             plugins.unapplied.discard(name)
     return problems

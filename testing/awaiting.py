@@ -62,6 +62,14 @@ class Unawaited(Coroutine[Any, Any, T]):
         self.close()
         raise AssertionError(f"{self} is neither true nor false before it is awaited: await it")
 
+    if not TYPE_CHECKING:  # type checkers know what a coroutine has
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{self} has no {name!r} before it is awaited: await it")
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise TypeError(f"{self} has no items before it is awaited: await it")
+
     def __await__(self) -> Generator[Any, Any, T]:
         __tracebackhide__ = True
         self._calls.begun(self)

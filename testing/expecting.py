@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from trunkline.broker.traced_message import DROPPED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import matches, validate_filter
-from trunkline.testing.published import MAX_SHOWN
+from trunkline.testing.published import MAX_SHOWN, from_whom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class Expected:
             "" if self.payload is ANY else f"with payload {_wanted(self.payload)}",
             "" if self.qos is None else f"at QoS {self.qos}",
             "" if self.retain is None else ("with RETAIN" if self.retain else "without RETAIN"),
-            "" if self.publisher is None else f"from {self.publisher!r}",
+            "" if self.publisher is None else from_whom(self.publisher),
             "" if self.predicate is None else f"for which {_name(self.predicate)} is true",
         ]
         return "".join(f" {part}" for part in parts if part)
@@ -102,7 +102,7 @@ class Expected:
         if self.retain is not None and message.retain != self.retain:
             found.append("RETAIN is set" if message.retain else "RETAIN is not set")
         if self.publisher is not None and message.publisher != self.publisher:
-            found.append(f"from {message.publisher!r}, not {self.publisher!r}")
+            found.append(f"{from_whom(message.publisher)}, not {from_whom(self.publisher)}")
         if self.to is not None and self.to not in message.delivered_to:
             found.append(f"for {self.to!r}: {message.fate(self.to)}")
         if not found and self.predicate is not None and not call_plain(self.predicate, message):

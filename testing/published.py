@@ -129,8 +129,7 @@ class Published:
         payload = repr(self.payload)
         if len(payload) > _WIDTH:
             payload = f"{payload[:_WIDTH]}… ({len(self.payload)} bytes)"
-        source = f"from {self.publisher!r}" if self.publisher else "from the broker itself"
-        return f"{self.topic} {payload} QoS {self.qos}{' RETAIN' if self.retain else ''} {source}"
+        return f"{self.topic} {payload} QoS {self.qos}{' RETAIN' if self.retain else ''} {from_whom(self.publisher)}"
 
     def __repr__(self) -> str:
         return f"<{self}; {self.ends}>"
@@ -155,3 +154,7 @@ def _cut(client_id: str) -> str:
 
 def _short(outcome: Outcome) -> str:
     return f"{outcome.state} ({outcome.reason})" if outcome.reason else outcome.state
+
+
+def from_whom(publisher: str) -> str:
+    return f"from {publisher!r}" if publisher else "from the broker itself"

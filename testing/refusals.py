@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from trunkline.config.key_path import nearest
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.priorities import TEST_REFUSAL
 from trunkline.mqtt.reasons import REASONS, Reason
@@ -109,5 +110,6 @@ def refusing(reason: Reason | int | str, packet: PacketType) -> Reason:
         found = None
     if found is None or found.name not in known:
         named = found.name if found is not None else reason if isinstance(reason, str) else f"0x{reason:02X}"
-        raise ValueError(f"{packet.name} does not refuse with {named}, but with {', '.join(known)}")
+        hint = nearest(named.upper(), known)
+        raise ValueError(f"{packet.name} does not refuse with {named}, but with {', '.join(known)}{hint}")
     return found

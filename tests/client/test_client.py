@@ -169,6 +169,14 @@ async def test_shared_subscriptions(mqtt_broker: Broker, autojump_clock: MockClo
         assert (await messages.receive()).payload == b"x"
 
 
+async def test_a_wrong_subscription_is_told_what_is_wrong(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with Client(open_stream=mqtt_broker.connect) as client:
+        with pytest.raises(ValueError, match=r"^subscribe needs a topic filter$"):
+            await client.subscribe()
+        with pytest.raises(ValueError, match=r"^retain_handling is 0, 1 or 2, not 3$"):
+            await client.subscribe("a", retain_handling=3)
+
+
 async def test_a_shared_subscription_cannot_leave_out_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     async with client_of(mqtt_broker) as client:
         with pytest.raises(ValueError, match=r"no_local has no meaning for a shared subscription: \$share/g/t"):

@@ -22,6 +22,10 @@ PAGE = "is Mosquitto's: docs/coming-from-mosquitto.md says what it is here"
         ("port = 1883\n", "port"),
         ("listener = 1883\n", "listener"),
         ("[listener]\n", "listener"),
+        ("[session]\nmax_queued_messages = 3\n", "max_queued_messages"),
+        ("[auth]\nacl_file = 'x'\n", "acl_file"),
+        ("[mqtt]\nmax_keepalive = 3\n", ""),  # has nearly the same name here
+        ("[plugins.bans]\nuser = 'x'\n", ""),
         ("retain = [\n", ""),
         ("retained = [\n", ""),
         ("\n\n", ""),

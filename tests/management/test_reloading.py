@@ -53,7 +53,7 @@ class FakeBroker:
     def _step(self, verb: str, name: str) -> None:
         self.steps.append(f"{verb} {name}")
         if name == self.broken:
-            raise PluginError([f"{name} cannot start"])
+            raise PluginError([f"{name} cannot start", f"the plugin {name} goes on as before"])
 
 
 @pytest.fixture(autouse=True)
@@ -101,9 +101,9 @@ async def test_a_plugin_that_cannot_be_changed_is_tried_again(
     broker = FakeBroker(lambda: Config(plugins={"a": PluginSettings(), "b": PluginSettings()}))
     broker.broken = "a"
     for _ in range(2):
-        assert await reload(broker) == Pending([], ["a cannot start"])
+        assert await reload(broker) == Pending([], ["a cannot start; the plugin a goes on as before"])
     assert broker.steps == ["enable a", "enable b", "enable a"]
-    assert "not applied: a cannot start" in caplog.messages
+    assert "not applied: a cannot start; the plugin a goes on as before" in caplog.messages
     broker.broken = ""
     assert await reload(broker) == Pending([], [])
 

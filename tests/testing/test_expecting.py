@@ -83,7 +83,7 @@ def test_all_differences_are_named() -> None:
         "payload is 1, not 2",
         "QoS 1, not 0",
         "RETAIN is set",
-        "from 'p', not 'q'",
+        "from 'p', not from 'q'",
         "for 'a': did not go there",
     ]
     assert Expected("t/x", retain=True).differences(published("t/x")) == ["RETAIN is not set"]

@@ -576,6 +576,7 @@ async def test_publishes_are_refused_by_topic() -> None:
         (lambda f: f.refuse_connect("SUCCESS"), "CONNACK does not refuse with SUCCESS, but with UNSPECIFIED_ERROR, "),
         (lambda f: f.refuse_connect(0xF3), "CONNACK does not refuse with 0xF3, but with "),
         (lambda f: f.refuse_subscribe("banned"), "SUBACK does not refuse with banned, but with "),
+        (lambda f: f.refuse_connect("SERVER_BUZY"), "QUOTA_EXCEEDED.*; did you mean SERVER_BUSY?"),
         (lambda f: f.refuse_publish(Reason.BANNED), "PUBACK does not refuse with BANNED, but with "),
     ],
 )

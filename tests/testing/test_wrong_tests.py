@@ -110,6 +110,10 @@ async def test_each_of_them_is_an_error_when_it_is_not_awaited(autojump_clock: o
                 assert isinstance(waiting, Unawaited)
                 with pytest.raises(AssertionError, match="neither true nor false"):
                     bool(waiting)
+                with pytest.raises(AttributeError, match=rf"^{name}\(\) in .* has no 'payload' before it is awaited"):
+                    waiting.payload  # type: ignore[attr-defined]  # noqa: B018
+                with pytest.raises(TypeError, match=rf"^{name}\(\) in .* has no items before it is awaited"):
+                    waiting[0]  # type: ignore[index]
                 getattr(owner, name)(*arguments.get(name, ()))
                 with pytest.raises(AssertionError, match=rf"^{name}\(\) in .* was never awaited"):
                     broker.check()
