@@ -1,7 +1,7 @@
 """The client that a hook is called for."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
@@ -85,10 +85,13 @@ class ClientInfo:
         }
 
 
+#: A client is stored for each new session and will, so nothing of it is copied.
+_STORED: Final = tuple([each.name for each in fields(ClientInfo) if each.name not in ("identity", "authenticators")])
+
+
 def client_to_plain(client: ClientInfo) -> dict[str, Any]:
     """As values that msgpack knows, without attributes that are none, and without what its connection alone has."""
-    about = asdict(replace(client, attributes={}, identity=None))
-    del about["identity"], about["authenticators"]
+    about = {name: getattr(client, name) for name in _STORED}
     return {**about, "version": int(client.version), "attributes": plain_attributes(client)}
 
 
