@@ -89,7 +89,8 @@ class ZoneMqtt(Section):
     connect_timeout: Duration = key(
         15.0,
         "A connection without a complete CONNECT after this time is closed; a client whose login is not decided "
-        "by then is refused (0x88).",
+        "by then is refused (0x88). One whose CONNACK then waits for the store, such as while the disk is full, is "
+        "closed after the same time.",
         "seconds",
         gt=0,
     )

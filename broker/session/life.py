@@ -130,6 +130,7 @@ class SessionLife:
             self._accept(channel, present, stored=False)
         else:
             self.waiting.until(wait, channel, partial(self._accept, channel, present, stored=True))
+            self._timers = [self.context.after(channel.config.mqtt.connect_timeout, partial(self._too_late, channel))]
 
     def _until_stored(self, client: ClientInfo, *, succeeds: bool = False) -> Wait | None:
         """Calls back when the store has what the client is told of its session; None if it does, or need not."""
@@ -139,8 +140,14 @@ class SessionLife:
             return None
         return committer.after_commit
 
+    def _too_late(self, channel: Channel) -> None:
+        """A full disk keeps no connections, of which many may be closed at the other end."""
+        if channel is self.outbound.channel and not channel.is_accepted:
+            self.disconnect(Reason.SERVER_UNAVAILABLE, "the store has not taken its session in time")
+
     def _accept(self, channel: Channel, present: bool, *, stored: bool) -> None:
         """Send CONNACK, and what follows it."""
+        self.stop_timers()
         outbound, client = self.outbound, channel.client
         metrics, hooks = self.context.services.metrics, self.context.services.hooks
         connack = Connack(present, Reason.SUCCESS, channel.connack)

@@ -264,6 +264,51 @@ async def test_what_a_client_sent_that_left_before_its_connack_is_handled(mock_c
         await watcher.expect_nothing()
 
 
+async def test_a_connection_whose_connack_waits_too_long_is_closed(mock_clock: MockClock) -> None:
+    async with Disk().broker(mqtt={"connect_timeout": 100}) as life:
+        watcher = await life.wire()
+        await watcher.connect("watcher")
+        await watcher.subscribe(("will/#", 0))
+        watcher.patience = 1e9  # the clock jumps
+        life.fill()
+        stays, gone, clean, kept = [await life.wire() for _ in range(4)]
+        for name, wire in (("stays", stays), ("gone", gone), ("clean", clean)):
+            last = raw.disconnect() if wire is clean else raw.PINGREQ
+            await wire.send(raw.connect(name, will=raw.Will(f"will/{name}", b"gone", 1)), last)
+        await kept.send(raw.connect("kept", **KEPT), raw.PINGREQ)
+        await wait_all_tasks_blocked()
+        for wire in (gone, clean):
+            await wire.abort()
+        mock_clock.jump(99)
+        await watcher.expect_nothing()
+        assert len(list(life.node.connections)) == 5  # one that waits is not read from, so its end is not noticed
+        mock_clock.jump(1)
+        await wait_all_tasks_blocked()
+        assert sum([each.is_closing for each in life.node.connections]) == 2
+        for wire in (stays, kept):
+            await wire.expect_close()
+            await wire.abort()
+        came = {(await watcher.expect_type(raw.PUBLISH)).topic for _ in range(2)}
+        assert came == {"will/stays", "will/gone"}
+        await watcher.expect_nothing()
+        assert len(list(life.node.connections)) == 1
+        assert [actor.session.client_id for actor in life.node.sessions] == ["watcher", "kept"]
+
+
+async def test_a_client_that_was_accepted_stays(mock_clock: MockClock) -> None:
+    async with Disk().broker(mqtt={"connect_timeout": 100}) as life:
+        life.fill()
+        wire = await life.wire()
+        await wire.send(raw.connect("a", will=WILL))
+        await wire.expect_silence()
+        life.fill(full=False)
+        mock_clock.jump(10)
+        await wire.expect_type(raw.CONNACK)
+        wire.patience = 1e9
+        mock_clock.jump(1000)
+        await wire.ping()
+
+
 @pytest.mark.parametrize("cause", ["kick", "shutdown", "crash"])
 async def test_a_connection_that_the_broker_ends_before_its_connack_is_closed_without_a_packet(cause: str) -> None:
     hooks, noted = Hooks(), list[str]()
