@@ -104,6 +104,7 @@ class Behind:
         "_woken",
         "members",
         "page",
+        "queued_before",
         "sequence",
     )
 
@@ -138,6 +139,8 @@ class Behind:
         self._known = 0
         #: Is a message in the mailbox that tells of later ones?
         self._is_asking = False
+        #: Everything in the queue up to this number came before all that waits in the backlogs.
+        self.queued_before = 0
         #: More may wait than the limits allow: why the first messages are dropped then.
         self._too_long: DropReason | None = None
         #: Joins or leaves the filters.

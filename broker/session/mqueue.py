@@ -176,10 +176,10 @@ class MessageQueue(Generic[T]):
         return ()
 
     @property
-    def first(self) -> Message:
+    def first(self) -> Queued[T]:
         """The next message, which may have expired; there is one."""
         qos0, rest = self._top.qos0, self._top.rest
-        return (qos0 if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest)[0][0]
+        return (qos0 if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest)[0]
 
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
         """Remove the next message. Expired ones before it are removed as well and put into `expired`, up to

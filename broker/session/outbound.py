@@ -260,6 +260,8 @@ class Outbound:
             self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
         self.direct = False
         queue, pressure = self._queue, self._pressure
+        if self._behind is not None and qos and target.group is None:  # it was routed before its filter had a backlog
+            self._behind.queued_before = queue.number
         if self.channel is not None and (queue.length >= pressure.high or queue.byte_size >= pressure.high_bytes):
             pressure.hold(message.publisher, self.now)
             if self._behind is not None and not self._behind and pressure.is_in_vain(queue):
@@ -479,14 +481,14 @@ class Outbound:
                 piece = behind.next()
                 if piece is None and behind.is_reading:
                     break  # what is read may have come before what is in the queue
-                if piece is not None and queue.length and queue.first.guid < piece.publication.guid:
+                if piece is not None and queue.length and self._came_first(queue.first, behind, piece):
                     piece = None
                 elif piece is not None and not (window.room and behind.comes_next(piece)):
                     break
             if piece is None and not queue.length:
                 break
             if self._replays is not None:
-                topic = queue.first.topic if piece is None else piece.publication.topic
+                topic = queue.first[0].topic if piece is None else piece.publication.topic
                 overtaken = self._replays.overtaken_by(topic, self.now) if window.room else None
                 if overtaken is not None:
                     room -= overtaken[0].weight
@@ -505,6 +507,11 @@ class Outbound:
         for gone in expired:
             self.drop(gone[0], DropReason.EXPIRED)
         return 0 if len(expired) >= MESSAGES_AT_ONCE else room
+
+    def _came_first(self, queued: Queued[Target[Subscriber]], behind: Behind, piece: Piece) -> bool:
+        """Ids are in the order of PUBLISH packets, and a message of QoS 2 is routed at its PUBREL."""
+        message, _, _, number = queued
+        return number <= behind.queued_before or message.guid < piece.publication.guid
 
     def _send_piece(self, behind: Behind, piece: Piece) -> int:
         """As much of it as the window has room for. Returns its weight."""

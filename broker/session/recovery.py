@@ -185,6 +185,7 @@ class Recovery:
     ) -> list[tuple[Space, bytes]]:
         """Returns the keys of rows whose messages are not there."""
         session, subscriber, records = actor.session, actor.subscriber, self._records
+        behind = cast("Behind | None", session.behind)
         gone, now = self._gone, self._now
         for filter, value in stored.subscriptions:
             session.subscriptions[filter], unasked = self._subscription(value)
@@ -229,6 +230,8 @@ class Recovery:
                 for dropped in session.queue.push(message, to, qos):
                     actor.not_restored(dropped.message, dropped.reason)
             session.queue.number = last
+            if behind is not None and qos and to.group is None:
+                behind.queued_before = last
             priority = session.queue.priority_of(some.topic)
             is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
             if some.stored is not None:

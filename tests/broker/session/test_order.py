@@ -296,6 +296,40 @@ async def test_a_burst_for_which_the_packet_ids_are_not_consecutive_is_not_overt
             await subscriber.take_publish("t", b"%d" % number, qos=int(number < 6))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_is_released_in_another_order_than_it_was_sent_comes_in_that(restarted: bool) -> None:
+    """Clients that lost their connection release first what they have sent first, and may have sent that last."""
+    disk = Disk()
+    async with disk.broker(session={"max_inflight": 1}) as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe("t")
+        publisher, _ = await life.stay("publisher")
+        await publisher.publish("t", b"unacknowledged", qos=1)
+        for packet_id, payload in ((1, b"b"), (2, b"a")):
+            await publisher.send(raw.publish("t", payload, qos=2, packet_id=packet_id))
+            await publisher.expect_type(raw.PUBREC)
+        await publisher.send(raw.ack(raw.PUBREL, 2))
+        await publisher.expect_type(raw.PUBCOMP)
+        await subscriber.abort()
+        await until(lambda: session_of(life).channel is None)
+        await life.node.scheduler.drained()
+        await publisher.send(raw.ack(raw.PUBREL, 1))
+        await publisher.expect_type(raw.PUBCOMP)
+        if not restarted:
+            await comes(life, b"unacknowledged", b"a", b"b")
+    if restarted:
+        async with disk.broker(session={"max_inflight": 1}) as life:
+            await comes(life, b"unacknowledged", b"a", b"b")
+
+
+async def comes(life: Life, *payloads: bytes) -> None:
+    subscriber, _ = await life.stay("subscriber")
+    for payload in payloads:
+        packet = await subscriber.expect_type(raw.PUBLISH)
+        assert packet.payload == payload
+        await subscriber.acknowledge(packet)
+
+
 def session_of(life: Life) -> SessionActor:
     found = life.node.sessions.get("subscriber")
     assert found is not None

@@ -376,7 +376,9 @@ async def test_a_message_expiry_is_never_written_longer_than_it_was_given(
             assert (await client.take_publish("t", b"x", qos=1)).get(raw.MESSAGE_EXPIRY) == seconds
 
 
-@pytest.mark.parametrize("text", ["x" * 70_000, "nul \0", "half a pair \ud800", "bell \a"])
+@pytest.mark.parametrize(
+    "text", ["x" * 70_000, "nul \0", "half a pair \ud800", "bell \a"], ids=["long", "nul", "half a pair", "bell"]
+)
 async def test_any_text_of_a_hook_can_be_told(text: str) -> None:
     reason = Reason.BAD_USER_NAME_OR_PASSWORD  # in CONNACK alone
     async with room() as here:
