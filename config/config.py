@@ -278,7 +278,7 @@ def reloaded(running: Config, new: Config) -> Config:
         if section in WHOLE or section == "plugins":
             values[section] = later if section == "plugins" or (section,) in RELOADED else former
         else:
-            keys = [name for name in type(former).model_fields if (section, name) in RELOADED]
+            keys = [path[1] for path in RELOADED if path[0] == section]
             values[section] = former.model_copy(update={name: getattr(later, name) for name in keys})
     return Config.model_construct(None, **values)
 

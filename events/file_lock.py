@@ -30,7 +30,7 @@ def locked(path: Path) -> FileIO:
 
 def shared(lock: FileIO) -> FileIO:
     """Another file with the same lock, which ends when both are closed."""
-    return FileIO(lock.name, "a", opener=lambda *_: os.dup(lock.fileno()))
+    return FileIO(lock.name, "a", opener=lambda _name, _flags: os.dup(lock.fileno()))
 
 
 def is_deleted(lock: FileIO) -> bool:

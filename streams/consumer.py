@@ -67,7 +67,7 @@ class ConsumerCursor:
         self.config = config
         self.created = created
         #: The next sequence that is looked at.
-        self.position = 1
+        self.position: int = 1
         #: Of the last delivery.
         self.consumer_sequence = 0
         self.stream_sequence = 0
