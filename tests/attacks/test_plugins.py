@@ -81,15 +81,15 @@ class Gatekeeper:
         raise RuntimeError("fell")
 
     @hook("client.authenticate")
-    def who(self, client: ClientInfo, password: bytes | None) -> Allow:
-        return ALLOW
+    def who(self, client: ClientInfo, password: bytes | None) -> Allow | Deny:
+        return Deny() if client.client_id == "stranger" else ALLOW
 
     @hook("client.check_acl")
     def what(self, client: ClientInfo, *_: object) -> Allow:
         return ALLOW
 
 
-async def test_a_reload_that_fails_leaves_the_door_shut() -> None:
+async def test_a_reload_that_fails_leaves_the_former_plugin_at_the_door() -> None:
     fails = False
 
     def factory(context: Context[Guarded]) -> Any:
@@ -102,9 +102,7 @@ async def test_a_reload_that_fails_leaves_the_door_shut() -> None:
         fails = True
         with pytest.raises(PluginError):
             await here.node.plugins.reload("p")
-        wire = here.wire()
-        await wire.send(raw.connect("a"))
-        assert (await wire.receive()).reason == 0x88
+        await the_door_is_kept(here)
 
 
 async def test_a_reload_with_settings_that_no_longer_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +117,14 @@ async def test_a_reload_with_settings_that_no_longer_fit(monkeypatch: pytest.Mon
         model = Other
         with pytest.raises(PluginError):
             await here.node.plugins.reload("p")
+        await the_door_is_kept(here)
+
+
+async def the_door_is_kept(here: Room) -> None:
+    for client_id, reason in (("a", 0), ("stranger", 0x87)):
         wire = here.wire()
-        await wire.send(raw.connect("a"))
-        assert (await wire.receive()).reason == 0x88
+        await wire.send(raw.connect(client_id))
+        assert (await wire.receive()).reason == reason
 
 
 class Absent:
