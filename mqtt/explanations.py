@@ -37,12 +37,15 @@ def worth_logging(count: int) -> bool:
     return count & (count - 1) == 0
 
 
+def writable(text: str) -> str:
+    """A hook's text for clients and logs, cut to a readable length: a character that a strict client refuses becomes
+    U+FFFD."""
+    return _REPLACED.sub("\ufffd", shortened(text))
+
+
 def reason_string(text: str) -> Properties:
-    """The properties that explain a reason to a client: none without a text. A character that a strict client refuses
-    becomes U+FFFD."""
-    if not text:
-        return NO_PROPERTIES
-    return {"reason_string": _REPLACED.sub("\ufffd", shortened(text))}
+    """The properties that explain a reason to a client: none without a text."""
+    return {"reason_string": writable(text)} if text else NO_PROPERTIES
 
 
 def fitting(reason: int, kind: PacketType) -> int:

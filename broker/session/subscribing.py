@@ -26,7 +26,7 @@ from trunkline.hooks.points import (
     SESSION_UNSUBSCRIBED,
 )
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.explanations import fitting, reason_string
+from trunkline.mqtt.explanations import fitting, reason_string, writable
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
@@ -284,7 +284,7 @@ class Subscribing:
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
         services = self.context.services
-        services.refusals.note(reason, answer.client.client_id, filter, why=text)
+        services.refusals.note(reason, answer.client.client_id, filter, why=writable(text))
         services.metrics.packets_subscribe_error += 1
         services.metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)

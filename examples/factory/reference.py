@@ -28,6 +28,7 @@ class Event(NamedTuple):
     publisher: str | None
     receivers: int | None
     latency_us: int | None
+    delivery: str | None
 
     @property
     def accepted(self) -> int:
@@ -61,12 +62,13 @@ def percentile(ordered: Sequence[int], share: float) -> float | None:
 
 def latency(happened: Iterable[Event], *, window: float, within: float, levels: int) -> Rows:
     """By window of acceptance, node, topic prefix and QoS: messages, their deliveries within so many seconds, and how
-    long these took."""
+    long those took that did not wait for their client."""
     receivers: dict[tuple[Any, ...], int] = {}
+    reached: dict[tuple[Any, ...], set[str | None]] = defaultdict(set)
     delays: dict[tuple[Any, ...], dict[str | None, int]] = defaultdict(dict)
     dropped: dict[tuple[Any, ...], set[str | None]] = defaultdict(set)
     for event in happened:
-        if event.guid is None or event.topic is None or event.topic.startswith("$"):
+        if event.guid is None or event.topic is None or event.topic.startswith("$") or event.delivery == "retained":
             continue
         prefix = "/".join(event.topic.split("/")[:levels])
         message = window_of(event.accepted, window), event.node, prefix, event.qos, event.guid
@@ -74,25 +76,25 @@ def latency(happened: Iterable[Event], *, window: float, within: float, levels: 
         if event.kind == "message.routed":
             receivers[message] = event.receivers or 0
         elif event.kind == "message.delivered" and delay <= within * SECOND:
-            delays[message][event.client_id] = min(delay, delays[message].get(event.client_id, delay))
+            reached[message].add(event.client_id)
+            if event.delivery in (None, "live"):
+                delays[message][event.client_id] = min(delay, delays[message].get(event.client_id, delay))
         elif event.kind == "message.dropped" and delay <= within * SECOND:
             dropped[message].add(event.client_id)
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    for message in receivers.keys() | delays.keys():
+    for message in receivers.keys() | reached.keys():
         groups[message[:-1]].append(message)
     found: Rows = {}
     for group, messages in groups.items():
         ordered = sorted(delay for message in messages for delay in delays[message].values())
         routed = [message for message in messages if message in receivers]
-        missing = {message: max(0, receivers[message] - len(delays[message])) for message in routed}
+        missing = {message: max(0, receivers[message] - len(reached[message])) for message in routed}
         found[group] = {
             "messages": len(routed),
             "receivers": sum(receivers[message] for message in routed),
-            "delivered": len(ordered),
+            "delivered": sum(len(reached[message]) for message in messages),
             "undelivered": sum(missing.values()),
-            "dropped": sum(
-                min(count, len(dropped[message] - delays[message].keys())) for message, count in missing.items()
-            ),
+            "dropped": sum(min(count, len(dropped[message] - reached[message])) for message, count in missing.items()),
             **{f"p{share}_us": percentile(ordered, share / 100) for share in (50, 95, 99)},
         }
     return found

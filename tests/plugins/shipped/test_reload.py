@@ -15,12 +15,14 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from tests.events.test_plugin import recorded
 from tests.plugins.shipped.server import Reply, Request, as_json, serving
 from tests.plugins.shipped.tokens import SECRET, jwk, jwks, private_key, signed
 from trunkline.config.section import PluginSettings
 from trunkline.plugins import Context, PluginError
 from trunkline.plugins.finding import load, shipped
+
+pytest.importorskip("pyarrow")
+from tests.events.test_plugin import recorded
 
 RELOADS = 4
 NOT_AUTHORIZED, BANNED, QUOTA, INVALID = 0x87, 0x8A, 0x97, 0x99
