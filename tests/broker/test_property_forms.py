@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args, get_type_hints
 
+import pytest
 import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -25,9 +26,6 @@ from tests.mqtt.property_values import blocks, decoded
 from tests.wire import Wire
 from trunkline.broker import views
 from trunkline.broker.node import Node
-from trunkline.events.privacy import Privacy
-from trunkline.events.rows import Converter
-from trunkline.events.schema import STORED
 from trunkline.hooks import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import POINTS, Point
@@ -43,6 +41,11 @@ from trunkline.mqtt.plain import plain
 from trunkline.mqtt.versions import Version
 from trunkline.plugins.shipped.webhook_events import EventWriter
 from trunkline.store import Space
+
+pytest.importorskip("pyarrow")
+from trunkline.events.privacy import Privacy
+from trunkline.events.rows import Converter
+from trunkline.events.schema import STORED
 
 ROOT = Path(__file__).parents[2]
 DUE = 3600
