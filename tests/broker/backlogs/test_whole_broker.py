@@ -18,7 +18,7 @@ from tests.broker.disk import Disk, Life
 from tests.store.conftest import THOROUGH
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.committer import MAX_RETRY, MESSAGES
 from trunkline.broker.session.durable import POSITIONS, QUEUES
 from trunkline.mqtt.packets import SubscriptionRequest
 
@@ -81,6 +81,7 @@ class Play:
         self.world = World()
         self.clients = {name: Client(name, self.world) for name in (*SUBSCRIBERS, *PUBLISHERS)}
         self.life: Life
+        self.is_full = False
         self.nursery: trio.Nursery
 
     async def run(self, restart: bool) -> None:
@@ -92,6 +93,7 @@ class Play:
                 trio.open_nursery() as self.nursery,
             ):
                 self.nursery.start_soon(self._end_with, self.life)
+                self.is_full = False
                 over = await self._tell(restart)
                 self.nursery.cancel_scope.cancel()
             for client in self.clients.values():
@@ -128,6 +130,9 @@ class Play:
 
     async def connect(self, name: str, receive_maximum: int, auto: bool, clean: bool = False) -> None:
         client = self.clients[name]
+        if self.is_full:  # CONNACK may wait for the store
+            await self.fill(False)
+            await self.jump(MAX_RETRY)
         client.auto = auto
         await client.connect(await self.life.wire(), self.nursery, receive_maximum, clean)
 
@@ -180,6 +185,7 @@ class Play:
             await self.clients[name].acknowledge(1000)
 
     async def fill(self, full: bool) -> None:
+        self.is_full = full
         self.life.fill(full=full)
 
     async def jump(self, seconds: float) -> None:
@@ -207,7 +213,7 @@ class Play:
     # The end
 
     async def finish(self) -> None:
-        self.life.fill(full=False)
+        await self.fill(False)
         for name in self.clients:
             await self.connect(name, 1000, auto=True)
         for _ in range(40):
