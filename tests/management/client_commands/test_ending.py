@@ -127,6 +127,7 @@ def test_every_error_of_the_client_has_a_code() -> None:
     """But for those that a user of the command cannot meet."""
     own = {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.ClientError)}
     unmet = {"ClientError", "ReasonedError", "ClientClosed", "RequestQueueFull", "RequestDiscarded"}
+    unmet |= {"NoResponse", "RequestFailed"}  # of `Client.request`
     for kind in own:
         error = kind.__new__(kind)
         assert (exit_code(error) == 1) == (kind.__name__ in unmet), kind
