@@ -5,6 +5,7 @@ nothing acknowledged is lost, nothing of QoS 2 is doubled, and the order stays.
 """
 
 import os
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -27,6 +28,11 @@ def session_of(broker: Broker, client_id: str, random: Random) -> SessionClient:
     return SessionClient(settings, retry=policy, open_stream=broker.connect)
 
 
+def cut_all(broker: Broker) -> None:
+    with suppress(LookupError):  # nobody is connected at this moment
+        broker.faults.cut()
+
+
 async def storm(broker: Broker, random: Random) -> None:
     """Until it is cancelled."""
     packets = ("PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "CONNACK", "PINGRESP")
@@ -35,17 +41,17 @@ async def storm(broker: Broker, random: Random) -> None:
         packet = random.choice(packets)
         match random.randrange(6):
             case 0:
-                broker.faults.cut()
+                cut_all(broker)
             case 1:
-                broker.faults.cut(before=packet, times=1, skip=random.randrange(5))
+                broker.faults.cut(before=packet, times=1, skip=random.randrange(5)).optional()
             case 2:
-                broker.faults.cut(after=packet, times=1)
+                broker.faults.cut(after=packet, times=1).optional()
             case 3:
-                with broker.faults.delay(packet, random.uniform(0.1, 8)):
+                with broker.faults.delay(packet, random.uniform(0.1, 8)).optional():
                     await trio.sleep(3)
             case 4:
-                broker.faults.refuse_connect("SERVER_BUSY", times=random.randrange(1, 4))
-                broker.faults.cut()
+                broker.faults.refuse_connect("SERVER_BUSY", times=random.randrange(1, 4)).optional()
+                cut_all(broker)
             case _:
                 await broker.restart(graceful=random.random() < 0.5)
 
