@@ -79,6 +79,8 @@ class Span(NamedTuple):
     max_time: int
     #: Bytes in the file.
     size: int
+    #: Of the file.
+    path: str
 
 
 class _Node:
@@ -330,7 +332,7 @@ class EventLog:
                     min_time = newest if part.min_time is None else part.min_time
                     newest = min_time if part.max_time is None else part.max_time
                     size = part.size * (high - low) // (part.end - part.first)
-                    yield Span(node, low, high, min_time, newest, size)
+                    yield Span(node, low, high, min_time, newest, size, segment.path)
                     at = high
                     failures = 0
             except FileNotFoundError:

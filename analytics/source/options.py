@@ -1,11 +1,12 @@
 """The options of the source, and what they mean."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.alias_generators import to_camel
 
 from trunkline.analytics.options import (
     Count,
@@ -31,8 +32,8 @@ Mode = Literal["batch", "stream"]
 STORAGE: Final = "fs."
 #: Begins the options of a table among its properties.
 _OPTION: Final = "option."
-#: What another source calls an option, in small letters: Kafka's.
-_ALIASES: Final = {"maxoffsetspertrigger": "maxRowsPerTrigger"}
+#: What Kafka's source calls an option.
+_ALIASES: Final = {"maxRowsPerTrigger": "maxOffsetsPerTrigger"}
 #: Digits of a date, as in 20260301. More of them are milliseconds.
 _DATE: Final = 8
 #: A size as Spark has it: `512k`, `1g`.
@@ -116,6 +117,7 @@ class SourceSettings(OptionModel):
     max_rows_per_partition: Count = 1_000_000
     max_bytes_per_partition: Annotated[Size, Field(ge=1), BeforeValidator(_spark_size)] = 128 * 2**20
     max_rows_per_trigger: OptionalCount = None
+    max_files_per_trigger: OptionalCount = None
     max_bytes_per_trigger: Annotated[OptionalBytes, BeforeValidator(_spark_size)] = None
     align_event_time: bool = True
     align_within: Seconds = 0.5
@@ -136,6 +138,19 @@ def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
     return path | {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
 
 
+def _names(given: Iterable[str]) -> Callable[[str], str]:
+    """From a field to its option, as the reader of its errors knows it.
+
+    Raises: OptionError, for an option that has both of its names.
+    """
+    lowered = {name.lower() for name in given}
+    used = {own: alias for own, alias in _ALIASES.items() if alias.lower() in lowered}
+    for own, alias in used.items():
+        if own.lower() in lowered:
+            raise OptionError(f"options {own} and {alias}: they are the same; leave one of them out")
+    return lambda field: used.get(to_camel(field), to_camel(field))
+
+
 def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSettings:
     """The settings that the options ask for.
 
@@ -148,14 +163,9 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
     storage = {
         name.lower().removeprefix(STORAGE): value for name, value in options.items() if name.lower().startswith(STORAGE)
     }
-    others: dict[str, str] = {}
-    for name, value in options.items():
-        if not name.lower().startswith(STORAGE):
-            option = _ALIASES.get(name.lower(), name)
-            if option.lower() in map(str.lower, others):
-                raise OptionError(f"option {name}: it is given twice, as {option} too")
-            others[option] = value
-    settings = read(SourceSettings, others, also=f", and {STORAGE}* for the storage", storage=storage)
+    others = {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}
+    also = f", and {STORAGE}* for the storage"
+    settings = read(SourceSettings, others, name=_names(others), also=also, storage=storage)
     if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
     if mode == "batch" and settings.starting_offsets == "latest":

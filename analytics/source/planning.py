@@ -34,16 +34,25 @@ class Range(NamedTuple):
 
 
 class Budget:
-    """Rows and bytes that a trigger may still take; None is without end."""
+    """Rows, bytes and files that a trigger may still take; None is without end."""
 
-    def __init__(self, rows: int | None = None, size: int | None = None) -> None:
+    def __init__(self, rows: int | None = None, size: int | None = None, files: int | None = None) -> None:
         self._rows = rows
         self._size = size
+        self._files = files
+        self._opened: set[str] = set()
         self._spent = False
 
     @property
     def exhausted(self) -> bool:
         return self._rows == 0 or self._size == 0
+
+    def opens(self, path: str) -> bool:
+        """Whether rows of this file may be taken, too."""
+        if path not in self._opened and self._files is not None and len(self._opened) >= self._files:
+            return False
+        self._opened.add(path)
+        return True
 
     def take(self, rows: int, size: int) -> int:
         """How many of the rows may be taken, and takes them. The first row is always granted, or nothing would move."""
@@ -119,6 +128,8 @@ def admit(
         first = max(span.first, end.get(node, 0))
         rows = span.end - first
         if rows > 0:
+            if not budget.opens(span.path):
+                break
             granted = budget.take(rows, span.size * rows // (span.end - span.first))
             if granted:
                 end[node] = first + granted
@@ -135,17 +146,21 @@ def divide(span: Span, times: Sequence[int], within: int) -> list[Span]:
     """
     held = span.end - span.first
     if len(times) != held:
-        return [Span(span.node, span.first, span.end, span.min_time, span.max_time, span.size)]
+        return [span]
     pieces: list[Span] = []
     begin, oldest, newest = 0, times[0], times[0]
+
+    def piece(low: int, high: int) -> Span:
+        size = span.size * (high - low) // held
+        return span._replace(first=span.first + low, end=span.first + high, min_time=oldest, max_time=newest, size=size)
+
     for row, time in enumerate(times):
         if max(newest, time) - min(oldest, time) > within:
-            pieces.append(Span(span.node, span.first + begin, span.first + row, oldest, newest, 0))
+            pieces.append(piece(begin, row))
             begin, oldest, newest = row, time, time
         else:
             oldest, newest = min(oldest, time), max(newest, time)
-    pieces.append(Span(span.node, span.first + begin, span.end, oldest, newest, 0))
-    return [piece._replace(size=span.size * (piece.end - piece.first) // held) for piece in pieces]
+    return [*pieces, piece(begin, held)]
 
 
 class Window(NamedTuple):

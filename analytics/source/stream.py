@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
+    ReadMaxFiles,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -65,6 +66,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._settings.max_rows_per_trigger)
         if self._settings.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self._settings.max_bytes_per_trigger)
+        if self._settings.max_files_per_trigger is not None:
+            return ReadMaxFiles(self._settings.max_files_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -109,7 +112,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Budget(), False
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.max_rows_per_trigger
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._settings.max_bytes_per_trigger
-        return Budget(rows, size), True
+        files = limit.max_files if isinstance(limit, ReadMaxFiles) else self._settings.max_files_per_trigger
+        return Budget(rows, size, files), True
 
     def _frontier(self, view: View) -> int | None:
         return frontier(

@@ -58,6 +58,8 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"zzz": "1"}, "unknown option zzz; there are path, nodes"),
         ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger='0': expected a whole number, 1 or more"),
         ({"maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger='many'"),
+        ({"maxFilesPerTrigger": "-1"}, "option maxFilesPerTrigger='-1': expected a whole number, 1 or more"),
+        ({"cloudFiles.maxFilesPerTrigger": "1"}, "did you mean maxFilesPerTrigger?"),
         ({"maxBytesPerTrigger": "64 apples"}, "expected bytes, or text such as"),
         ({"alignWithin": "soon"}, "option alignWithin='soon': expected seconds"),
         ({"alignEventTime": "maybe"}, "option alignEventTime='maybe': expected true or false"),
@@ -122,7 +124,7 @@ def test_the_options_of_a_table_are_among_its_properties() -> None:
 def test_the_word_of_another_source_means_the_same() -> None:
     assert understood({"path": "events", "maxOffsetsPerTrigger": "5"}).max_rows_per_trigger == 5
     assert understood({"path": "events", "maxoffsetspertrigger": "7"}).max_rows_per_trigger == 7
-    with pytest.raises(OptionError, match="option maxRowsPerTrigger: it is given twice"):
+    with pytest.raises(OptionError, match="options maxRowsPerTrigger and maxOffsetsPerTrigger: they are the same"):
         understood({"path": "events", "maxOffsetsPerTrigger": "5", "maxRowsPerTrigger": "6"})
-    with pytest.raises(OptionError, match="option maxRowsPerTrigger='0'"):
+    with pytest.raises(OptionError, match="option maxOffsetsPerTrigger='0': expected a whole number, 1 or more"):
         understood({"path": "events", "maxOffsetsPerTrigger": "0"})

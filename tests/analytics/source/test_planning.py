@@ -23,6 +23,7 @@ class Made(NamedTuple):
     min_time: int
     max_time: int
     size: int = 0
+    path: str = ""
 
 
 def spans_of(node: str, times: list[int], rows: int, bytes_a_row: int = 100) -> list[Made]:
@@ -156,6 +157,23 @@ def test_a_trigger_takes_no_more_rows_or_bytes_than_allowed() -> None:
     assert admit({}, {"a@1": after(spans, 0)}, Budget(size=1500)) == {"a@1": 150}
     assert admit({"a@1": 150}, {"a@1": after(spans, 150)}, Budget(rows=900, size=1500)) == {"a@1": 300}
     assert admit({}, {"a@1": after(spans, 0)}, Budget()) == {"a@1": 1000}
+
+
+def test_a_trigger_takes_rows_of_no_more_files_than_allowed() -> None:
+    spans = {
+        node: [Made(node, n * 10, n * 10 + 10, n, n, 0, f"{node}-{n // 3}") for n in range(first, 9)]
+        for node, first in (("a@1", 0), ("b@1", 3))
+    }
+
+    def end(files: int, start: dict[str, int]) -> dict[str, int]:
+        pending = {node: after(some, start.get(node, 0)) for node, some in spans.items()}
+        return admit(start, pending, Budget(files=files))
+
+    assert end(1, {}) == {"a@1": 30}
+    assert end(1, {"a@1": 15}) == {"a@1": 30}, "what is left of a file"
+    assert end(2, {}) == {"a@1": 40}, "b's rows are next, and in a third file"
+    assert end(3, {}) == {"a@1": 60, "b@1": 60}
+    assert end(9, {}) == {"a@1": 90, "b@1": 90}
 
 
 def test_a_row_that_is_larger_than_allowed_is_taken_all_the_same() -> None:

@@ -22,7 +22,7 @@ from trunkline.events.schema import SCHEMA
 from trunkline.events.writer import LogWriter
 
 with needs("4.2", "streams"):
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
     from trunkline.analytics.source import stream
     from trunkline.analytics.source.stream import EventStreamReader
@@ -79,6 +79,18 @@ def test_the_limit_is_that_of_the_options(tmp_path: Path) -> None:
     assert reader_of(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
     assert reader_of(tmp_path, maxRowsPerTrigger=5, maxBytesPerTrigger=9).getDefaultReadLimit() == ReadMaxRows(5)
     assert reader_of(tmp_path, maxBytesPerTrigger="2KiB").getDefaultReadLimit() == ReadMaxBytes(2048)
+    assert reader_of(tmp_path, maxFilesPerTrigger=3).getDefaultReadLimit() == ReadMaxFiles(3)
+
+
+def test_files_bound_a_trigger(tmp_path: Path) -> None:
+    write(tmp_path, ticks("n1", 0, 1_000), roll_bytes=10_000)
+    ends = [int(path.stem) for path in sorted(tmp_path.rglob("*.arrows"))][1:] + [1_000]
+    assert len(ends) > 3
+    assert [end[N1] for _, end in triggers(reader_of(tmp_path, maxFilesPerTrigger=1))] == ends
+    pairs = [*ends[1::2], 1_000] if len(ends) % 2 else ends[1::2]
+    assert [end[N1] for _, end in triggers(reader_of(tmp_path, maxFilesPerTrigger=2))] == pairs
+    narrower = reader_of(tmp_path, maxFilesPerTrigger=2, maxRowsPerTrigger=10)
+    assert narrower.latestOffset({}, narrower.getDefaultReadLimit()) == {N1: 10}
 
 
 def test_bytes_bound_a_trigger_beside_rows(tmp_path: Path) -> None:
