@@ -9,12 +9,22 @@ from pydantic.alias_generators import to_camel
 
 from trunkline.config.fields import is_secret
 from trunkline.config.key_path import nearest
-from trunkline.config.units import Duration, OptionalDuration, OptionalSize, Text, accepted, from_text, own_words
+from trunkline.config.units import (
+    Accepts,
+    Duration,
+    OptionalDuration,
+    OptionalSize,
+    Text,
+    accepted,
+    from_text,
+    own_words,
+)
 
 DAY: Final = 86_400
 
 #: Text that is not blank.
 Word = Annotated[Text, Field(pattern=r"\S")]
+OptionalWord = Annotated[str | None, Accepts("text"), Field(pattern=r"\S")]
 #: Several words; as text with commas between them.
 Names = tuple[Text, ...]
 SomeNames = Annotated[Names, Field(min_length=1)]

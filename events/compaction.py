@@ -96,11 +96,14 @@ def compact(
     """
     if not isinstance(log, EventLog):
         log = EventLog(log)
-    home = Path(log.root) if isinstance(log.filesystem, LocalFileSystem) else None
+    root, *others = log.roots
+    if others:
+        raise LogError(f"{root} and {', '.join(others)}: compact one log at a time")
+    home = Path(root) if isinstance(log.filesystem, LocalFileSystem) else None
     if home is not None and not home.is_dir():
         raise LogError(f"{home} does not contain an event log")
     into = _target(log, target, format, filesystem, storage_options, bytes_per_file)
-    in_place = isinstance(into, ParquetTarget) and into.root == log.root and into.filesystem.equals(log.filesystem)
+    in_place = isinstance(into, ParquetTarget) and into.root == root and into.filesystem.equals(log.filesystem)
     if remove and not (in_place and home is not None):
         raise LogError("segments are only removed where their files take their place: in the log's own directory")
     now = time.time() if now is None else now
@@ -225,10 +228,10 @@ def _target(
             raise LogError("a Delta table needs a place of its own, beside the log")
         return DeltaTarget(str(target), storage_options)
     if target is None:
-        return ParquetTarget(log.root, log.filesystem, bytes_per_file=bytes_per_file)
+        return ParquetTarget(log.roots[0], log.filesystem, bytes_per_file=bytes_per_file)
     # as a log is found, so are its files
-    place = EventLog(target, filesystem)
-    return ParquetTarget(place.root, place.filesystem, bytes_per_file=bytes_per_file)
+    place = EventLog(target, filesystem=filesystem)
+    return ParquetTarget(place.roots[0], place.filesystem, bytes_per_file=bytes_per_file)
 
 
 @contextlib.contextmanager
@@ -249,7 +252,7 @@ def _alone(paths: Iterable[Path]) -> Generator[None]:
 
 def _remove(log: EventLog, key: NodeKey, end: int, target: ParquetTarget) -> None:
     """Delete a node's segments before `end` whose rows are all in files."""
-    listed = list_segments(log.filesystem, log.root, key).get(key, ())
+    listed = list_segments(log.filesystem, log.roots[0], key).get(key, ())
     segments = [files for files in listed if not is_compacted(files)]
     compacted = target.files(key)
     for files, next_first in zip(segments, [*(other.first for other in segments[1:]), end], strict=False):

@@ -1,13 +1,14 @@
 """Finds the files of a log, in a directory or in an object store."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyarrow.fs import FileSelector, FileSystem, FileType
+import pyarrow as pa
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
-from trunkline.events.layout import INDEX, NodeKey, SegmentName
+from trunkline.events.layout import INDEX, LogError, NodeKey, SegmentName, local_root, matching
 
 
 class SegmentFiles(NamedTuple):
@@ -31,6 +32,41 @@ class SegmentFiles(NamedTuple):
         """
         for path in self.paths:
             Path(path).unlink(missing_ok=True)
+
+
+def located(root: str | Path) -> tuple[FileSystem, str]:
+    """The file system of a directory or URI, and the path in it. Raises LogError for what pyarrow does not know."""
+    if (local := local_root(root)) is not None:
+        return LocalFileSystem(), local.absolute().as_posix()
+    try:
+        return FileSystem.from_uri(str(root))
+    except (pa.ArrowException, ValueError) as error:
+        raise LogError(f"{root}: {error}") from None
+
+
+def list_logs(filesystem: FileSystem, roots: Sequence[str]) -> dict[NodeKey, list[SegmentFiles]]:
+    """The segments of each node of several logs; a directory that is named twice counts once.
+
+    Raises: LogError, if a node is in two of them. OSError.
+    """
+    found: dict[NodeKey, list[SegmentFiles]] = {}
+    homes: dict[str, str] = {}
+    for root in _distinct(roots) if isinstance(filesystem, LocalFileSystem) else dict.fromkeys(roots):
+        listed = list_segments(filesystem, root)
+        for key in listed:
+            if homes.setdefault(key.name, root) != root:
+                cure = "give each broker a node.name of its own, or read one of the two"
+                raise LogError(f"node {key.name!r} is in {homes[key.name]} and in {root}: {cure}")
+        found |= listed
+    return found
+
+
+def _distinct(roots: Iterable[str]) -> Iterable[str]:
+    there: dict[str, str] = {}
+    for root in roots:
+        for place in matching(root):
+            there.setdefault(os.path.realpath(place), place)
+    return there.values()
 
 
 def list_segments(filesystem: FileSystem, root: str, only: NodeKey | None = None) -> dict[NodeKey, list[SegmentFiles]]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSystem
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.layout import LogError, NodeKey, local_root, matching
-from trunkline.events.listing import SegmentFiles, list_segments
+from trunkline.events.layout import LogError, NodeKey
+from trunkline.events.listing import SegmentFiles, list_logs, located
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage
@@ -150,27 +150,21 @@ class _Node:
 class EventLog:
     """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
 
-    A path of this machine may be a pattern (`*`, `?`, `[…]`) that stands for several directories; a node may be in one
-    of them only. With `filesystem`, `root` is a path in that one. A missing directory is a log without nodes: it may be
-    created later. One object belongs to one thread at a time.
+    A path of this machine may be a pattern (`*`, `?`, `[…]`) that stands for several directories. Several places are
+    read as one log, and a node may be in one of them only. With `filesystem`, they are paths in that one. A missing
+    directory is a log without nodes: it may be created later. One object belongs to one thread at a time.
 
     All methods raise LogError for an invalid log, and OSError if the files cannot be read.
     """
 
-    def __init__(self, root: str | Path, filesystem: FileSystem | None = None) -> None:
-        local = local_root(root) if filesystem is None else None
-        if local is not None:
-            filesystem, base = LocalFileSystem(), local.absolute().as_posix()
-        elif filesystem is None:
-            try:
-                filesystem, base = FileSystem.from_uri(str(root))
-            except (pa.ArrowException, ValueError) as error:
-                raise LogError(f"{root}: {error}") from None
-        else:
-            base = str(root)
+    def __init__(self, *roots: str | Path, filesystem: FileSystem | None = None) -> None:
+        found = [located(root) if filesystem is None else (filesystem, str(root)) for root in roots]
         #: Where the log is, within `filesystem`.
-        self.root: Final = base.rstrip("/") or base
-        self.filesystem: Final = filesystem
+        self.roots: Final = tuple(base.rstrip("/") or base for _, base in found)
+        self.filesystem: Final = found[0][0]
+        for root, (system, _) in zip(roots, found, strict=True):
+            if not system.equals(self.filesystem):
+                raise LogError(f"{root}: it is on another file system than {roots[0]}; read them apart")
         self._nodes: dict[str, _Node] | None = None
         self._files: dict[NodeKey, list[SegmentFiles]] = {}
         self._segments: dict[str, Segment] = {}
@@ -180,7 +174,7 @@ class EventLog:
         """Looks for new nodes, segments and rows. Of an index that was read before only what is new is read."""
         segments: dict[str, Segment] = {}
         nodes: list[_Node] = []
-        self._files = self._list()
+        self._files = list_logs(self.filesystem, self.roots)
         for key, listed in self._files.items():
             mine: list[Segment] = []
             for files in listed:
@@ -195,18 +189,6 @@ class EventLog:
         for path in [path for path in self._warm if path not in segments]:
             del self._warm[path]
         self._nodes = {str(node.key): node for node in sorted(nodes, key=lambda node: node.key)}
-
-    def _list(self) -> dict[NodeKey, list[SegmentFiles]]:
-        found: dict[NodeKey, list[SegmentFiles]] = {}
-        homes: dict[str, str] = {}
-        for root in matching(self.root) if isinstance(self.filesystem, LocalFileSystem) else [self.root]:
-            listed = list_segments(self.filesystem, root)
-            for key in listed:
-                if homes.setdefault(key.name, root) != root:
-                    cure = "give each broker a node.name of its own, or read one of the two"
-                    raise LogError(f"node {key.name!r} is in {homes[key.name]} and in {root}: {cure}")
-            found |= listed
-        return found
 
     def nodes(self) -> dict[str, Extent]:
         """The extent of each node with rows, by its key, as of the last `refresh`."""

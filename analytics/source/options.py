@@ -12,11 +12,11 @@ from trunkline.analytics.options import (
     Count,
     OptionalBytes,
     OptionalCount,
+    OptionalWord,
     OptionError,
     OptionModel,
     Seconds,
     SomeNames,
-    Word,
     read,
 )
 from trunkline.analytics.source import offsets
@@ -103,7 +103,8 @@ Consumer = Annotated[
 class SourceSettings(OptionModel):
     """The options, with their defaults. Times are microseconds since the epoch, durations are in seconds."""
 
-    path: Word
+    path: OptionalWord = None
+    paths: SomeNames = ()
     nodes: SomeNames = ()
     kinds: Kinds = ()
     starting_timestamp: Time = None
@@ -126,6 +127,16 @@ class SourceSettings(OptionModel):
     push_filters: bool = False
     #: Options of the file system.
     storage: dict[str, str] = Field({}, repr=False, exclude=True)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Of all logs that are read as one."""
+        return self.paths if self.path is None else (self.path,)
+
+    @property
+    def place(self) -> str:
+        """The roots, for people."""
+        return " and ".join(self.roots)
 
 
 def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
@@ -166,6 +177,10 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
     others = {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}
     also = f", and {STORAGE}* for the storage"
     settings = read(SourceSettings, others, name=_names(others), also=also, storage=storage)
+    if not settings.roots:
+        raise OptionError("option path is missing")
+    if settings.path is not None and settings.paths:
+        raise OptionError("options path and paths: name all logs in one of them")
     if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
     if mode == "batch" and settings.starting_offsets == "latest":

@@ -60,9 +60,9 @@ Condition = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=4)
-def _opened(path: str, storage: tuple[tuple[str, str], ...]) -> "EventLog":
+def _opened(roots: tuple[str, ...], storage: tuple[tuple[str, str], ...]) -> "EventLog":
     """The log stays open: a process does one task after another, and finds out by itself when files have changed."""
-    return open_log(SourceSettings(path=path, storage=dict(storage)))
+    return open_log(SourceSettings(paths=roots, storage=dict(storage)))
 
 
 class RowReader:
@@ -87,7 +87,7 @@ class RowReader:
 
     def read(self, part: "Range") -> Iterator[pa.RecordBatch]:
         """Raises: LogError, for rows that are damaged or lost, unless the settings say that they are skipped."""
-        log = _opened(self._settings.path, tuple(sorted(self._settings.storage.items())))
+        log = _opened(self._settings.roots, tuple(sorted(self._settings.storage.items())))
         wanted = self._schema.names
         names = [*wanted, *sorted(self._columns.difference(wanted))]
         batches = chain.from_iterable(

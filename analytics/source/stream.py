@@ -172,6 +172,6 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._settings.consumer is None or (self._held is not None and farthest(self._held, position) == self._held):
             return
         if self._positions is None:
-            self._positions = Positions(self._settings.path, self._settings.consumer)
+            self._positions = Positions(self._settings.roots[0], self._settings.consumer)
         self._positions.write(position)
         self._held = position

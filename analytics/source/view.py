@@ -72,7 +72,7 @@ class View:
         extents = self.extents()
         for node, number in position.items():
             if node not in extents:
-                raise OptionError(f"option {option}: there is no node {node} in {self._settings.path}")
+                raise OptionError(f"option {option}: there is no node {node} in {self._settings.place}")
             if number > extents[node].end:
                 raise OptionError(f"option {option}: {node} has no row {number} yet, it ends at {extents[node].end}")
         rest = self.first() if option == "startingOffsets" else self.end()
@@ -85,7 +85,7 @@ class View:
         for wanted in self._settings.nodes:
             if wanted not in keys and wanted not in names:
                 there = f"there are {', '.join(sorted(names))}" if names else "it has no nodes yet"
-                raise OptionError(f"option nodes={wanted!r}: there is no such node in {self._settings.path}; {there}")
+                raise OptionError(f"option nodes={wanted!r}: there is no such node in {self._settings.place}; {there}")
 
     def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
         """In which pieces the rows between are read. A node that the start does not know begins at 0."""

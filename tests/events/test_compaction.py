@@ -431,7 +431,7 @@ def test_files_are_put_into_an_object_store(tmp_path: Path) -> None:
         system.create_dir("compacted")  # one process has one such store
         assert compact(tmp_path, "compacted/log", filesystem=system, rows_per_file=900).files == 3
         assert compact(tmp_path, "compacted/log", filesystem=system).files == 0
-        there = EventLog("compacted/log", system)
+        there = EventLog("compacted/log", filesystem=system)
         assert read(there, 0, 2000).equals(read(tmp_path, 0, 2000))
         # and from there into one file a day, by whoever has no directory of its own
         assert compact(there, tmp_path / "here").files == 2

@@ -626,7 +626,7 @@ def test_roots(tmp_path: Path) -> None:
         ("", SubTreeFileSystem(str(root), LocalFileSystem())),
     ]
     for place, system in systems:
-        log = EventLog(place, system)
+        log = EventLog(place, filesystem=system)
         assert log.nodes()[NODE][:4] == (0, 20, True, time(19)), place
         assert read(log, 0, 20) == expected(0, 20)
 
@@ -655,6 +655,26 @@ def test_a_pattern_reads_several_logs_as_one(tmp_path: Path) -> None:
         log.refresh()
     write(tmp_path / "odd[1]", [3], NodeKey("n4", 1))
     assert list(EventLog(tmp_path / "odd[1]").nodes()) == ["n4@1"], "a directory is no pattern"
+
+
+def test_several_roots_are_read_as_one(tmp_path: Path) -> None:
+    other = NodeKey("n2", 7)
+    write(tmp_path / "a", [10])
+    write(tmp_path / "b", [5], other)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    roots = [tmp_path / "a", f"{tmp_path}/a/", tmp_path / "link", tmp_path / "?", (tmp_path / "b").as_uri()]
+    log = EventLog(*roots)
+    assert {node: extent.end for node, extent in log.nodes().items()} == {NODE: 10, str(other): 5}
+    assert read(log, 0, 10) == expected(0, 10)
+    assert read(log, 0, 5, other) == expected(0, 5, other)
+    write(tmp_path / "c", [5], other)
+    with pytest.raises(LogError, match=r"node 'n2' is in .*b and in .*c: give each broker a node\.name"):
+        EventLog(tmp_path / "a", tmp_path / "b", tmp_path / "c").nodes()
+
+
+def test_roots_are_on_one_file_system(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"s3://bucket/log.*: it is on another file system than .*; read them apart"):
+        EventLog(tmp_path, "s3://bucket/log?region=us-east-1")
 
 
 def test_a_root_that_pyarrow_does_not_know() -> None:
@@ -690,7 +710,7 @@ def test_an_object_store(tmp_path: Path, bucket: FileSystem) -> None:
         if path.is_file():
             with bucket.open_output_stream(f"bucket/deep/log/{path.relative_to(tmp_path).as_posix()}") as stream:
                 stream.write(path.read_bytes())
-    log = EventLog("bucket/deep/log", bucket)
+    log = EventLog("bucket/deep/log", filesystem=bucket)
     assert log.nodes() == {
         "a/b@5": Extent(0, 200, False, time(199), 200),
         NODE: Extent(0, 60, True, time(59), 60),
@@ -700,4 +720,4 @@ def test_an_object_store(tmp_path: Path, bucket: FileSystem) -> None:
     assert [span[1:3] for span in log.spans("a/b@5", 50, 150)] == [(50, 100), (100, 150)]
     bucket.delete_file(f"bucket/deep/log/{KEY.directory}/00000000000000000010.arrows")
     assert stand_ins(read(log, 0, 60, on_lost="skip")) == [("log.lost", 10, 20.0, moment(30))]
-    assert EventLog("bucket/nothing", bucket).nodes() == {}
+    assert EventLog("bucket/nothing", filesystem=bucket).nodes() == {}

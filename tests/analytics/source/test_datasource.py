@@ -66,6 +66,21 @@ def test_a_table_of_the_catalog_stands_for_a_log(spark: "SparkSession", tmp_path
         spark.sql("DROP TABLE IF EXISTS everything")
 
 
+def test_several_logs_are_read_as_one(spark: "SparkSession", tmp_path: Path) -> None:
+    events = [ticks("n1", 0, 3), ticks("n2", 0, 3)]
+    places = [tmp_path / "a", tmp_path / "b, c"]
+    for place, rows in zip(places, events, strict=True):
+        write(place, rows)
+    together = by_number(pa.concat_tables(events))
+    assert by_number(spark.read.format("trunkline").load([*map(str, places), str(places[0])]).toArrow()) == together
+    paths = json.dumps(list(map(str, places)))
+    try:
+        spark.sql(f"CREATE TABLE both USING trunkline OPTIONS (paths '{paths}')")
+        assert by_number(spark.table("both").toArrow()) == together
+    finally:
+        spark.sql("DROP TABLE IF EXISTS both")
+
+
 @needs("4.1", "pushFilters")
 def test_conditions_of_a_query_reach_the_reader(spark: "SparkSession", tmp_path: Path) -> None:
     events = made(3_000)

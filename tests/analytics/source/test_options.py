@@ -53,9 +53,12 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
     ("options", "complaint"),
     [
         ({}, "option path is missing"),
+        ({"path": "a", "paths": "b,c"}, "options path and paths: name all logs in one of them"),
+        ({"paths": "[3]"}, "option paths='[3]': expected a list"),
+        ({"paths": ","}, "option paths=',': expected a list of 1 or more entries"),
         ({"path": " "}, "option path=' ': expected text"),
         ({"kind": "node.tick"}, "unknown option kind; did you mean kinds?"),
-        ({"zzz": "1"}, "unknown option zzz; there are path, nodes"),
+        ({"zzz": "1"}, "unknown option zzz; there are path, paths, nodes"),
         ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger='0': expected a whole number, 1 or more"),
         ({"maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger='many'"),
         ({"maxFilesPerTrigger": "-1"}, "option maxFilesPerTrigger='-1': expected a whole number, 1 or more"),
@@ -77,7 +80,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, str], complaint: str) -> None:
-    given = options if not options or "path" in options else {"path": "events", **options}
+    given = options if not options or {"path", "paths"} & options.keys() else {"path": "events", **options}
     with pytest.raises(OptionError) as caught:
         understood(given, "stream")
     assert complaint in str(caught.value)
@@ -119,6 +122,12 @@ def test_the_options_of_a_table_are_among_its_properties() -> None:
         "kinds": "node.tick",
     }
     assert of_table({"path": "/log", "kinds": "node.tick"}) is None
+
+
+def test_several_paths_as_spark_hands_them_over_and_as_people_write_them() -> None:
+    assert understood({"paths": '["/a","/b,c","s3://d/\u00fc"]'}).roots == ("/a", "/b,c", "s3://d/\u00fc")
+    assert understood({"paths": "/a, /b"}).roots == ("/a", "/b")
+    assert understood({"path": "/a,/b"}).roots == ("/a,/b",)
 
 
 def test_the_word_of_another_source_means_the_same() -> None:

@@ -33,6 +33,9 @@ def test_logs_that_match_a_pattern_are_read_as_one(tmp_path: Path) -> None:
     [
         ({"path": "{}/none"}, "there is no such directory"),
         ({"path": "{}/region-*"}, "option path='.*/region-.': there is no such directory"),
+        ({"paths": "{0},{0}/none"}, "option paths='.*/none': there is no such directory"),
+        ({"paths": "{0},{0}", "consumer": "me"}, "option consumer='me': each log keeps positions of its own; name one"),
+        ({"paths": "s3://a/x,gs://b/x", "fs.user": "me"}, "they are for one kind of storage, and the logs are in s3:"),
         ({"path": "{}*", "consumer": "me"}, "option consumer='me': each log keeps positions of its own; name one"),
         ({"path": "{}", "fs.region": "x"}, "option fs.region: it is for object stores, and path='.*' is a directory"),
         ({"path": "hdfs://somewhere/x", "fs.user": "me"}, "options fs.* go with s3://"),
@@ -61,10 +64,10 @@ def test_options_of_the_storage_are_handed_to_it() -> None:
         }
     )
     check_place(made)
-    system, root = place(made)
+    system, roots = place(made)
     assert system is not None
     assert system.type_name == "s3"
-    assert root == "bucket/events"
+    assert roots == ["bucket/events"]
 
 
 def test_a_secret_is_in_no_error() -> None:
