@@ -19,7 +19,7 @@ from trunkline.hooks.passwords import hash_password
 
 
 def other(table: Mapping[str, Any]) -> Config:
-    return from_mapping({"store": {"durability": "memory"}, "control": {"enabled": False}, **table})
+    return from_mapping({"listeners": [], "store": {"durability": "memory"}, "control": {"enabled": False}, **table})
 
 
 @pytest.mark.parametrize("path", list(key_paths()), ids=".".join)

@@ -224,11 +224,13 @@ def test_it_tells_what_plain_python_finds(script: list[tuple[str, int, str]]) ->
             events.append(tick(at))
         elif what == "connect":
             if at > latest.get(client, -11) + 10:
+                begun[client] = [began for began in begun[client] if began == latest[client]] + [at]
                 latest[client] = at
-                begun[client].append(at)
                 events.append(connected(at, client))
         else:
             before_the_record = -100 - 20 * at
+            if len(begun[client]) > 1 and at > latest[client] + 10:  # nobody waits for the former one's end any more
+                del begun[client][0]
             began = begun[client].pop(-1 if what == "end" else 0) if begun[client] else before_the_record
             events.append(left(at, at - began, client))
     rows = [{**event._asdict(), "time": plain.moment(event.at)} for event in events]
