@@ -158,7 +158,7 @@ def _defects(engine: SqliteEngine) -> Iterator[Defect]:
 def _is_whole(place: Place) -> bool:
     try:
         engine = place.open_to_read(verify=True)
-    except StoreError:  # repair knows what to do
+    except StoreCorrupt:
         return False
     try:
         return next(_defects(engine), None) is None
@@ -293,12 +293,14 @@ def repair(place: Place) -> None:
         name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
     )
     with _lock(path), _made_aside(path, damaged) as engine, _progress("Reading", "rows") as progress:
-        found = salvage(path, engine, progress)
-    lost = 0
-    for space, rows, former in found:
+        spaces, log_defect = salvage(path, engine, progress)
+    lost = int(log_defect is not None)
+    for space, rows, former in spaces:
         missing = "how many there were cannot be told" if former is None else f"{former - rows:,} lost"
         lost += former is None or former > rows
         click.echo(printable(f"{space.name}: {rows:,} rows kept, {missing}"))
+    if log_defect:
+        click.echo(printable(f"{path}: {log_defect}"))
     click.echo(f"{path}: made anew; what was there is {damaged}")
     if not lost:
         click.echo("All rows are there.")

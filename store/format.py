@@ -35,6 +35,9 @@ _TABLES: Final = f"""
     COMMIT;
 """
 
+#: The first page of each. It stays, whatever SQLite does.
+ROOTS: Final = {"meta": 3, "spaces": 4, "sqlite_autoindex_spaces_1": 5, "records": 6, "sqlite_autoindex_records_1": 7}
+
 #: A batch's rows go into this view: put; without checksum and value, delete; without a checksum, delete from the key on
 #: and below the value. No part of the file, but of each connection that writes.
 CHANGES: Final = """

@@ -8,15 +8,21 @@ last was whole on the disk, and acknowledged, before the next was begun.
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.store.format import PAGE_SIZE
+from trunkline.store.format import CLOSED, OPEN, PAGE_SIZE
 
 _HEADER: Final = struct.Struct(">24s2I")
+_SALT: Final = slice(16, 24)
 _FRAME: Final = struct.Struct(">2I8s8x")
+_CHECKSUM: Final = struct.Struct(">2I")
+#: How a header begins; and the byte behind that, if its checksums are of little-endian numbers.
+_MAGIC: Final = b"\x37\x7f\x06"
+_LITTLE: Final = 0x82
 #: The least that a disk writes at once.
 _SECTOR: Final = 512
 #: Where it stands in the index.
@@ -36,6 +42,19 @@ class _Frame(NamedTuple):
         return _offset(self.number) % _SECTOR > _SECTOR - _FRAME.size
 
 
+class Committed(NamedTuple):
+    """What SQLite takes of a log."""
+
+    frames: int
+    #: Of the database, after the last commit; 0 if there is none.
+    pages: int
+    #: Where each page is last.
+    places: Mapping[int, int]
+
+
+NOTHING_COMMITTED: Final = Committed(0, 0, {})
+
+
 class LogFile:
     """Frames are numbered from 1."""
 
@@ -45,7 +64,7 @@ class LogFile:
     def reaches(self, number: int) -> bool:
         """Whether the log has so many frames; those left from an earlier round, with another salt, do not count."""
         frame, header = self._frame(number), self._at(0, _HEADER.size)
-        return frame is not None and frame.salt == header[16:24]
+        return frame is not None and frame.salt == header[_SALT]
 
     def has_lost_commits(self, whole: int) -> bool:
         """Whether more than one commit lies behind the `whole` frames that SQLite takes."""
@@ -61,18 +80,52 @@ class LogFile:
                 ended = frame.ends > 0
         return False
 
+    def committed(self) -> Committed:
+        """Up to the first frame whose checksum is wrong."""
+        header = self._header()
+        if not header:
+            return NOTHING_COMMITTED
+        frames = pages = 0
+        places, begun = dict[int, int](), dict[int, int]()
+        checksum = _checksum(header)
+        for frame in self._frames(1):
+            place = _offset(frame.number) + _FRAME.size
+            start = self._at(place - _FRAME.size, _FRAME.size)
+            content = self.page(place)
+            if frame.salt != header[_SALT] or len(content) < PAGE_SIZE:
+                break
+            checksum = _checksum(start[:8] + content, header, checksum)
+            if checksum != _CHECKSUM.unpack_from(start, _FRAME.size - _CHECKSUM.size):
+                break
+            begun[frame.page] = place
+            if frame.ends:
+                frames, pages = frame.number, frame.ends
+                places |= begun
+                begun.clear()
+        return Committed(frames, pages, places)
+
+    def page(self, place: int) -> bytes:
+        return self._at(place, PAGE_SIZE)
+
     def close(self) -> None:
         self._file.close()
 
     def _salt(self) -> bytes:
         """Of the frames of this round. A header that is damaged takes the whole log with it."""
+        header = self._header()
+        if header:
+            return header[_SALT]
+        first = self._frame(1)
+        return first.salt if first else b""
+
+    def _header(self) -> bytes:
+        """Without its checksum; nothing if it is damaged."""
         found = self._at(0, _HEADER.size)
         if len(found) == _HEADER.size:
             header, *checksum = _HEADER.unpack(found)
-            if _checksum(header, "<" if header[3] == 0x82 else ">") == tuple(checksum):
-                return bytes(header[16:])
-        first = self._frame(1)
-        return first.salt if first else b""
+            if header.startswith(_MAGIC) and _checksum(header) == tuple(checksum):
+                return bytes(header)
+        return b""
 
     def _frames(self, number: int) -> Iterator[_Frame]:
         while frame := self._frame(number):
@@ -96,8 +149,10 @@ def _offset(number: int) -> int:
     return _HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE)
 
 
-def _checksum(data: bytes, order: str) -> tuple[int, int]:
-    first = second = 0
+def _checksum(data: bytes, header: bytes = b"", before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """In the byte order that the header names; it has one itself."""
+    first, second = before
+    order = "<" if (header or data)[3] == _LITTLE else ">"
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for one, other in zip(words[::2], words[1::2], strict=True):
         first = (first + one + second) & 0xFFFFFFFF
@@ -116,3 +171,17 @@ def frames_taken(index: Path) -> int:
     with open(index, "rb") as file:
         file.seek(_TAKEN)
         return int.from_bytes(file.read(4), sys.byteorder)
+
+
+def log_defect(log: Path, state: str, taken: Callable[[], int], *, was_there: bool) -> str | None:
+    """What was committed and is no longer in the log of a store that was left in this state."""
+    if state != CLOSED and not was_there:
+        return (
+            f"its log {log.name} is gone, with what was committed last (nothing is lost if another program has taken"
+            " the log into the file)"
+        )
+    if state == OPEN["fsync"]:  # with "os" the parts of commits may reach the disk in any order
+        with closing(LogFile(log)) as found:
+            if found.has_lost_commits(taken()):
+                return f"commits in its log {log.name} are damaged"
+    return None

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NoReturn
@@ -35,7 +35,7 @@ from trunkline.store.format import (
     touch,
 )
 from trunkline.store.lock import FileLock, is_locked, is_same
-from trunkline.store.log_file import LogFile, bytes_taken, frames_taken
+from trunkline.store.log_file import LogFile, bytes_taken, frames_taken, log_defect
 
 #: What a commit survives as soon as it returns: a power failure, or the end of the process.
 Durability = Literal["fsync", "os"]
@@ -189,19 +189,10 @@ class SqliteEngine:
     def _log_defects(self) -> Iterator[Defect]:
         if self._read_only and is_locked(self.path):
             return  # the log changes while it is read, and its writer has looked at it
-        log = self._beside("wal")
-        before = state(self._database)
-        if before != CLOSED and not self._log_was_there:
-            yield Defect(
-                None,
-                None,
-                f"its log {log.name} is gone, with what was committed last (nothing is lost if another program has"
-                " taken the log into the file)",
-            )
-        elif before == OPEN["fsync"]:  # with "os" the parts of commits may reach the disk in any order
-            with closing(LogFile(log)) as found:
-                if found.has_lost_commits(frames_taken(self._beside("shm"))):
-                    yield Defect(None, None, f"commits in its log {log.name} are damaged")
+        log, index = self._beside("wal"), self._beside("shm")
+        found = log_defect(log, state(self._database), lambda: frames_taken(index), was_there=self._log_was_there)
+        if found:
+            yield Defect(None, None, found)
 
     # -- writing
 

@@ -74,6 +74,7 @@ TESTED_IN: dict[str, str] = {
     "store/batch.py": "store/test_engine.py",
     "store/checking.py": "store/test_damage.py",
     "store/memory.py": "store/test_engine.py",
+    "store/pages.py": "store/test_salvage.py",
     "management/stream_commands.py": "management/operations/test_streams.py",
     "streams/errors.py": "streams/test_registry.py",
     "streams/keys.py": "streams/test_registry.py",

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -136,10 +138,42 @@ def test_a_page_that_makes_no_sense_is_found_and_repaired(file: Path) -> None:
 
 
 def test_a_store_of_which_nothing_is_left(file: Path, tmp_path: Path) -> None:
-    damage(file, 0, 4096)
+    damage(file, 0, 7 * 4096)  # the names of the spaces, too
     before = sorted(tmp_path.iterdir())
     assert "put a backup in its place" in call("repair", "--store", file, code=1)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_was_cut_in_half_and_has_no_header(file: Path, tmp_path: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+    damage(file, 0, 4096)
+    said = call("repair", "--store", file).splitlines()
+    kept = int(said[0].split()[1])
+    assert 350 < kept < 650
+    assert said[:2] == [f"colours: {kept} rows kept, {1000 - kept} lost", "others: 0 rows kept, 1 lost"]
+    assert "All rows are there." not in said
+    assert call("check", "--store", file) == f"{kept} rows: no problems\n"
+
+
+def test_what_a_log_has_lost_is_said(file: Path, tmp_path: Path) -> None:
+    engine = SqliteEngine(file)
+    put(engine, OTHERS, blue=b"1")
+    killed = tmp_path / "killed.db"
+    killed.write_bytes(file.read_bytes())
+    engine.close()
+    said = call("repair", "--store", killed).splitlines()
+    assert said[:2] == ["colours: 1,000 rows kept, 0 lost", "others: 1 rows kept, 0 lost"]
+    assert said[2].startswith(f"{killed}: its log killed.db-wal is gone, with what was committed last")
+    assert said[3] == f"{killed}: made anew; what was there is {tmp_path / 'killed.db-damaged'}"
+    assert len(said) == 4
+
+
+def test_a_store_of_a_later_format_is_not_made_one_of_this(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version = 2")
+    before = file.read_bytes()
+    assert "start the newer Trunkline" in call("repair", "--store", file, code=1)
+    assert file.read_bytes() == before
 
 
 def call_checked(file: Path) -> str:

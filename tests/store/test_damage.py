@@ -207,12 +207,19 @@ def cut_header(path: Path) -> None:
     flip(path.with_name(f"{path.name}-wal"), 17, 3)
 
 
+def no_header(path: Path) -> None:
+    """Its checksum, of nothing but zeros, is right."""
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(bytes(32) + log.read_bytes()[32:])
+
+
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
         (missing_log, r"its log killed\.db-wal is gone"),
         (missing_file, r"the file is gone, and its log killed\.db-wal is still there"),
         (cut_header, r"commits in its log killed\.db-wal are damaged"),
+        (no_header, r"commits in its log killed\.db-wal are damaged"),
     ],
 )
 def test_a_log_without_its_file_and_a_file_without_its_log(

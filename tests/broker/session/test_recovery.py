@@ -1,9 +1,11 @@
 """Sessions are brought back from a store that was repaired, of which rows are missing."""
 
 import random
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import trio
 
 from tests.broker.disk import Disk
 from tests.conformance import raw
@@ -14,7 +16,10 @@ from trunkline.broker.session.stored_window import SENT, WINDOWS
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, WriteBatch
 from trunkline.store.engine import rows
+from trunkline.store.salvage import salvage
+from trunkline.store.sqlite import SqliteEngine
 
+STREAM = {"name": "all", "filters": ["t/#"]}
 SPACES = (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES)
 
 
@@ -61,6 +66,61 @@ async def test_a_broker_starts_with_what_is_left(space: Space, seed: int) -> Non
             publisher = await life.wire()
             await publisher.connect("p")
             await publisher.publish("t/1", b"new", qos=1)
+
+
+def payload(topic: str) -> bytes:
+    return topic.encode() * 700
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of sessions, retained messages and a stream, of many pages."""
+
+    async def run() -> None:
+        async with disk.broker(streams=[STREAM], session={"max_inflight": 1000}) as life:
+            for name, topics in (("a", "t/#"), ("b", "$share/g/t/#")):
+                wire, _ = await life.stay(name)
+                await wire.subscribe((topics, 1))
+                await wire.disconnect()
+            publisher = await life.wire()
+            await publisher.connect("p")
+            for number in range(150):
+                topic = f"t/{number}"
+                await publisher.publish(topic, payload(topic), qos=1, retain=number % 2 == 0)
+            life.cut()
+
+    disk = Disk()
+    trio.run(run)
+    path = tmp_path_factory.mktemp("stores") / "a.db"
+    engine = SqliteEngine(path, durability="os")
+    for space in disk.engine.spaces():
+        batch = WriteBatch()
+        for key, value in rows(disk.engine, space):
+            batch.put(space, key, value)
+        engine.commit(batch)
+    engine.close()
+    return path
+
+
+def cut_off(file: Path, folder: Path, left: float) -> Path:
+    content = file.read_bytes()
+    (folder / "a.db").write_bytes(content[: int(len(content) * left)])
+    return folder / "a.db"
+
+
+@pytest.mark.parametrize("left", [0.1, 0.25, 0.5, 0.75, 0.9])
+async def test_a_broker_starts_with_what_is_left_of_a_file_that_was_cut_off(
+    file: Path, tmp_path: Path, left: float
+) -> None:
+    disk = Disk()
+    salvage(cut_off(file, tmp_path, left), disk.engine)
+    async with disk.broker(streams=[STREAM], session={"max_inflight": 1000}) as life:
+        wire, _ = await life.stay("a")
+        await wire.send(raw.subscribe(7, ("t/#", 1), ("$stream/all/t/#", 1)), raw.PINGREQ)
+        while (packet := await wire.receive()).type != raw.PINGRESP[0]:
+            if packet.type == raw.PUBLISH:
+                assert packet.payload == payload(packet.topic)
+        assert not life.node.alarms.active
 
 
 async def test_what_is_lost_is_said(caplog: pytest.LogCaptureFixture) -> None:
