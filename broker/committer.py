@@ -8,7 +8,6 @@ one. A store that refuses loses nothing: what was refused is in the next commit,
 from __future__ import annotations
 
 import logging
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -49,8 +48,6 @@ CLOCK: Final = b"clock"
 DELAY: Final = 1.0
 #: Each time that it is refused again it waits twice as long, and so many seconds at the most.
 MAX_RETRY: Final = 8.0
-#: A publication of so many bytes is packed by the thread that writes.
-LARGE: Final = 16_384
 #: Seconds after which a commit that is not done, and one that is put off all the time, is an alarm.
 MAX_COMMIT: Final = 10.0
 #: Seconds that the end of the broker waits for the last commit.
@@ -81,10 +78,17 @@ class Committer:
     owner: Ref[Any] | None = None
 
     def __init__(
-        self, writer: Commits, scheduler: Scheduler, alarms: Alarms, clock: StoreClock, heartbeat: float, number: int
+        self,
+        writer: Commits,
+        scheduler: Scheduler,
+        alarms: Alarms,
+        clock: StoreClock,
+        heartbeat: float,
+        number: int,
+        max_uncommitted: float = inf,
     ) -> None:
         """`heartbeat` seconds is how exactly the end of a process is known that is killed; `number` is the last
-        one that was given to a publication."""
+        one that was given to a publication; so many bytes may wait for the store."""
         self._writer = writer
         self._scheduler = scheduler
         self._alarms = alarms
@@ -100,6 +104,10 @@ class Committer:
         self.committed = -1
         #: Sessions that are stored.
         self.sessions = 0
+        self.max_uncommitted = max_uncommitted
+        #: Bytes of what has changed and is in no batch yet, and those of the batch that goes on or was refused.
+        self.noted = 0.0
+        self._gathered = 0
         #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
         self._armed = self._busy = self._due = self._resting = False
         self._beats = self._closed = False
@@ -128,10 +136,11 @@ class Committer:
 
     # What sessions and others note
 
-    def change(self, part: Persistent, *, at_once: bool = False) -> None:
-        """Its state has changed. It is stored with the next commit, which is begun `at_once` or in a second at the
-        latest."""
+    def change(self, part: Persistent, *, at_once: bool = False, weight: float = 0.0) -> None:
+        """Its state has changed, by so many bytes. It is stored with the next commit, which is begun `at_once` or in a
+        second at the latest."""
         self._changed[part] = None
+        self.noted += weight
         self._due = self._due or at_once
         self._arm()
 
@@ -186,6 +195,21 @@ class Committer:
         """What has to be told that it is stored."""
         return len(self._unsafe) + len(self._waiting)
 
+    @property
+    def uncommitted(self) -> float:
+        """Bytes of memory that wait for the store, roughly."""
+        return self.noted + self._gathered
+
+    @property
+    def is_crowded(self) -> bool:
+        """So much waits for the store that nothing more is read from those whose messages do."""
+        return self.uncommitted > self.max_uncommitted / 2
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits for the store that no new client is accepted."""
+        return self.uncommitted > self.max_uncommitted
+
     # What is written
 
     def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:
@@ -196,12 +220,9 @@ class Committer:
     def keep(self, stored: StoredPublication, batch: WriteBatch) -> None:
         """It is written, if it was not yet."""
         if not stored.written:
-            key, publication = key_of(stored.number), stored.publication
-            if publication.weight < LARGE:
-                batch.put(MESSAGES, key, publication_to_bytes(publication, self.epoch))
-            else:
-                pack_it = partial(publication_to_bytes, publication, self.epoch)
-                batch.put_later(MESSAGES, key, pack_it, publication.weight)
+            publication = stored.publication
+            key, weight = key_of(stored.number), publication.weight
+            batch.put_packed(MESSAGES, key, weight, publication_to_bytes, publication, self.epoch)
             stored.publication, stored.written = None, True
 
     def release(self, stored: StoredPublication) -> None:
@@ -291,10 +312,12 @@ class Committer:
                 batch.delete(MESSAGES, key_of(stored.number), put_once=True)
                 stored.written = False
         self._released.clear()
+        self.noted, self._gathered = 0.0, batch.memory
 
         def done(error: StoreError | None) -> None:
             self._busy = False
             self._late.cancel()
+            self._gathered = 0 if error is None else batch.memory
             if error is None:
                 self.committed = number
                 self._retry = DELAY

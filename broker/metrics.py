@@ -139,6 +139,11 @@ class LimitKind(Enum):
     OVERLOAD_MEMORY = "overload.memory", "Clients refused because memory was above `overload.memory_high`."
     OVERLOAD_LAG = "overload.lag", "Clients refused because the event loop was later than `overload.lag_high`."
     OVERLOAD_FILES = "overload.files", "Clients refused because open files were above `overload.files_high`."
+    UNCOMMITTED = "client.refused.uncommitted", "Clients refused by `store.max_uncommitted_bytes`."
+    UNCOMMITTED_PUBLISHERS = (
+        "uncommitted.publishers",
+        "Times that a publisher was not read from because half of `store.max_uncommitted_bytes` waited.",
+    )
     OVERLOAD_PUBLISHERS = "overload.publishers", "Times that a publisher was not read from because of overload."
 
     def __init__(self, counter: str, text: str, noun: str = "client") -> None:
@@ -264,6 +269,7 @@ class Gauges:
     awaiting_rel_count: int = counted("QoS 2 messages received whose PUBREL is still to come.", "awaiting_rel.count")
     output_bytes: int = counted("Bytes that wait for a socket.")
     store_bytes: int = counted("Bytes of the store on the disk, with its log.")
+    store_uncommitted_bytes: int = counted("Bytes of memory, roughly, that wait for the store.")
     store_waiting: int = counted("Answers and publications that wait for the store's next commit.")
     process_memory: int = counted("Bytes of memory that the process takes; 0 if the system does not tell.")
     process_memory_max: int = counted("The most bytes of memory that the process ever took.")

@@ -68,6 +68,8 @@ class Statistics:
             gauges.awaiting_rel_count += len(state.awaiting_rel)
         gauges.output_bytes = sum(connection.pending for connection in self._connections())
         gauges.store_bytes = self._store_size()
+        committer = self._services.committer
+        gauges.store_uncommitted_bytes = 0 if committer is None else int(committer.uncommitted)
         gauges.store_waiting = 0 if pubsub.committer is None else pubsub.committer.waiting
         gauges.process_memory, gauges.process_memory_max = memory()
         gauges.process_files, gauges.process_files_limit = open_files()

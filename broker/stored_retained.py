@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.mqtt.message_row import message_from_row, message_to_row, moment_from_wall, moment_to_wall
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space
+from trunkline.store.batch import ROW_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ class StoredRetained:
         self,
         retained: RetainedStore,
         epoch: float,
-        change: Callable[[StoredRetained], object],
+        change: Callable[..., object],
         refused: Iterable[str] = (),
     ) -> None:
         """`change` has `write` called at the next commit; `refused` names topics that were not restored: what is
@@ -35,15 +36,16 @@ class StoredRetained:
         self._retained = retained
         self._epoch = epoch
         self._change = change
-        self._changed: dict[str, None] = {}
+        #: With the bytes that wait for the store.
+        self._changed: dict[str, int] = {}
         retained.changed = self._note
         for topic in refused:
-            self._note(topic)
+            self._note(topic, 0)
 
-    def _note(self, topic: str) -> None:
-        if not self._changed:
-            self._change(self)
-        self._changed[topic] = None
+    def _note(self, topic: str, weight: int) -> None:
+        weight += ROW_OVERHEAD + len(topic)
+        self._change(self, weight=weight - self._changed.get(topic, 0))
+        self._changed[topic] = weight
 
     def write(self, batch: WriteBatch) -> None:
         changed, self._changed = self._changed, {}
@@ -52,14 +54,13 @@ class StoredRetained:
             if kept is None:
                 batch.delete(RETAINED, topic.encode())
             else:
-                batch.put(RETAINED, *retained_to_row(kept, self._epoch))
+                batch.put_packed(RETAINED, topic.encode(), kept.weight, retained_to_bytes, kept, self._epoch)
 
 
-def retained_to_row(kept: Retained, epoch: float) -> Row:
+def retained_to_bytes(kept: Retained, epoch: float) -> bytes:
     """`epoch` is what turns node time into seconds since the epoch."""
     # with an expiry interval of the node's own, it is kept for another time than the message says
-    row = [kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)]
-    return kept.message.topic.encode(), pack(row)
+    return pack([kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)])
 
 
 def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float) -> list[str]:

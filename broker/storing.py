@@ -106,7 +106,13 @@ class Storing:
             try:
                 await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
                 committer = Committer(
-                    writer, scheduler, services.alarms, clock, services.config.store.heartbeat, found.last_number
+                    writer,
+                    scheduler,
+                    services.alarms,
+                    clock,
+                    services.config.store.heartbeat,
+                    found.last_number,
+                    services.config.store.max_uncommitted,
                 )
                 if refused:
                     _log_refused(refused)

@@ -1,5 +1,6 @@
 """The sections about the broker's process: what it stores, what it reports of itself, and how it is operated."""
 
+from math import inf
 from typing import Literal
 
 from trunkline.config.section import Section, key
@@ -64,6 +65,14 @@ class StoreSettings(Section):
         "bytes",
         ge=0,
     )
+    max_uncommitted_bytes: Size = key(
+        67_108_864,
+        "Bytes of all clients together that may wait for the store, such as while the disk is full: from half of them "
+        "on, nothing more is read from a client whose messages are among them, and beyond, no new client is accepted. "
+        "A quarter of `max_size`, if that is less: what waits must fit. 0 means no limit.",
+        "bytes",
+        ge=0,
+    )
     max_plugin_bytes: Size = key(
         134_217_728, "What one plugin may keep in the store, keys and values. 0 means no limit.", "bytes", ge=0
     )
@@ -74,6 +83,11 @@ class StoreSettings(Section):
         "seconds",
         ge=1,
     )
+
+    @property
+    def max_uncommitted(self) -> float:
+        """`max_uncommitted_bytes` as it is applied."""
+        return min(self.max_uncommitted_bytes or inf, self.max_size // 4 or inf)
 
 
 class SysSettings(Section):

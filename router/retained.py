@@ -70,8 +70,9 @@ class RetainedStore:
         #: message was stored before a client subscribed: a message id dates from the PUBLISH, which may have waited for
         #: its PUBREL.
         self.sequence = 0
-        #: Called with the topic of each message that is stored, replaced or deleted, but for the broker's own.
-        self.changed: Callable[[str], object] | None = None
+        #: Called with the topic of each message that is stored, replaced or deleted, but for the broker's own, and the
+        #: weight of the one that is there now.
+        self.changed: Callable[[str, int], object] | None = None
         self._kept: dict[str, Retained] = {}
         self._tree = TopicTree()
         self._topics: SortedList[str] = SortedList()
@@ -113,7 +114,7 @@ class RetainedStore:
             self.byte_size += weighs - (0 if old is None else old.weight)
             self.limited += old is None
             if self.changed is not None:
-                self.changed(topic)
+                self.changed(topic, weighs)
         if not sequence:
             self.sequence = sequence = self.sequence + 1
         self._kept[topic] = Retained(message, deadline, sequence, weighs)
@@ -144,7 +145,7 @@ class RetainedStore:
             self.byte_size -= old.weight
             self.limited -= 1
             if self.changed is not None:
-                self.changed(topic)
+                self.changed(topic, 0)
         self._tree.discard(topic)
         self._topics.discard(topic)
         if old.deadline < inf:

@@ -1,7 +1,13 @@
 """What one commit writes."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+#: What a row takes in memory besides its bytes, roughly.
+ROW_OVERHEAD: Final = 200
+#: A value of so many bytes is packed by the thread that writes.
+LARGE: Final = 16_384
 
 
 class Space(NamedTuple):
@@ -13,7 +19,7 @@ class Space(NamedTuple):
 class WriteBatch:
     """Changes that become durable together or not at all, in the order in which they were noted.
 
-    Plain data, but for what is `put_later`: `ranges` are deleted before `values` are written, and what a range deletes
+    Plain data, but for what is packed later: `ranges` are deleted before `values` are written, and what a range deletes
     of the batch's own values is taken out when the range is noted.
     """
 
@@ -36,11 +42,14 @@ class WriteBatch:
             self.values[space] = {key: value}
         self.weight += len(key) + len(value)
 
-    def put_later(self, space: Space, key: bytes, value: Callable[[], bytes], weight: int) -> None:
-        """Of about so many bytes: the thread that writes packs what takes long."""
-        self.put(space, key, b"")
-        self._later[space, key] = value
-        self.weight += weight
+    def put_packed(self, space: Space, key: bytes, weight: int, pack: Callable[..., bytes], *arguments: Any) -> None:
+        """A value of about so many bytes, which the thread that writes packs if that takes long."""
+        if weight < LARGE:
+            self.put(space, key, pack(*arguments))
+        else:
+            self.put(space, key, b"")
+            self._later[space, key] = partial(pack, *arguments)
+            self.weight += weight
 
     def pack(self) -> None:
         """Get the values that are not there yet."""
@@ -48,6 +57,13 @@ class WriteBatch:
         for (space, key), value in later.items():
             if self.values[space].get(key) == b"":  # nobody has deleted or put it since
                 self.values[space][key] = value()
+
+    def weigh(self) -> None:
+        """Count its bytes without what was overwritten."""
+        self.pack()
+        self.weight = sum(
+            [len(key) + len(value or b"") for values in self.values.values() for key, value in values.items()]
+        ) + sum([len(low) + len(high) for _, low, high in self.ranges])
 
     def delete(self, space: Space, key: bytes, *, put_once: bool = False) -> None:
         """A key that is `put_once`, and in this batch, is in no store yet: nothing of it is left to be written."""
@@ -66,6 +82,11 @@ class WriteBatch:
                 del values[key]
         self.ranges.append((space, low, high))
         self.weight += len(low) + len(high)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes, roughly."""
+        return self.weight + ROW_OVERHEAD * len(self)
 
     def __len__(self) -> int:
         """Rows, and ranges of them."""

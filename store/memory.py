@@ -17,6 +17,7 @@ class MemoryEngine:
 
     def commit(self, batch: WriteBatch) -> None:
         self._check_open()
+        batch.pack()
         for space, low, high in batch.ranges:
             rows = self._rows(space)
             for key in list(rows.irange(low, high, (True, False))):

@@ -199,6 +199,7 @@ class SqliteEngine:
     def commit(self, batch: WriteBatch) -> None:
         if self._read_only:
             raise StoreUnavailable(f"the store {self.path} is open for reading")
+        batch.pack()
         with self._translated():
             changes: list[object] = []  # the columns of the rows for `changes`, one after the other
             for space, low, high in batch.ranges:

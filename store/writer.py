@@ -67,10 +67,10 @@ class Writer:
             began = time.perf_counter()
             try:
                 self._check_files()
-                batch.pack()
                 self._engine.commit(batch)
             except StoreError as failure:
                 error = failure
+                batch.weigh()  # it comes again, with more
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
             self._soon(finish, error, time.perf_counter() - began)

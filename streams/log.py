@@ -342,7 +342,7 @@ class StreamLog:
         for last in self._unwritten:
             block = self._live_part(last)
             if block is not None:
-                batch.put(STREAM_BLOCKS, key(self.number, last), block_to_bytes(block, self.epoch))
+                self._put(block, batch)
             self._written.append(last)
         self._unwritten.clear()
         for last, block in self._tidied.items():
@@ -351,7 +351,7 @@ class StreamLog:
             if block is None:
                 batch.delete(STREAM_BLOCKS, key(self.number, last))
             else:
-                batch.put(STREAM_BLOCKS, key(self.number, last), block_to_bytes(block, self.epoch))
+                self._put(block, batch)
         self._tidied.clear()
         self.deleted.write(self.number, batch)
         rewriting = self.topics.write(self.number, batch)
@@ -362,6 +362,10 @@ class StreamLog:
         head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased]
         batch.put(STREAMS, stream_key(self.number), pack([self.config.to_plain(), self.created, head, *more]))
         return rewriting or self._erased < self.first
+
+    def _put(self, block: StreamBlock, batch: WriteBatch) -> None:
+        row_key = key(self.number, block.last)
+        batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
 
     def _see_stored(self, batch: WriteBatch) -> None:
         """What is not in the batch again was not refused."""

@@ -18,7 +18,7 @@ from trunkline.broker.session.durable import StoredQueue, make_durable
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
-from trunkline.broker.stored_retained import RETAINED, retained_to_row
+from trunkline.broker.stored_retained import RETAINED, retained_to_bytes
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.packing import pack
 from trunkline.plugins.store import PLUGINS
@@ -50,7 +50,7 @@ class Kept:
                 for key, value in node.plugin_stores.rows():
                     batch.put(PLUGINS, key, value)
             for each in node.retained if retained else ():
-                batch.put(RETAINED, *retained_to_row(each, self._clock.epoch))
+                batch.put(RETAINED, each.message.topic.encode(), retained_to_bytes(each, self._clock.epoch))
             self._engine.commit(batch)
 
     def bring_into(self, node: Node) -> None:

@@ -2,13 +2,15 @@
 packets.
 
 An answer may have to wait for an access decision, or for a commit. The ledger keeps its place, so that later ones wait,
-too. A client that is owed too many, or for messages that are too large together, is not read from meanwhile.
+too. A client that is owed too many, or for messages that are too large together, is not read from meanwhile; nor is one
+that is owed any while too much waits for the store, whoever sent it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.frames import PACKET_ID
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.mqtt.awaiting_rel import AwaitingRel
     from trunkline.mqtt.ledger import Owed
+
+MAX_UNCOMMITTED: Final = "half of store.max_uncommitted_bytes waits for the store"
 
 #: Calls back, in any turn, when something may leave that is to be stored before.
 Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
@@ -118,11 +122,26 @@ class Answering:
 
     def _settle(self, owed: Owed, wire: bytes, wait: Wait | None, weight: float = 0.0) -> None:
         if wait is None:
-            self._unacknowledged -= weight
             self._pieces += self.ledger.settle(owed, wire)
+            self._review()
         else:
-            self._unacknowledged += weight
-            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None, weight)))
+            self.hold(wait, weight, lambda: self._settle(owed, wire, None))
+
+    def hold(self, wait: Wait, weight: float, then: Callable[[], None] | None = None) -> None:
+        """So many bytes of what the client sent wait until `wait` calls back."""
+        committer = self._context.services.committer
+        assert committer is not None
+        self._unacknowledged += weight
+        committer.noted += weight
+        gathering = committer.gathering
+
+        def go_on() -> None:
+            self._unacknowledged -= weight
+            if committer.gathering == gathering:  # everybody was done with it before it was in a batch
+                committer.noted -= weight
+            (then or self._review)()
+
+        wait(lambda: self._context.soon(go_on))
         self._review()
 
     def _review(self) -> None:
@@ -130,12 +149,17 @@ class Answering:
         channel = self._channel
         if channel is None:
             return
+        committer = self._context.services.committer
         owed = self.ledger.answers / self._max_owed
         if self._max_unacknowledged:
             owed = max(owed, self._unacknowledged / self._max_unacknowledged)
-        if self._crowded and owed <= 0.5:
+        crowd = self._unacknowledged > 0 and committer is not None and committer.is_crowded
+        if self._crowded and owed <= 0.5 and not crowd:
             self._crowded = False
             channel.cast(mail.Resume(self))
-        elif owed > 1 and not self._crowded:
+        elif (owed > 1 or crowd) and not self._crowded:
             self._crowded = True
             channel.cast(mail.Pause(self))
+            if owed <= 1:
+                report, client_id = self._context.services.limit_report, channel.client.client_id
+                report.acted(LimitKind.UNCOMMITTED_PUBLISHERS, client_id, MAX_UNCOMMITTED)

@@ -143,6 +143,8 @@ class Inbound:
                     return
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
             if not qos:
+                if publication.retain and services.committer is not None and services.committer.is_crowded:
+                    self._answers.hold(services.committer.after_commit, routed.weight)
                 return
         else:
             found = services.pubsub.router.match(routed.topic)

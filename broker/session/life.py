@@ -34,6 +34,7 @@ from trunkline.mqtt.packets import Connack, Disconnect, PacketType
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import OVERHEAD, properties_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Will
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Target
 
@@ -126,9 +128,10 @@ class SessionLife:
         self.inbound.expect_pubrel()
         self.check.resume()
         wait = self._until_stored(client, succeeds=request.succeeds)
-        if wait is None:
+        if wait is None or services.committer is None:
             self._accept(channel, present, stored=False)
         else:
+            services.committer.noted += _weight(client, channel.will)
             self.waiting.until(wait, channel, partial(self._accept, channel, present, stored=True))
             self._timers = [self.context.after(channel.config.mqtt.connect_timeout, partial(self._too_late, channel))]
 
@@ -456,3 +459,9 @@ class SessionLife:
                 self._steps.pop(0)()
             except Exception:
                 _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
+
+
+def _weight(client: ClientInfo, will: Will | None) -> int:
+    """Bytes of memory, roughly, that wait for the store before a CONNACK."""
+    known = OVERHEAD + len(client.client_id) + len(client.username or "")
+    return known if will is None else known + len(will.topic) + len(will.payload) + properties_weight(will.properties)

@@ -33,6 +33,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared, plain_filter, validate_filter
 from trunkline.router import Options
 from trunkline.router.target import RetainedTarget
+from trunkline.store.batch import ROW_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -408,6 +409,7 @@ class Subscribing:
             kind(answer.packet_id, answer.reasons, answer.properties),
             answer.owed,
             None if durable is None or not answer.client.durable else durable.after_commit,
+            sum(map(len, answer.filters)) + ROW_OVERHEAD * len(answer.filters),
         ):
             name = kind.__name__.upper()
             raise ProtocolError(f"the client accepts no packet as large as the {name}", Reason.PACKET_TOO_LARGE)

@@ -1,8 +1,10 @@
 """While the disk is full: what one client that goes on publishing takes, whatever it publishes, and that all of it is
 stored when there is room again."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from math import inf
+from typing import NamedTuple
 
 import pytest
 import trio
@@ -11,7 +13,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.committer import MAX_RETRY
+from trunkline.broker.committer import MAX_RETRY, Committer
+from trunkline.broker.metrics import LimitKind
+from trunkline.config.node_settings import StoreSettings
 from trunkline.streams import StreamConfig
 
 #: Bytes of one message, and of those that may wait.
@@ -112,3 +116,143 @@ async def test_a_client_is_not_read_from_that_is_owed_too_many_bytes(
                 await wait_all_tasks_blocked()
         assert publisher.done == set(range(1, COUNT + 1))
         assert life.node.metrics.messages_in[qos] == COUNT
+
+
+#: Bytes that may wait of all clients together, and what one read of a client may bring besides.
+TOTAL = 4 << 20
+READ = 512 << 10
+LONG = "x" * 60_000
+
+
+class Waits(NamedTuple):
+    """Something that a client does, by itself or with each new connection, and that waits for the store."""
+
+    #: The CONNECT of its connection with this number.
+    connect: Callable[[int], bytes]
+    #: Packets that follow CONNACK.
+    packets: Callable[[int], Iterable[bytes]]
+
+
+def clean(number: int) -> bytes:
+    return raw.connect(f"clean{number % 2}")
+
+
+def large(number: int, *, qos: int = 1, retain: bool = False) -> Iterable[bytes]:
+    for packet_id in range(1, 4):
+        topic = f"t/{number}/{packet_id}"
+        yield raw.publish(topic, b"x" * LARGE, qos=qos, packet_id=packet_id * (qos > 0), retain=retain, version=5)
+
+
+def removed(number: int) -> Iterable[bytes]:
+    """Retained messages that are gone again leave their topics to be deleted."""
+    for each in range(8):
+        for payload in (b"x", b""):
+            yield raw.publish(f"t/{number}/{each}/{LONG}", payload, retain=True, version=5)
+
+
+def with_will(number: int) -> bytes:
+    return raw.connect(f"will{number}", will=raw.Will("gone", LONG.encode()))
+
+
+WAITS = {
+    "publications": Waits(clean, large),
+    "retained": Waits(clean, partial(large, qos=0, retain=True)),
+    "removed": Waits(clean, removed),
+    "wills": Waits(with_will, lambda _: ()),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+async def test_no_new_client_is_accepted_while_too_much_of_earlier_ones_waits(mock_clock: MockClock, kind: str) -> None:
+    waits = WAITS[kind]
+    async with Disk().broker(store={"max_uncommitted_bytes": TOTAL}) as life:
+        await subscribed(life)
+        committer = committer_of(life)
+        refused = life.node.metrics.limited
+        async with life.full(mock_clock):
+            for number in range(1000):
+                wire = await life.wire()
+                await wire.send(waits.connect(number), *waits.packets(number))
+                await settled()
+                await wire.abort()
+                await settled()
+                assert committer.uncommitted < TOTAL + READ
+                if refused[LimitKind.UNCOMMITTED]:
+                    break
+            assert committer.uncommitted > TOTAL
+            assert refused[LimitKind.UNCOMMITTED] == 1
+        await life.node.plugin_stores.committed()
+        assert committer.uncommitted < TOTAL / 2
+        await (await life.wire()).connect("another")
+
+
+async def subscribe_and_unsubscribe(wire: Wire) -> None:
+    for number in range(100):
+        filter = f"u/{number}/{LONG}"
+        await wire.send(raw.subscribe(1, (filter, 1)), raw.unsubscribe(2, filter))
+
+
+async def publish(wire: Wire) -> None:
+    for number in range(1, 41):
+        await wire.send(raw.publish("t/1", b"x" * LARGE, qos=1, packet_id=number, version=5))
+
+
+async def remove(wire: Wire) -> None:
+    for number in range(100):
+        await wire.send(*removed(number))
+
+
+@pytest.mark.parametrize("send", [publish, remove, subscribe_and_unsubscribe])
+async def test_clients_whose_packets_wait_are_not_read_from_while_too_much_waits_of_all(
+    mock_clock: MockClock, send: Callable[[Wire], Awaitable[None]]
+) -> None:
+    clients = 4
+    async with Disk().broker(store={"max_uncommitted_bytes": TOTAL}) as life:
+        await subscribed(life)
+        wires = [(await life.stay(f"client{number}"))[0] for number in range(clients)]
+        await life.node.plugin_stores.committed()
+        committer = committer_of(life)
+        async with life.full(mock_clock):
+            for wire in wires:
+                await send(wire)
+                await settled()
+            assert [each.is_paused for each in life.node.connections] == [True] * clients
+            assert TOTAL / 2 < committer.uncommitted < TOTAL / 2 + clients * READ
+            assert life.node.metrics.limited[LimitKind.UNCOMMITTED_PUBLISHERS] == clients
+        mock_clock.jump(MAX_RETRY)
+        while any(each.is_paused for each in life.node.connections):
+            mock_clock.jump(MAX_RETRY)
+            await settled()
+
+
+def committer_of(life: Life) -> Committer:
+    committer = life.node.services.committer
+    assert committer is not None
+    return committer
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await wait_all_tasks_blocked()
+
+
+async def test_clients_that_wait_for_nothing_are_read_from_while_too_much_waits(mock_clock: MockClock) -> None:
+    async with Disk().broker(store={"max_uncommitted_bytes": TOTAL}) as life:
+        await subscribed(life)
+        publisher, _ = await life.stay("publisher")
+        other, _ = await life.stay("other")
+        await other.subscribe("other")
+        await life.node.plugin_stores.committed()
+        async with life.full(mock_clock):
+            await publish(publisher)
+            await settled()
+            assert committer_of(life).is_crowded
+            await other.publish("other", b"1")
+            await other.expect_publish("other", b"1")
+            await other.ping()
+
+
+def test_what_may_wait_fits_into_a_small_store() -> None:
+    assert StoreSettings(max_size=1 << 20).max_uncommitted == 1 << 18
+    assert StoreSettings(max_size=1 << 40, max_uncommitted_bytes=100).max_uncommitted == 100
+    assert StoreSettings(max_uncommitted_bytes=0).max_uncommitted == inf

@@ -14,7 +14,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.routes import Grant, RouteWriter, Subscriber
-from trunkline.broker.stored_retained import retained_to_row
+from trunkline.broker.stored_retained import retained_to_bytes
 from trunkline.config.mqtt_settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
@@ -248,7 +248,8 @@ async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock
             await client.publish(f"t/{seconds}", b"x", qos=1, retain=True, properties=raw.message_expiry(seconds))
         hub = there.node.services.pubsub
         epoch = here.node.services.clock.epoch
-        hub.restore_retained([retained_to_row(each, epoch) for each in here.node.retained], epoch)
+        rows = [(each.message.topic.encode(), retained_to_bytes(each, epoch)) for each in here.node.retained]
+        hub.restore_retained(rows, epoch)
         heir = await there.client("b")
         await heir.subscribe(("t/5", 0))
         await heir.expect_publish("t/5", b"x")

@@ -5,11 +5,12 @@ from math import inf
 import pytest
 
 from tests.broker.disk import Disk
-from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_row
+from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_bytes
 from trunkline.broker.storing import RESTORED_AT_ONCE
 from trunkline.mqtt.message import Message
 from trunkline.router import RetainedStore
 from trunkline.store import WriteBatch
+from trunkline.store.batch import LARGE
 from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
 
@@ -26,11 +27,14 @@ class Life:
         self.engine = engine
         #: The part asks to be written.
         self.asked = 0
+        self.weight = 0.0
         self.refused = restore_retained(self.retained, rows(engine, RETAINED), epoch)
         self.part = StoredRetained(self.retained, epoch, self.ask, self.refused)
 
-    def ask(self, part: StoredRetained) -> None:
+    def ask(self, part: StoredRetained, weight: float) -> None:
+        assert part.owner is None
         self.asked += 1
+        self.weight += weight
 
     def commit(self) -> WriteBatch:
         batch = WriteBatch()
@@ -62,16 +66,18 @@ def test_what_is_retained_is_there_in_the_next_life() -> None:
     assert later.asked == 0, "what was read is no change"
 
 
-def test_a_change_is_written_once_and_asked_for_once() -> None:
+def test_a_change_is_written_once_and_weighs_once() -> None:
     life = Life(MemoryEngine())
+    life.retained.store(message("a", b"3"), 0.0)
+    weight = life.weight
     for payload in (b"1", b"2", b"3"):
         life.retained.store(message("a", payload), 0.0)
         life.retained.store(message("$SYS/a", payload), 0.0)
-    assert life.asked == 1
+    assert life.weight == weight > 0
     assert list(life.commit().values[RETAINED]) == [b"a"]
     assert not life.commit(), "nothing has changed since"
-    life.retained.store(message("b"), 0.0)
-    assert life.asked == 2
+    life.retained.store(message("a", b"3"), 0.0)
+    assert life.weight == 2 * weight
 
 
 def test_what_is_deleted_and_what_has_expired_is_deleted_from_the_store() -> None:
@@ -116,7 +122,7 @@ def test_a_row_is_one_for_another_node_too() -> None:
     retained.store(message("a", expires_at=5.0), 0.0)
     (kept,) = retained
     other = RetainedStore()
-    assert restore_retained(other, [retained_to_row(kept, 100.0)], 90.0) == []
+    assert restore_retained(other, [(kept.message.topic.encode(), retained_to_bytes(kept, 100.0))], 90.0) == []
     assert [each.deadline for each in other] == [15.0]
 
 
@@ -144,7 +150,7 @@ async def test_more_than_are_restored_at_once(caplog: pytest.LogCaptureFixture) 
     for number in range(2 * RESTORED_AT_ONCE + 1):
         retained.store(message(f"t/{number:05}"), 0.0)
     for kept in retained:
-        batch.put(RETAINED, *retained_to_row(kept, 0.0))
+        batch.put(RETAINED, kept.message.topic.encode(), retained_to_bytes(kept, 0.0))
     disk.engine.commit(batch)
     async with disk.broker() as life:
         assert len(life.node.retained) == 2 * RESTORED_AT_ONCE + 1
@@ -156,3 +162,13 @@ async def test_more_than_are_restored_at_once(caplog: pytest.LogCaptureFixture) 
     assert f"{RESTORED_AT_ONCE + 1} retained messages are above retained.max_messages" in caplog.text
     assert "deleted: 't/00100', 't/00101'" in caplog.text
     assert disk.engine.count(RETAINED) == RESTORED_AT_ONCE
+
+
+def test_the_thread_that_writes_packs_large_ones() -> None:
+    life, batch = Life(MemoryEngine()), WriteBatch()
+    life.retained.store(message("a", b"x" * LARGE), 0.0)
+    life.retained.store(message("b", b"x"), 0.0)
+    life.part.write(batch)
+    assert batch.values[RETAINED].pop(b"a") == b""
+    assert batch.values[RETAINED].pop(b"b")
+    assert batch.weight > LARGE

@@ -374,7 +374,7 @@ def test_what_is_beyond_the_limits_is_not_kept_again() -> None:
 
 def test_what_bridges_say_of_themselves_is_not_the_brokers_own() -> None:
     store, changed = RetainedStore(max_messages=1), list[str]()
-    store.changed = changed.append
+    store.changed = lambda topic, _: changed.append(topic)
     assert store.store(message("$SYS/broker/connection/a/state"), 0.0) is RetainResult.STORED
     assert store.store(message("$SYS/broker/connection/b/state"), 0.0) is RetainResult.FULL
     assert changed == ["$SYS/broker/connection/a/state"]
@@ -382,7 +382,7 @@ def test_what_bridges_say_of_themselves_is_not_the_brokers_own() -> None:
 
 def test_changes_are_told() -> None:
     store, changed = RetainedStore(max_messages=2), list[str]()
-    store.changed = changed.append
+    store.changed = lambda topic, _: changed.append(topic)
     store.store(message("a"), 0.0)
     store.store(message("$SYS/a"), 0.0)
     store.store(message("b", expires_at=1.0), 0.0)
@@ -406,3 +406,12 @@ def test_what_has_expired_is_kept_until_it_is_swept() -> None:
     assert store.kept("a") is not None
     store.sweep(2.0)
     assert store.kept("a") is None
+
+
+def test_changes_are_told_with_the_weight_of_what_is_there_now() -> None:
+    store, changed = RetainedStore(), list[tuple[str, int]]()
+    store.changed = lambda topic, weight: changed.append((topic, weight))
+    kept = message("a", b"x" * 100)
+    store.store(kept, 0.0)
+    store.delete("a")
+    assert changed == [("a", kept.weight), ("a", 0)]

@@ -1,12 +1,12 @@
 """What every engine does."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from trunkline.store import Engine, Space, StoreError, WriteBatch
+from trunkline.store.batch import LARGE, ROW_OVERHEAD
 from trunkline.store.engine import following, rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
@@ -66,6 +66,18 @@ def test_a_key_that_is_put_and_deleted_in_one_batch_is_gone(engine: Engine, put_
     assert engine.scan(COLOURS) == []
 
 
+def test_a_batch_that_comes_again_weighs_what_is_left_in_it() -> None:
+    batch = WriteBatch()
+    for value in (b"x" * 100, b"y"):
+        batch.put(COLOURS, b"a", value)
+    batch.put_packed(COLOURS, b"b", LARGE, lambda: b"z" * 10)
+    batch.delete(COLOURS, b"c")
+    batch.delete_range(COLOURS, b"d", b"e")
+    batch.weigh()
+    assert batch.weight == len(b"ayb" + b"z" * 10 + b"cde")
+    assert batch.memory == batch.weight + 4 * ROW_OVERHEAD
+
+
 def test_what_is_put_later_is_packed_once_unless_it_was_deleted_or_put_since(engine: Engine) -> None:
     batch, packed = WriteBatch(), list[str]()
 
@@ -74,7 +86,7 @@ def test_what_is_put_later_is_packed_once_unless_it_was_deleted_or_put_since(eng
         return of.encode()
 
     for key in ("later", "deleted", "never", "put", "range"):
-        batch.put_later(COLOURS, key.encode(), partial(value, key), 1000)
+        batch.put_packed(COLOURS, key.encode(), LARGE, value, key)
     assert batch.weight > 5000
     batch.delete(COLOURS, b"deleted")
     batch.delete(COLOURS, b"never", put_once=True)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.streams.world import World, burst, single, small_sizes
 from trunkline.store import WriteBatch
+from trunkline.store.batch import LARGE
 from trunkline.streams import stream
 from trunkline.streams.keys import STREAM_BLOCKS, STREAM_DELETED
 
@@ -82,3 +83,15 @@ def test_messages_deleted_before_they_are_written_are_never_written() -> None:
     (row,) = world.engine.scan(STREAM_BLOCKS)
     assert len(row[1]) < 2000
     assert world.engine.count(STREAM_DELETED) <= 1
+
+
+def test_the_thread_that_writes_packs_large_blocks() -> None:
+    world, batch = World(), WriteBatch()
+    world.create("#")
+    world.publish("a", b"x" * LARGE)
+    world.registry.write(batch)
+    assert list(batch.values[STREAM_BLOCKS].values()) == [b""]
+    world.engine.commit(batch)
+    world.restart()
+    assert world.stream.info.messages == 1
+    assert world.engine.scan(STREAM_BLOCKS)[0][1].count(b"x") >= LARGE
