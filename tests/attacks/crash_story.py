@@ -62,6 +62,8 @@ class Story:
         self.doubtful: set[bytes] = set()
         #: What must not come any more: wills of clients that have left.
         self.taken_back: set[bytes] = set()
+        #: Nothing comes after what was sent so far, but for what paho sends again.
+        self.all_is_sent = False
         #: A clean start was accepted.
         self.began_anew = trio.Event()
         #: What the broker is told.
@@ -116,8 +118,12 @@ class Story:
                     await dying.settle(broker)
                 async with trio.open_nursery() as settling:
                     settling.start_soon(self.paho.settle, broker)
-                    for client in self.everybody:
-                        settling.start_soon(client.settle, broker, nursery)
+                    async with trio.open_nursery() as sending:
+                        for publisher in (*self.publishers, self.retaining):
+                            sending.start_soon(publisher.settle, broker, nursery)
+                    self.all_is_sent = True
+                    for subscriber in self.subscribers:
+                        settling.start_soon(subscriber.settle, broker, nursery)
             nursery.cancel_scope.cancel()
         await self.retaining.look(broker)
         problems = [
@@ -566,7 +572,7 @@ class Paho:
         deadline = time.monotonic() + PATIENCE
 
         def is_missing() -> bool:
-            done = not self._open and self.story.required <= set(self.order)
+            done = self.story.all_is_sent and not self._open and self.story.required <= set(self.order)
             return not done and time.monotonic() < deadline
 
         await trio.to_thread.run_sync(self._stay, broker, is_missing)
