@@ -67,11 +67,20 @@ class _Row:
 
 class FairQueue:
     def __init__(self, at_once: int, max_waiting: int) -> None:
-        self._free = at_once
+        #: Slots that nobody has; below 0, while more have one than there are.
+        self._free = self._at_once = at_once
         self._max_waiting = max_waiting
         #: The first group is next.
         self._rows: OrderedDict[Group, _Row] = OrderedDict()
         self.waiting = 0
+
+    def resize(self, at_once: int, max_waiting: int) -> None:
+        """Those who have a slot, or wait, stay."""
+        self._free += at_once - self._at_once
+        self._at_once, self._max_waiting = at_once, max_waiting
+        while self._rows and self._free > 0:
+            self._free -= 1
+            self._call()
 
     @asynccontextmanager
     async def turn(self, group: Group, name: str = "") -> AsyncGenerator[None]:
@@ -79,7 +88,7 @@ class FairQueue:
         Raises:
             QueueFull: the queue has no room for another waiter.
         """
-        if self._free:
+        if self._free > 0:
             self._free -= 1
         else:
             await self._wait(group, name)
@@ -123,9 +132,12 @@ class FairQueue:
             del self._rows[group]
 
     def _next(self) -> None:
-        if not self._rows:
+        if self._rows and self._free >= 0:
+            self._call()
+        else:
             self._free += 1
-            return
+
+    def _call(self) -> None:
         group = next(iter(self._rows))
         place = self._rows[group].pop()
         self._rows.move_to_end(group)  # behind the others

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Final
+
+from sortedcontainers import SortedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,19 +24,26 @@ class Heartbeat:
         self._scheduler = scheduler
         self._longest = interval
         self._beat = beat
-        #: The expiry intervals that need a shorter one, with the number of their sessions.
-        self._expiries: Counter[float] = Counter()
+        #: The expiry intervals of sessions whose clients are there, with the number of these.
+        self._expiries: SortedDict[float, int] = SortedDict()
         self._timer = scheduler.call_at(scheduler.now + interval, self._is_due)
+
+    def change(self, interval: float) -> None:
+        """The time between two calls at the most."""
+        self._longest = interval
+        self._timer.restart_at(self._scheduler.now + self.interval)
 
     @property
     def interval(self) -> float:
-        return min([*self._expiries, BEATS * self._longest]) / BEATS
+        shortest = self._expiries.peekitem(0)[0] if self._expiries else inf
+        return min(shortest / BEATS, self._longest)
 
     def watch(self, expiry_interval: float) -> None:
         """The client of such a session has come."""
-        if 0 < expiry_interval < BEATS * self._longest:
-            self._expiries[expiry_interval] += 1
-            self._timer.restart_at(self._scheduler.now + self.interval)
+        if expiry_interval > 0:
+            self._expiries[expiry_interval] = self._expiries.get(expiry_interval, 0) + 1
+            if expiry_interval < BEATS * self._longest:
+                self._timer.restart_at(self._scheduler.now + self.interval)
 
     def forget(self, expiry_interval: float) -> None:
         """It has gone."""

@@ -91,6 +91,16 @@ class MessageTrace:
 
     # On and off
 
+    def configure(self, settings: TraceSettings) -> None:
+        """Begin or end the trace, if the settings say so of other clients and topics than before."""
+        former, self._settings = self._settings, settings
+        if (former.clients, former.topics) != (settings.clients, settings.topics):
+            if settings.on:
+                self.start(clients=settings.clients, topics=settings.topics)
+            else:
+                self.stop()
+        self._forget()
+
     def start(self, *, clients: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
         """Begin a trace, in place of a running one: of messages that these clients publish or are to get, and of
         messages whose topics match one of these filters; of all messages, if both are empty. Messages kept so far are

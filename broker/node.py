@@ -18,7 +18,6 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.connection.connection import say_failed
-from trunkline.broker.connection.slow_senders import SlowSenders
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
@@ -28,6 +27,7 @@ from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.node_listeners import NodeListeners
 from trunkline.broker.password_check import GuessReport
+from trunkline.broker.periodic_tasks import PeriodicTasks
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
@@ -37,7 +37,6 @@ from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
 from trunkline.broker.system_clock import EmbeddedClock, MachineClock
-from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config, reloaded
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -65,12 +64,6 @@ _logger = logging.getLogger("trunkline.node")
 
 #: Seconds that clients have to read their last packet and close when the node stops.
 GRACE: Final = 1.0
-#: The default of `node.watchdog` for a standalone broker, in seconds.
-WATCHDOG: Final = 1.0
-#: The default of `mqtt.packet_timeout` for a standalone broker, in seconds.
-PACKET_TIMEOUT: Final = 30.0
-#: The default of `overload.interval` for a standalone broker, in seconds.
-OVERLOAD_INTERVAL: Final = 1.0
 #: Seconds for which actors may go on with their work when the node stops.
 MAX_BUSY: Final = 10.0
 
@@ -112,13 +105,8 @@ class Node:
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
         self.scheduler = Scheduler()
-        self.retained = RetainedStore(
-            max_messages=config.retained.max_messages,
-            max_bytes=config.retained.max_bytes,
-            max_message_size=config.retained.max_message_size,
-            expiry_interval=config.retained.expiry_interval,
-        )
-        self.router: Router[Subscriber] = Router(strategy=config.shared.strategy, strategies=config.shared.strategies)
+        self.retained = RetainedStore()
+        self.router: Router[Subscriber] = Router()
         self._clock = StoreClock(EmbeddedClock() if read is None else MachineClock(), trio.current_time())
         self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
@@ -150,16 +138,7 @@ class Node:
             limit_report=LimitReport(self.metrics, self.scheduler.call_at),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
-            pubsub=PubSub(
-                self.router,
-                self.retained,
-                self.metrics,
-                self.alarms,
-                self.hooks,
-                config.retained,
-                config.limits.max_subscriptions,
-                upgrade_qos=config.session.upgrade_qos,
-            ),
+            pubsub=PubSub(self.router, self.retained, self.metrics, self.alarms, self.hooks, config),
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             clock=self._clock,
             open_session=lambda channel: self.sessions.open(channel),
@@ -207,6 +186,18 @@ class Node:
             lambda: 0 if self.storing is None else self.storing.size,
         )
         self.rates = self._statistics.rates
+        self._periodic = PeriodicTasks(
+            self.supervisor,
+            self.services,
+            self.sessions,
+            self.scheduler,
+            self._statistics,
+            lambda: self.connections,
+            self.plugins.plugin_of,
+            partial(self.publish, retain=True),
+            self.start_background,
+            standalone=read is not None,
+        )
         #: Whether everything is up and not yet stopping.
         self._serving = False
 
@@ -269,12 +260,19 @@ class Node:
         Raises:
             SecurityError: a file cannot be used; nothing has changed.
         """
-        config = config or self.config
+        former, config = self.config, config or self.config
         use = self.listeners.read(config)
         self._security.load(config)
         self.config = self.services.config = config
         self.services.access.configure(config)
+        self.services.pubsub.configure(config)
         self.sessions.configure()
+        self.plugin_stores.max_bytes = config.store.max_plugin_bytes
+        self.trace.configure(config.trace)
+        if self.storing is not None:
+            self.storing.configure(former, config)
+        if self._poller is not None:
+            self._poller.busy_poll = self._busy_poll
         use()
         self.host.forget_decisions(None)
 
@@ -287,6 +285,7 @@ class Node:
         """
         former = self.config
         self.reload(reloaded(former, new))
+        await self._periodic.follow()
         return await self.listeners.change(former, self.config)
 
     # Its life
@@ -331,12 +330,13 @@ class Node:
                         await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)
                         if self._poller is not None:
                             await nursery.start(self._vital, "the poller", self._poller.run)
-                        await self._start_watchdog()
+                        await self._periodic.follow("watchdog")
                         if self._adopt is not None:
                             self._adopt(self)
-                        if self._store_opener is not None:
+                        open_engine, self._store_opener = self._store_opener, None
+                        if open_engine is not None:
                             self.storing = await Storing.begin(
-                                self._store_opener,
+                                open_engine,
                                 self.services,
                                 self.scheduler,
                                 self.sessions,
@@ -356,11 +356,7 @@ class Node:
                         await self._open_control()
                         for settings in self.config.listeners:
                             await self.listeners.open(settings)
-                        await self._start_slow_senders()
-                        await self._start_overload_monitor()
-                        if self.config.sys.interval:
-                            publish = partial(self.publish, retain=True)
-                            await self.start_background("sys", lambda: self._statistics.publish(publish))
+                        await self._periodic.follow()
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = self._serving = True
@@ -409,38 +405,11 @@ class Node:
             Child(name, lambda: BackgroundTask(name, async_fn, self.alarms, stay_off), Restart.TEMPORARY)
         )
 
-    def _if_standalone(self, default: float, configured: float | None) -> float:
-        """What is configured, or the default, which is 0 for a broker inside another process: there time may be a
-        test's, and a periodic task would let it pass without end."""
-        if configured is not None:
-            return configured
-        return default if self.read is not None else 0.0
-
     @property
     def _busy_poll(self) -> float:
-        default = polling.BUSY_POLL if (os.cpu_count() or 1) > 1 else 0.0
-        return self._if_standalone(default, self.config.node.busy_poll)
-
-    async def _start_watchdog(self) -> None:
-        limit = self._if_standalone(WATCHDOG, self.config.node.watchdog)
-        if limit:
-            watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self.plugins.plugin_of)
-            await self.start_background("watchdog", watchdog.run)
-
-    async def _start_slow_senders(self) -> None:
-        mqtt = self.config.mqtt
-        timeout = self._if_standalone(PACKET_TIMEOUT, mqtt.packet_timeout)
-        if timeout:
-            slow = SlowSenders(lambda: self.connections, timeout, mqtt.min_packet_rate)
-            await self.start_background("slow_senders", slow.run)
-
-    async def _start_overload_monitor(self) -> None:
-        interval = self._if_standalone(OVERLOAD_INTERVAL, self.config.overload.interval)
-        if interval:
-            from trunkline.broker.overload_monitor import OverloadMonitor
-
-            monitor = OverloadMonitor(self.config.overload, interval, self.services, self.sessions)
-            await self.start_background("overload", monitor.run, monitor.stay_off)
+        if self.config.node.busy_poll is not None:
+            return self.config.node.busy_poll
+        return polling.BUSY_POLL if self.read is not None and (os.cpu_count() or 1) > 1 else 0.0
 
     async def _open_control(self) -> None:
         settings = self.config.control

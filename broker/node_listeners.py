@@ -140,6 +140,8 @@ class NodeListeners(Sequence[Listener]):
 
         def use() -> None:
             use_tls()
+            if config.rate != self._limits.rates:  # otherwise what has been drawn stays drawn
+                self._limits = NodeLimits(config.rate)
             for listener, settings in stay:
                 self._renew(listener, settings, config)
             inside, self._inside.config = self._inside, config

@@ -160,6 +160,10 @@ class PasswordQueue:
         self.turns = FairQueue(settings.threads, settings.max_waiting)
         self._threads = trio.CapacityLimiter(settings.threads)
 
+    def resize(self, settings: PasswordSettings) -> None:
+        self.turns.resize(settings.threads, settings.max_waiting)
+        self._threads.total_tokens = settings.threads
+
     async def run(self, verify: Callable[[], A]) -> A:
         """Not cancelled when the client disconnects: an abandoned thread would go on, in addition to `threads`."""
         return await trio.to_thread.run_sync(verify, limiter=self._threads)

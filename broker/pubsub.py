@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
-    from trunkline.config.mqtt_settings import RetainedSettings
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, RetainedStore, Route, Router, Target
@@ -68,20 +68,16 @@ class PubSub:
         metrics: Metrics,
         alarms: Alarms,
         hooks: Hooks,
-        settings: RetainedSettings,
-        max_subscriptions: int = 0,
-        *,
-        upgrade_qos: bool = False,
+        config: Config,
     ) -> None:
         self.router = router
-        self._upgrade_qos = upgrade_qos
+        self._upgrade_qos = config.session.upgrade_qos
         self._match = router.match
         self.retained = retained
         self._metrics = metrics
         self._alarms = alarms
         self._hooks = hooks
-        self._settings = settings
-        self._max_subscriptions = max_subscriptions
+        self._settings = config.retained
         #: Where messages for durable sessions are stored.
         self.committer: Committer | None = None
         #: The last publication that a sink has refused, and why.
@@ -90,12 +86,30 @@ class PubSub:
         self._numbers = count()
         #: Requests for the next route writer.
         self._left: list[Request[Any, Any]] = []
+        self.configure(config)
+
+    def configure(self, config: Config) -> None:
+        """What is there already stays, above a limit too."""
+        former, self._settings = self._settings, config.retained
+        settings = config.retained
+        self.retained.limit(
+            max_messages=settings.max_messages,
+            max_bytes=settings.max_bytes,
+            max_message_size=settings.max_message_size,
+            expiry_interval=settings.expiry_interval,
+        )
+        if settings != former:
+            self._alarms.deactivate(RETAINED_FULL)  # until one is refused again
+        self.router.choose(config.shared.strategy, config.shared.strategies)
+        self.max_subscriptions = config.limits.max_subscriptions
 
     # Routes
 
     def new_writer(self) -> RouteWriter:
         """Makes the route writer, at the start and again after each crash: the tables stay as they are."""
-        return RouteWriter(self.router, self.retained, self._max_subscriptions, self._begin, self._delete_expired)
+        return RouteWriter(
+            self.router, self.retained, lambda: self.max_subscriptions, self._begin, self._delete_expired
+        )
 
     def make_routes(
         self,

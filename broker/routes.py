@@ -110,12 +110,12 @@ class RouteWriter(Actor[Due]):
         self,
         router: Router[Subscriber],
         retained: RetainedStore,
-        limit: int,
+        limit: Callable[[], int],
         on_start: Callable[[RouteWriter], None],
         sweep: Callable[[float], None],
     ) -> None:
-        """`limit` is the maximum number of subscriptions, 0 for no limit. `sweep` deletes expired retained messages, a
-        limited number at a time."""
+        """`limit` gives the maximum number of subscriptions, 0 for no limit. `sweep` deletes expired retained messages,
+        a limited number at a time."""
         self._router = router
         self._retained = retained
         self._limit = limit
@@ -174,7 +174,7 @@ class RouteWriter(Actor[Due]):
 
     def make(self, subscriber: Subscriber, filter: str, options: Options) -> Grant | Reason:
         router = self._router
-        if 0 < self._limit <= router.subscriptions and router.subscription(subscriber, filter) is None:
+        if 0 < self._limit() <= router.subscriptions and router.subscription(subscriber, filter) is None:
             return Reason.QUOTA_EXCEEDED
         return Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
 

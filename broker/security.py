@@ -68,6 +68,7 @@ class Security:
         if files.problems:
             raise SecurityError(files.problems)
         self.unload()
+        self._queue.resize(config.passwords)
         if default_passwords is not None or any(passwords.values()):
             check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
             self._register(CLIENT_AUTHENTICATE, check, check.concerns, authenticator=PASSWORDS)

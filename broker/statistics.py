@@ -84,8 +84,8 @@ class Statistics:
         metrics.callbacks_crashed = self._scheduler.crashes.total()
         return metrics.snapshot() | gauges.snapshot() | dict(self._plugins())
 
-    async def publish(self, publish: Callable[[str, bytes], object]) -> None:
-        """Publish the metrics periodically, each as a retained message."""
+    async def publish(self, interval: float, publish: Callable[[str, bytes], object]) -> None:
+        """Publish the metrics every `interval` seconds, each as a retained message."""
         published = dict[str, bytes]()
         while True:
             figures = await self.take()
@@ -94,4 +94,4 @@ class Statistics:
             topics = sys_topics(__version__, now - self._started_at, figures, self.rates)
             for topic, payload in changed(topics, published):
                 publish(topic, payload)
-            await trio.sleep(self._services.config.sys.interval)
+            await trio.sleep(interval)

@@ -154,6 +154,14 @@ class Storing:
             pass
         self._wills.clear()
 
+    def configure(self, former: Config, config: Config) -> None:
+        settings = config.store
+        self._writer.limit(settings.max_size)
+        self._writer.heartbeat = settings.heartbeat
+        self._committer.heartbeat.change(settings.heartbeat)
+        if config.largest_queue != former.largest_queue:  # otherwise all backlogs would be looked at
+            self.backlogs.limit(*config.largest_queue)
+
     @property
     def size(self) -> int:
         """Bytes on the disk."""

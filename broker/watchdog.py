@@ -80,6 +80,7 @@ class Watchdog:
         finally:
             over.set()
             self._quiet.cancel()
+            self._alarms.deactivate(BLOCKED)
 
     # In the thread
 

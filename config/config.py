@@ -257,17 +257,23 @@ def key_paths() -> Iterator[Keys]:
             yield from ((section, key) for key in model_of(section).model_fields)
 
 
-def _is_reloaded(path: Keys) -> bool:
-    section, *rest = path
-    if section in ("mqtt", "session", "rate"):
-        return rest[0] in ZoneSettings.model_fields
-    if section == "limits":
-        return rest[0] in ("max_connections", "max_sessions")
-    return section in ("listeners", "zones", "log", "auth", "acl", "flapping")
+_QUEUES: Final = "Messages that wait are in the store in the order, and with the QoS, that these settings give them."
+_CONTROL: Final = "The answer to the reload goes through this socket, and programs look for the broker there."
 
-
-#: The keys that a reload applies: what a zone may set, and all about listeners and logins. The rest needs a restart.
-RELOADED: Final = frozenset(filter(_is_reloaded, key_paths()))
+#: The keys whose change needs a restart, and why. A reload applies all others.
+NEED_RESTART: Final[Mapping[Keys, str]] = {
+    ("node", "name"): "Message ids, the store's place and the event log begin with it.",
+    ("store", "path"): "What the broker holds in memory is in this store.",
+    ("store", "durability"): "Acknowledgements have promised it.",
+    ("streams",): "Streams are made when the broker starts; `trunkline streams` changes those of a running one.",
+    ("session", "priorities"): _QUEUES,
+    ("session", "default_priority"): _QUEUES,
+    ("session", "overflow"): _QUEUES,
+    ("session", "upgrade_qos"): _QUEUES,
+    ("control", "enabled"): _CONTROL,
+    ("control", "path"): _CONTROL,
+    ("control", "transport"): _CONTROL,
+}
 
 
 def reloaded(running: Config, new: Config) -> Config:
@@ -276,10 +282,10 @@ def reloaded(running: Config, new: Config) -> Config:
     for section in Config.model_fields:
         former, later = getattr(running, section), getattr(new, section)
         if section in WHOLE or section == "plugins":
-            values[section] = later if section == "plugins" or (section,) in RELOADED else former
+            values[section] = former if (section,) in NEED_RESTART else later
         else:
-            keys = [path[1] for path in RELOADED if path[0] == section]
-            values[section] = former.model_copy(update={name: getattr(later, name) for name in keys})
+            kept = [path[1] for path in NEED_RESTART if path[0] == section]
+            values[section] = later.model_copy(update={name: getattr(former, name) for name in kept})
     return Config.model_construct(None, **values)
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from trunkline.config.node_settings import ControlSettings
     from trunkline.management.operations.registry import Administered
 
 _logger = logging.getLogger("trunkline.control")
@@ -66,9 +67,12 @@ class Control:
 
     def __init__(self, broker: Administered) -> None:
         self._broker = broker
-        self._settings = broker.config.control
         self._claim: Claim | None = None
         self.connections = 0
+
+    @property
+    def _settings(self) -> ControlSettings:
+        return self._broker.config.control
 
     @property
     def path(self) -> Path:

@@ -1,7 +1,7 @@
 """Reloading, on SIGHUP or by `trunkline ctl reload`.
 
-All that can change while the broker runs is applied: what `trunkline.config.config.RELOADED` names, the log, and the
-plugins whose sections have changed.
+All that can change while the broker runs is applied, with the log and the plugins whose sections have changed: what
+cannot, `trunkline.config.config.NEED_RESTART` names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trunkline.broker.security import SecurityError
-from trunkline.config.config import RELOADED, changes
+from trunkline.config.config import NEED_RESTART, changes
 from trunkline.config.errors import ConfigError, Unusable
 from trunkline.management import logs
 from trunkline.plugins.errors import PluginError
@@ -64,7 +64,7 @@ async def reload(broker: Node) -> Pending:
         problems = [f"{type(error).__name__}: {error}"]
     else:
         failed += await _change_plugins(broker.plugins, former, new.plugins)
-        pending = Pending([key for key in differ if _needs_restart(key)], failed)
+        pending = Pending([key for key in differ if tuple(key.split(".")) in NEED_RESTART], failed)
         for problem in failed:
             _logger.error("not applied: %s", problem)
         if pending.restart:
@@ -75,10 +75,6 @@ async def reload(broker: Node) -> Pending:
     for problem in problems:
         _logger.error("not reloaded: %s", problem)
     raise ReloadError(problems)
-
-
-def _needs_restart(key: str) -> bool:
-    return not key.startswith("plugins.") and tuple(key.split(".")) not in RELOADED
 
 
 async def _change_plugins(

@@ -58,11 +58,12 @@ class RetainedStore:
     def __init__(
         self, *, max_messages: int = 0, max_bytes: int = 0, max_message_size: int = 0, expiry_interval: float = 0
     ) -> None:
-        self.max_messages = max_messages
-        self.max_bytes = max_bytes
-        self.max_message_size = max_message_size
-        #: Seconds after which any message expires, if its publisher has not asked for less.
-        self.expiry_interval = expiry_interval
+        self.limit(
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            max_message_size=max_message_size,
+            expiry_interval=expiry_interval,
+        )
         #: Weight and number of the messages that the limits apply to.
         self.byte_size = 0
         self.limited = 0
@@ -78,6 +79,14 @@ class RetainedStore:
         self._topics: SortedList[str] = SortedList()
         # Only of messages that expire.
         self._queue: SortedList[tuple[float, str]] = SortedList()
+
+    def limit(self, *, max_messages: int, max_bytes: int, max_message_size: int, expiry_interval: float) -> None:
+        """What is kept already stays, above a limit too."""
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.max_message_size = max_message_size
+        #: Seconds after which any message expires, if its publisher has not asked for less.
+        self.expiry_interval = expiry_interval
 
     def __len__(self) -> int:
         return len(self._kept)

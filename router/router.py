@@ -39,9 +39,7 @@ class Router(Generic[S]):
         seed: int | None = None,
         cache_capacity: int = _DEFAULT_CACHE,
     ) -> None:
-        #: How shared groups pick a member, and the exceptions by group name. Read when a group gets its first member.
-        self.strategy = ShareStrategy(strategy)
-        self.strategies = {name: ShareStrategy(other) for name, other in (strategies or {}).items()}
+        self.choose(strategy, strategies or {})
         self._random = Random(seed)
         self._plain: FilterTable[Entry[S]] = FilterTable()
         self._shared: FilterTable[Group[S] | dict[str, Group[S]]] = FilterTable()
@@ -60,6 +58,12 @@ class Router(Generic[S]):
         self.shared_subscriptions = 0
         #: Number of shared groups; a name counts once for each filter.
         self.groups = 0
+
+    def choose(self, strategy: ShareStrategy | str, strategies: Mapping[str, ShareStrategy | str]) -> None:
+        """How shared groups pick a member, and the exceptions by group name. A group is made with its strategy, when it
+        gets its first member, and keeps it."""
+        self.strategy = ShareStrategy(strategy)
+        self.strategies = {name: ShareStrategy(other) for name, other in strategies.items()}
 
     @property
     def filters(self) -> int:

@@ -95,6 +95,10 @@ class Engine(Protocol):
         store."""
         ...
 
+    def limit(self, max_size: int) -> None:
+        """Let the store grow to so many bytes; 0 is no limit."""
+        ...
+
     def size(self) -> int:
         """Bytes on the disk."""
         ...

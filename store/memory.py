@@ -72,6 +72,9 @@ class MemoryEngine:
     def check_files(self) -> None:
         pass
 
+    def limit(self, max_size: int) -> None:
+        pass
+
     def size(self) -> int:
         return 0
 

@@ -96,7 +96,7 @@ class SqliteEngine:
             if not read_only:
                 self._lock = FileLock(self.path)
                 self._open.callback(self._lock.release)
-            self._max_size = max_size
+            self._max_size = max_size  # for errors until `limit` is called
             self._log_was_there = self._find()
             if not read_only:
                 self._lock.lock_store()
@@ -172,9 +172,9 @@ class SqliteEngine:
             f"journal_size_limit = {4 * _LOG_PAGES * PAGE_SIZE}",
             "temp_store = MEMORY",
             "secure_delete = OFF",
-            f"max_page_count = {max(1, max_size // PAGE_SIZE) if max_size else (1 << 31) - 2}",
         ):
             self._execute(f"PRAGMA {pragma}").fetchall()
+        self.limit(max_size)
         self._database.executescript(CHANGES)
         limit = self._database.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // _COLUMNS
         self._max_rows = min(_MAX_ROWS, 1 << (limit.bit_length() - 1))
@@ -320,6 +320,12 @@ class SqliteEngine:
                 path.unlink()
                 new.unlink(missing_ok=True)
                 raise
+
+    def limit(self, max_size: int) -> None:
+        self._max_size = max_size
+        pages = max(1, max_size // PAGE_SIZE) if max_size else (1 << 31) - 2
+        with self._translated():
+            self._execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
     def check_files(self) -> None:
         with self._translated():

@@ -40,7 +40,7 @@ class Writer:
         """Before a commit that comes `heartbeat` seconds after the last look at the store's files, they are looked
         at. `count` is called after each commit with how long it took and whether it was done."""
         self._engine = engine
-        self._heartbeat = heartbeat
+        self.heartbeat = heartbeat
         self._count = count
         #: When they are to be looked at, in the thread.
         self._check_at = 0.0
@@ -105,6 +105,17 @@ class Writer:
         await done.wait()
         return result.result()
 
+    def limit(self, max_size: int) -> None:
+        """Let the store grow to so many bytes, from the next commit on; 0 is no limit."""
+
+        def job() -> None:
+            try:
+                self._engine.limit(max_size)
+            except StoreError as error:
+                _logger.error("the store keeps its limit: %s", error)
+
+        self._jobs.put(job)
+
     @property
     def size(self) -> int:
         """Bytes on the disk; 0 if somebody has taken them away."""
@@ -128,7 +139,7 @@ class Writer:
         now = time.monotonic()
         if now >= self._check_at:
             self._engine.check_files()
-            self._check_at = now + self._heartbeat
+            self._check_at = now + self.heartbeat
 
     def _soon(self, call: Callable[..., object], *arguments: object) -> None:
         with suppress(trio.RunFinishedError):  # nobody is left to tell

@@ -17,6 +17,7 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "broker/periodic_tasks.py": "broker/test_reconfiguring.py",
     "client/block.py": "client/test_client.py",
     "client/client_thread.py": "client/test_sync.py",
     "client/messaging.py": "client/test_client.py",

@@ -88,10 +88,6 @@ class Backlogs:
         self.is_used = is_used
         self._router = router
         self.committer = committer
-        self.max_length = max_length or inf
-        self.max_bytes = max_bytes or inf
-        # the limits are kept exactly when a session resumes: until then up to twice as much waits for it
-        self.max_waiting, self.max_bytes_waiting = 2 * self.max_length, 2 * self.max_bytes
         self._upgrade_qos = upgrade_qos
         self._by_filter: dict[str, Backlog] = {}
         #: Also those that have no members, until their entries are deleted.
@@ -108,6 +104,15 @@ class Backlogs:
         self._wanted = trio.Event()
         self._written = trio.Event()
         committer.is_needed = self.is_needed
+        self.limit(max_length, max_bytes)
+
+    def limit(self, max_length: int, max_bytes: int) -> None:
+        self.max_length = max_length or inf
+        self.max_bytes = max_bytes or inf
+        # the limits are kept exactly when a session resumes: until then up to twice as much waits for it
+        self.max_waiting, self.max_bytes_waiting = 2 * self.max_length, 2 * self.max_bytes
+        for backlog in self._by_number.values():
+            self._check(backlog)
 
     @property
     def count(self) -> int:

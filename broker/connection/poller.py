@@ -96,11 +96,11 @@ class Reader(Polled, Protocol):
 
 class Poller:
     __slots__ = (
-        "_busy_poll",
         "_epoll",
         "_newcomers",
         "_passing_size",
         "_polled",
+        "busy_poll",
         "metrics",
         "read_size",
         "scheduler",
@@ -111,7 +111,7 @@ class Poller:
         falling asleep and waking up costs as much as ten messages. All other tasks wait that long, too."""
         self.scheduler = scheduler
         self.metrics = metrics
-        self._busy_poll = busy_poll
+        self.busy_poll = busy_poll
         #: Bytes that may be read in a turn, and from one socket at a time.
         self.read_size = MIN_READ
         #: Sockets that come or go and are served at a time.
@@ -224,8 +224,8 @@ class Poller:
         """The descriptors that are ready, with their events."""
         poll = self._epoll.poll
         events = poll(0)
-        if not events and self._busy_poll:
-            until = perf_counter() + self._busy_poll
+        if not events and self.busy_poll:
+            until = perf_counter() + self.busy_poll
             while not events and perf_counter() < until:
                 events = poll(0)
         return events

@@ -98,7 +98,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._on_end = on_end
         self._subscriber = subscriber
         #: The budget of seconds that subscribers may keep this client waiting in vain.
-        self.waiting_budget = Budget(services.config.session.backpressure_budget)
+        self.waiting_budget = Budget()
 
     def init(self) -> None:
         self._context = context = SessionContext(
@@ -262,6 +262,8 @@ class SessionActor(Actor["mail.ToSession"]):
             # what CONNACK has told the client stays as it is
             context.enter_zone(channel.config)
             self._outbound.enter_zone()
+            self._inbound.enter_zone()
+            self._life.enter_zone()
         self._subscription_check.forget_decisions(message.subscriptions)
 
     def _on_subscribe_for(self, message: mail.SubscribeFor) -> None:

@@ -240,7 +240,8 @@ class Directory:
         publisher = self._sessions.get(client_id)
         if publisher is None or publisher.channel is None:
             return False
-        if not publisher.waiting_budget.allows(publisher.scheduler.now, trusted=trusted):
+        most = self._services.config.session.backpressure_budget
+        if not publisher.waiting_budget.allows(most, publisher.scheduler.now, trusted=trusted):
             return False
         publisher.channel.cast(mail.Pause(holder))
         return True
@@ -248,7 +249,8 @@ class Directory:
     def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
         publisher = self._sessions.get(client_id)
         if publisher is not None and publisher.channel is not None:
-            publisher.waiting_budget.charge(in_vain, publisher.scheduler.now)
+            most = self._services.config.session.backpressure_budget
+            publisher.waiting_budget.charge(in_vain, most, publisher.scheduler.now)
             publisher.channel.cast(mail.Resume(holder))
 
 

@@ -82,6 +82,14 @@ class Inbound:
         self._may_refuse = bool(self._max_payload_size) or config.refuses_over_rates
         self._await_rel_timeout = config.session.await_rel_timeout
 
+    def enter_zone(self) -> None:
+        """The session's settings are other ones, and its client stays: what CONNACK has told it stays as well."""
+        self._await_rel_timeout = self._context.config.session.await_rel_timeout
+        if self._stop_waiting is not None:
+            self._stop_waiting()
+            self._stop_waiting = None
+        self.expect_pubrel()
+
     def publish(
         self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None
     ) -> None:

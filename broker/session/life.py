@@ -170,12 +170,19 @@ class SessionLife:
                 extra=client.log_fields,
             )
         hooks.notify(CLIENT_CONNECTED, client)
-        if self.context.config.session.retry_interval and channel.version != Version.V5:
+        self._retry_later(channel)
+
+    def enter_zone(self) -> None:
+        """The session's settings are other ones, and its client stays."""
+        channel = self.outbound.channel
+        if channel is not None and channel.is_accepted:
+            self.stop_timers()
             self._retry_later(channel)
 
     def _retry_later(self, channel: Channel) -> None:
         interval = self.context.config.session.retry_interval
-        self._timers = [self.context.after(interval, partial(self._retry, channel, interval))]
+        if interval and channel.version != Version.V5:
+            self._timers = [self.context.after(interval, partial(self._retry, channel, interval))]
 
     def _retry(self, channel: Channel, interval: float) -> None:
         durable = self.context.session.durable

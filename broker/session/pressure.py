@@ -33,28 +33,27 @@ MAX_HIGH_BYTES: Final = 4_194_304
 class Budget:
     """Seconds that a publisher may be kept waiting in vain."""
 
-    __slots__ = ("_at", "_left", "_most")
+    __slots__ = ("_at", "_used")
 
-    def __init__(self, most: float) -> None:
-        """0 means no limit."""
-        self._most = most
-        self._left = most
+    def __init__(self) -> None:
+        self._used = 0.0
         self._at = 0.0
 
-    def allows(self, now: float, *, trusted: bool) -> bool:
-        """A subscriber that caught up the last time may use the same amount again."""
-        return not self._most or self._refilled(now) > (-self._most if trusted else 0)
+    def allows(self, most: float, now: float, *, trusted: bool) -> bool:
+        """`most` is the whole budget; 0 means no limit. A subscriber that caught up the last time may use the same
+        amount again."""
+        return not most or self._refilled(most, now) < (2 * most if trusted else most)
 
-    def charge(self, seconds: float, now: float) -> None:
+    def charge(self, seconds: float, most: float, now: float) -> None:
         """Subscribers that held it at the same time are each charged with the same seconds. So the debt is limited to
         the amount that is restored within two minutes: otherwise no subscriber could hold the publisher for hours, and
         all would lose messages."""
-        self._left = max(-2 * self._most, self._refilled(now) - seconds)
+        self._used = min(3 * most, self._refilled(most, now) + seconds)
 
-    def _refilled(self, now: float) -> float:
-        self._left = min(self._most, self._left + (now - self._at) * self._most / REFILL)
+    def _refilled(self, most: float, now: float) -> float:
+        self._used = max(0.0, self._used - (now - self._at) * most / REFILL)
         self._at = now
-        return self._left
+        return self._used
 
 
 class Pressure:
@@ -75,9 +74,8 @@ class Pressure:
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._patience = context.services.config.session.backpressure
         #: Seconds that it may hold publishers until its queue is short once, and the time since when it does.
-        self._left = self._patience
+        self._left = self._patience = 0.0
         self._began = 0.0
         self._cancel: Callable[[], None] | None = None
         #: Publishers that wait for this session, and since when.
@@ -89,8 +87,11 @@ class Pressure:
         self.enter_zone()
 
     def enter_zone(self) -> None:
-        """Take the length and size of a long queue from the session's settings."""
-        config = self._context.config
+        """Take the length and size of a long queue from the session's settings, and how long publishers wait."""
+        config, patience = self._context.config, self._patience
+        self._patience = config.session.backpressure
+        if self._cancel is None and patience != self._patience:
+            self._left = self._patience
         self.high = min(config.session.max_queue_length // 4 or MAX_HIGH, MAX_HIGH)
         self.high_bytes = min(config.queue_bytes // 4 or MAX_HIGH_BYTES, MAX_HIGH_BYTES)
 

@@ -77,6 +77,23 @@ async def test_as_many_go_as_may() -> None:
         await lab.finish(2)
 
 
+async def test_more_and_fewer_may_go_at_once() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery, at_once=1, max_waiting=3)
+        await lab.come("a1", "a2", "a3", "a4")
+        lab.turns.resize(3, 1)
+        await wait_all_tasks_blocked()
+        assert lab.went == ["a1", "a2", "a3"]
+        await lab.come("a5")
+        assert lab.sent_away == ["a5"]
+        lab.turns.resize(1, 3)
+        await lab.finish(2)
+        assert lab.went == ["a1", "a2", "a3"]  # one still goes
+        await lab.finish()
+        assert lab.went == ["a1", "a2", "a3", "a4"]
+        await lab.finish()
+
+
 async def test_where_there_is_no_room_the_longest_row_gives_way() -> None:
     async with trio.open_nursery() as nursery:
         lab = Lab(nursery, max_waiting=3)

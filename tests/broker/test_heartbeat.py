@@ -15,3 +15,13 @@ def test_the_heartbeat_is_as_quick_as_the_shortest_session_needs() -> None:
     heartbeat.forget(4.0)
     heartbeat.forget(3600.0)
     assert heartbeat.interval == 10.0
+
+
+def test_a_slower_heartbeat_is_still_quick_enough_for_the_sessions_that_are_there() -> None:
+    heartbeat = Heartbeat(Turns(), 10.0, lambda: None)  # type: ignore[arg-type]
+    heartbeat.watch(30.0)
+    assert heartbeat.interval == 10.0
+    heartbeat.change(60.0)
+    assert heartbeat.interval == 15.0
+    heartbeat.forget(30.0)
+    assert heartbeat.interval == 60.0

@@ -15,7 +15,7 @@ from trunkline.broker.metrics import Metrics
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.routes import Grant, RouteWriter, Subscriber
 from trunkline.broker.stored_retained import retained_to_bytes
-from trunkline.config.mqtt_settings import RetainedSettings
+from trunkline.config.config import Config
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.publication import Publication
@@ -38,7 +38,9 @@ class Member:
 def pubsub(**retained: Any) -> PubSub:
     metrics = Metrics()
     store = RetainedStore(max_messages=retained.get("max_messages", 0))
-    return PubSub(Router(), store, metrics, Alarms(Hooks(), lambda: 0.0), Hooks(), RetainedSettings(**retained))
+    return PubSub(
+        Router(), store, metrics, Alarms(Hooks(), lambda: 0.0), Hooks(), Config.model_validate({"retained": retained})
+    )
 
 
 async def subscribe(actors: Any, hub: PubSub, member: Member, *filters: str, **options: Any) -> list[Grant]:

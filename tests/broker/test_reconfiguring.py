@@ -1,56 +1,249 @@
-"""Settings of a broker that runs: each is applied, or named as one that needs a restart."""
+"""Settings of a broker that runs: what shows that they are applied."""
 
-from collections.abc import Mapping
-from operator import attrgetter
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from tests.hooks.scram_client import ScramClient
 from tests.wire import Wire
+from trunkline.broker import statistics
 from trunkline.broker.security import SecurityError
-from trunkline.config.config import RELOADED, Config, key_paths, reloaded
+from trunkline.config.config import Config
+from trunkline.config.key_path import Keys
 from trunkline.config.reader import from_mapping
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Deny
 from trunkline.hooks.passwords import hash_password
+from trunkline.hooks.scram import set_scram
 
 
 def other(table: Mapping[str, Any]) -> Config:
-    return from_mapping({"listeners": [], "store": {"durability": "memory"}, "control": {"enabled": False}, **table})
+    ours = {"listeners": [], "store": {"durability": "memory"}, "control": {"enabled": False}, "sys": {"interval": 0}}
+    return from_mapping({**ours, **table})
 
 
-@pytest.mark.parametrize("path", list(key_paths()), ids=".".join)
-def test_what_is_not_applied_stays_as_it_was(path: tuple[str, ...]) -> None:
-    """So no part of the broker sees a value that another one does not."""
-    old, marker = Config(), object()
-    section, *rest = path
-    value = marker if not rest else getattr(old, section).model_copy(update={rest[0]: marker})
-    new = Config.model_construct(None, **{name: getattr(old, name) for name in Config.model_fields} | {section: value})
-    assert (attrgetter(".".join(path))(reloaded(old, new)) is marker) == (path in RELOADED)
+SCRAM: Final = raw.authentication_method("SCRAM-SHA-256") + raw.authentication_data(
+    ScramClient("sam", "hidden").first()
+)
+IN_ZONE: Final = {"url": "tcp://127.0.0.1:0", "name": "one", "zone": "z"}
 
 
-#: For each key that is applied, another value, and what shows it; the keys of one test have one name.
-SHOWN: dict[str, str] = {
-    "mqtt": "test_new_connections_have_the_limits",
-    "session": "test_sessions_that_are_there_have_the_limits",
-    "rate": "test_rates",
-    "limits": "test_limits_of_the_node",
-    "listeners": "test_listeners_come_go_and_move",
-    "zones": "test_zones",
-    "auth": "test_logins",
-    "acl": "test_access_rules",
-    "flapping": "test_flapping",
-    "log": "test_a_broker_of_its_own_reads_everything_again",
+class Change(NamedTuple):
+    value: Any
+    look: Callable[[Room], Awaitable[object]]
+    before: object
+    after: object
+    #: Other settings, before and after.
+    besides: Mapping[str, Any] = {}
+
+
+async def answer(here: Room, packet: bytes) -> raw.Received:
+    """What a broker says first to a connection that begins with this."""
+    async with here.wire() as wire:
+        await wire.send(packet)
+        return await wire.receive()
+
+
+def connecting(client_id: str = "look", **settings: Any) -> Callable[[Room], Awaitable[object]]:
+    async def look(here: Room) -> object:
+        packet = await answer(here, raw.connect(client_id, **settings))
+        return packet.reason if packet.type == raw.CONNACK else packet.type
+
+    return look
+
+
+def told(name: int) -> Callable[[Room], Awaitable[object]]:
+    async def look(here: Room) -> object:
+        return (await answer(here, raw.connect("look"))).get(name)
+
+    return look
+
+
+def runs(name: str) -> Callable[[Room], Awaitable[object]]:
+    async def look(here: Room) -> object:
+        return name in here.node.supervisor
+
+    return look
+
+
+async def subscribing(here: Room) -> object:
+    async with here.wire() as wire:
+        await wire.connect("look")
+        return await wire.subscribe(("t", 0))
+
+
+def publishing(topic: str) -> Callable[[Room], Awaitable[object]]:
+    async def look(here: Room) -> object:
+        async with here.wire() as wire:
+            await wire.connect("look")
+            await wire.send(raw.publish(topic, b"x", qos=1, packet_id=1))
+            packet = await wire.receive()
+            return packet.type, packet.reason
+
+    return look
+
+
+async def waiting(here: Room) -> object:
+    """How many of one QoS 0 message wait for a client that is away."""
+    client = await here.client("away", properties=raw.session_expiry(1000))
+    await client.subscribe(("w", 0))
+    await client.abort()
+    await wait_all_tasks_blocked()
+    before = here.session("away").session.waiting[0]
+    here.broker.publish("w", b"x")
+    await wait_all_tasks_blocked()
+    return here.session("away").session.waiting[0] - before
+
+
+async def retaining(here: Room) -> object:
+    async with here.wire() as wire:
+        await wire.connect("look")
+        answer = await wire.publish("r", b"x", qos=1, retain=True)
+        assert answer is not None
+        found = await wire.subscribe(("r", 0)) and here.node.retained.get("r", trio.current_time())
+        here.node.retained.delete("r")
+        return found is not None
+
+
+async def retained_of_a_publisher_without_rights(here: Room) -> object:
+    denied = set[str]()
+
+    def rules(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        return Deny() if action == "publish" and client.client_id in denied else None
+
+    here.node.hooks.add("client.check_acl", rules)
+    publisher, reader = await here.client("publisher"), await here.client("reader")
+    await publisher.publish("r", b"x", qos=1, retain=True)
+    denied.add("publisher")
+    await reader.send(raw.subscribe(1, ("r", 0)), raw.PINGREQ)
+    kinds = {(await reader.receive()).type for _ in range(2)}
+    here.node.hooks.remove("client.check_acl", rules)
+    return raw.PUBLISH in kinds
+
+
+async def shares(here: Room) -> object:
+    """How two members of a group share four messages of one topic."""
+    count = Counter[str]()
+    async with here.wire() as one, here.wire() as two:
+        for name, wire in (("one", one), ("two", two)):
+            await wire.connect(name)
+            await wire.subscribe(("$share/g/s", 0))
+        for _ in range(4):
+            here.broker.publish("s", b"x")
+        for name, wire in (("one", one), ("two", two)):
+            await wire.send(raw.PINGREQ)
+            while (await wire.receive()).type == raw.PUBLISH:
+                count[name] += 1
+    return max(count.values())
+
+
+async def tracing(here: Room) -> object:
+    trace = here.node.trace
+    return (sorted(trace.clients), trace.topics) if trace.on else None
+
+
+async def verifying(here: Room) -> object:
+    """Threads for passwords."""
+    queue = here.node._security._queue
+    assert queue.turns._free == queue._threads.total_tokens
+    return queue._threads.total_tokens
+
+
+async def refusing(here: Room) -> object:
+    """Whether messages over a rate are refused."""
+    async with here.wire() as wire:
+        await wire.connect("look")
+        channel = here.session("look").channel
+        assert channel is not None
+        return channel.quota is not None
+
+
+async def first_listeners_qos(here: Room) -> object:
+    async with await Wire.open(*here.node.listeners[0].address[:2]) as wire:
+        return (await wire.connect("look")).get(0x24)
+
+
+async def labels(here: Room) -> object:
+    return [listener.settings.label for listener in here.node.listeners]
+
+
+#: Of each key that cannot have a value which is like no other, and of tasks that come and go.
+CHANGES: Final[dict[Keys, Change]] = {
+    ("node", "watchdog"): Change(5, runs("watchdog"), False, True),
+    ("listeners",): Change([{"url": "tcp://127.0.0.1:0", "name": "one"}], labels, [], ["one"]),
+    ("mqtt", "max_qos"): Change(1, told(0x24), None, 1),
+    ("mqtt", "retain_available"): Change(False, told(0x25), None, 0),
+    ("mqtt", "wildcard_subscriptions"): Change(False, told(0x28), None, 0),
+    ("mqtt", "shared_subscriptions"): Change(False, told(0x2A), None, 0),
+    ("mqtt", "allow_empty_client_id"): Change(False, connecting(""), 0, 0x85),
+    ("mqtt", "packet_timeout"): Change(5, runs("slow_senders"), False, True),
+    ("mqtt", "subscribe_denied"): Change(
+        "grant", subscribing, [0x87], [0], {"acl": {"file": "rules", "no_match": "deny"}}
+    ),
+    ("mqtt", "strict_utf8"): Change(False, publishing("a\x01"), (raw.DISCONNECT, 0x81), (raw.PUBACK, 0x10)),
+    ("session", "store_qos0"): Change(False, waiting, 1, 0),
+    ("retained", "enabled"): Change(False, retaining, True, False),
+    ("retained", "check_retain_source"): Change(True, retained_of_a_publisher_without_rights, True, False),
+    ("shared", "strategy"): Change("hash_topic", shares, 2, 4),
+    ("shared", "strategies"): Change({"g": "hash_topic"}, shares, 2, 4),
+    ("auth", "allow_anonymous"): Change(False, connecting(), 0, 0x87),
+    ("auth", "password_file"): Change("users", connecting(username="ann", password="wrong"), 0, 0x86),
+    ("auth", "client_id_file"): Change("users", connecting("ann"), 0, 0x86),
+    ("auth", "scram_file"): Change("scram", connecting(properties=SCRAM), 0x8C, raw.AUTH),
+    ("passwords", "threads"): Change(5, verifying, 2, 5),
+    ("acl", "file"): Change("rules", publishing("shut"), (raw.PUBACK, 0x10), (raw.PUBACK, 0x87)),
+    ("acl", "deny_action"): Change(
+        "disconnect",
+        publishing("t"),
+        (raw.PUBACK, 0x87),
+        (raw.DISCONNECT, 0x87),
+        {"acl": {"file": "rules", "no_match": "deny"}},
+    ),
+    ("acl", "no_match"): Change(
+        "deny", publishing("t"), (raw.PUBACK, 0x10), (raw.PUBACK, 0x87), {"acl": {"file": "rules"}}
+    ),
+    ("sys", "interval"): Change(5, runs("sys"), False, True),
+    ("trace", "clients"): Change(["a"], tracing, None, (["a"], ())),
+    ("trace", "topics"): Change(["t"], tracing, None, ([], ("t",))),
+    ("rate", "over"): Change("refuse", refusing, False, True, {"rate": {"client_messages": "9/s"}}),
+    ("overload", "interval"): Change(5, runs("overload"), False, True),
+    ("zones",): Change(
+        {"z": {"max_qos": 0}}, first_listeners_qos, 1, 0, {"zones": {"z": {"max_qos": 1}}, "listeners": [IN_ZONE]}
+    ),
 }
 
 
-def test_each_section_that_is_applied_is_shown() -> None:
-    assert {path[0] for path in RELOADED} == SHOWN.keys()
-    here = globals().keys()
-    assert {name for section, name in SHOWN.items() if section != "log"} <= here
+def files(folder: Path) -> dict[str, str]:
+    """By the name that stands for one in `CHANGES`."""
+    rules = '[[rule]]\npermit = "deny"\naction = "publish"\ntopics = ["shut"]\n'
+    texts = {"users": f"ann:{hash_password(b'secret')}\n", "scram": set_scram("", "sam", "hidden"), "rules": rules}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {name: str(folder / name) for name in texts}
+
+
+@pytest.mark.parametrize("path", CHANGES, ids=".".join)
+async def test_it_is_applied_and_taken_back(path: Keys, tmp_path: Path) -> None:
+    change, known = CHANGES[path], files(tmp_path)
+    section, *rest = path
+    before = {"listeners": [], **change.besides}
+    after = {**before, section: {**before.get(section, {}), rest[0]: change.value} if rest else change.value}
+    for table in (before, after):
+        for name in ("auth", "acl"):
+            if name in table:
+                table[name] = {key: known.get(value, value) for key, value in table[name].items()}
+    async with room(**before) as here:
+        for table, expected in ((before, change.before), (after, change.after), (before, change.before)):
+            assert await here.node.reconfigure(other(table)) == []
+            await wait_all_tasks_blocked()
+            assert await change.look(here) == expected
 
 
 async def test_new_connections_have_the_limits() -> None:
@@ -92,6 +285,76 @@ async def test_sessions_that_are_there_have_the_limits() -> None:
         await client.acknowledge(await client.expect_type(raw.PUBLISH))
         await wait_all_tasks_blocked()
         assert len(session.inflight) == 4  # there is room for all that waited
+
+
+async def test_a_3x_client_that_stays_is_sent_messages_again_from_now_on(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        client = await here.client("a", version=4)
+        await client.subscribe(("t", 1))
+        here.broker.publish("t", b"x", qos=1)
+        await client.expect_publish("t", b"x", qos=1)
+        await trio.sleep(100)
+        await client.ping()
+        await here.node.reconfigure(other({"session": {"retry_interval": 5}}))
+        again = await client.expect_publish("t", b"x", qos=1)
+        assert again.dup
+        await here.node.reconfigure(other({}))
+        await wait_all_tasks_blocked()
+        await trio.sleep(100)
+        await client.ping()
+
+
+async def test_a_pubrel_is_waited_for_as_long_as_the_setting_says_now(autojump_clock: MockClock) -> None:
+    async with room(session={"await_rel_timeout": 1000}) as here:
+        client = await here.client("a")
+        await client.send(raw.publish("t", b"x", qos=2, packet_id=1))
+        await client.expect_type(raw.PUBREC)
+        await here.node.reconfigure(other({"session": {"await_rel_timeout": 10}}))
+        await trio.sleep(11)
+        await client.ping()
+        assert len(here.session("a").session.awaiting_rel) == 0
+
+
+async def test_backlogs_are_as_short_as_the_setting_says_now(tmp_path: Path) -> None:
+    stored = {"store": {"path": str(tmp_path / "store"), "durability": "os"}}
+    async with room(**stored) as here:
+        client = await here.stay("away")
+        await client.subscribe(("t", 1))
+        await client.disconnect()
+        for number in range(50):
+            here.broker.publish("t", b"%d" % number, qos=1)
+        await here.node.plugin_stores.committed()
+        await here.node.reconfigure(other({**stored, "session": {"max_queue_length": 5}}))
+        with trio.fail_after(60):
+            while here.session("away").session.waiting[0] > 10:  # twice the limit, until the client comes
+                await trio.lowlevel.checkpoint()
+
+
+async def test_a_subscriber_holds_its_publishers_as_long_as_the_setting_says_now() -> None:
+    async with room(session={"backpressure": 0}) as here:
+        await here.client("slow")
+        pressure = here.session("slow")._outbound._pressure
+        assert pressure._left == 0
+        await here.node.reconfigure(other({"session": {"backpressure": 3}}))
+        await wait_all_tasks_blocked()
+        assert pressure._left == 3
+
+
+async def test_a_task_that_has_crashed_too_often_is_started_again_when_its_settings_change(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("a fault")
+
+    async with room(sys={"interval": 10}) as here:
+        with monkeypatch.context() as broken:
+            broken.setattr(statistics, "sys_topics", fails)
+            await wait_all_tasks_blocked()
+            await trio.sleep(11)
+            assert [alarm.name for alarm in here.node.alarms.active] == ["sys.down"]
+        await here.node.reconfigure(other({"sys": {"interval": 20}}))
+        assert here.node.alarms.active == []
+        assert "sys" in here.node.supervisor
 
 
 async def test_rates() -> None:
@@ -171,12 +434,9 @@ async def test_a_listener_that_cannot_move_stays() -> None:
 async def test_zones() -> None:
     one = {"url": "tcp://127.0.0.1:0", "name": "one"}
     async with room(listeners=[one]) as here:
-        small = {"zones": {"small": {"allow_empty_client_id": False}}, "listeners": [{**one, "zone": "small"}]}
-        assert "allow_empty_client_id" in Config.model_fields["zones"].annotation.__args__[1].model_fields or True
         await here.node.reconfigure(
             other({"zones": {"small": {"max_qos": 0}}, "listeners": [{**one, "zone": "small"}]})
         )
-        del small
         wire = here.wire()
         await wire.connect("in process")
         (listener,) = here.node.listeners

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from trunkline.broker.security import SecurityError
-from trunkline.config.config import RELOADED, Config, key_paths
+from trunkline.config.config import NEED_RESTART, WHOLE, Config, key_paths
 from trunkline.config.node_settings import LogSettings
 from trunkline.config.reader import from_mapping
 from trunkline.config.section import PluginSettings
 from trunkline.management import logs
-from trunkline.management.reloading import Pending, ReloadError, _needs_restart, reload
+from trunkline.management.reloading import Pending, ReloadError, reload
 from trunkline.plugins.errors import PluginError
 
 
@@ -66,12 +66,12 @@ def _logging_as_before() -> Iterator[None]:
 
 
 async def test_a_broker_of_its_own_reads_everything_again(capsys: pytest.CaptureFixture[str]) -> None:
-    broker = FakeBroker(lambda: from_mapping({"log": {"level": "debug"}, "sys": {"interval": 5}}))
+    broker = FakeBroker(lambda: from_mapping({"log": {"level": "debug"}, "node": {"name": "other"}}))
     before = logging.getLogger().handlers[:]
-    assert await reload(broker) == Pending(["sys.interval"], [])
+    assert await reload(broker) == Pending(["node.name"], [])
     assert broker.reloaded == 1
     assert logging.getLogger().level == logging.DEBUG
-    assert "WARNING trunkline: reloaded; a restart is needed for sys.interval" in capsys.readouterr().err
+    assert "WARNING trunkline: reloaded; a restart is needed for node.name" in capsys.readouterr().err
     assert logging.getLogger().handlers != before
     for handler in logging.getLogger().handlers[:]:
         logging.getLogger().removeHandler(handler)
@@ -108,10 +108,50 @@ async def test_a_plugin_that_cannot_be_changed_is_tried_again(
     assert await reload(broker) == Pending([], [])
 
 
-@pytest.mark.parametrize("path", [path for path in key_paths() if path not in RELOADED], ids=".".join)
-def test_what_is_not_applied_is_named(path: tuple[str, ...]) -> None:
-    """`trunkline.broker.test_reconfiguring` shows that the rest is applied."""
-    assert _needs_restart(".".join(path))
+@pytest.mark.parametrize("path", list(key_paths()), ids=".".join)
+async def test_what_is_not_applied_is_named(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tests/broker/test_every_setting.py` shows that the rest is applied."""
+    monkeypatch.setattr(logs, "switching", lambda settings: nullcontext())
+    section, *rest = path
+    marker = object() if path[0] in WHOLE else getattr(Config(), section).model_copy(update={rest[0]: object()})
+    broker = FakeBroker(lambda: Config().model_copy(update={section: marker}))
+    assert await reload(broker) == Pending([".".join(path)] if path in NEED_RESTART else [], [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        ({"level": "warning"}, ""),
+        ({"format": "json"}, '"message": "reloaded"}'),
+        ({"file": "log"}, ""),
+    ],
+)
+async def test_each_key_of_the_log_is_applied(
+    settings: dict[str, str],
+    written: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = logging.getLogger().handlers[:]
+    assert await reload(FakeBroker(lambda: from_mapping({"log": settings}))) == Pending([], [])
+    errors = capsys.readouterr().err
+    assert written in errors if written else not errors
+    assert ("file" in settings) == ((tmp_path / "log").exists() and "reloaded" in (tmp_path / "log").read_text())
+    for handler in logging.getLogger().handlers[:]:
+        if handler not in before:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+def test_the_page_names_what_needs_a_restart_and_why() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = page.partition("These need a restart:\n\n| | |\n|---|---|\n")[2].partition("\n\n")[0]
+    by_reason: dict[str, list[str]] = {}
+    for path, reason in NEED_RESTART.items():
+        by_reason.setdefault(reason, []).append(f"`{'.'.join(path)}`")
+    assert table.splitlines() == [f"| {', '.join(keys)} | {reason} |" for reason, keys in by_reason.items()]
 
 
 async def test_the_log_of_somebody_elses_process_is_left_alone() -> None:

@@ -93,6 +93,13 @@ def test_a_size_that_is_not_exceeded(tmp_path: Path) -> None:
         put(engine, COLOURS, **{f"{number:04}": b"x" * 50 for number in range(3000)})  # takes several statements
     assert (engine.get(COLOURS, b"red"), engine.count(COLOURS)) == (b"1", 1)
     put(engine, COLOURS, red=b"3")
+    engine.limit(1_000_000)
+    put(engine, COLOURS, big=b"x" * 200_000)
+    engine.limit(50_000)  # less than it has
+    with pytest.raises(StoreFull, match=r"store\.max_size \(50,000 bytes\) is reached"):
+        put(engine, COLOURS, more=b"x" * 200_000)
+    engine.limit(0)
+    put(engine, COLOURS, more=b"x" * 200_000)
     engine.close()
 
 

@@ -157,29 +157,30 @@ async def test_subscribers_that_connect_again_and_again_hold_a_publisher_no_long
 
 
 def test_a_budget_comes_back_slowly_and_lets_those_that_caught_up_go_further() -> None:
-    budget = Budget(6.0)
-    budget.charge(6.0, 0.0)
-    assert not budget.allows(0.0, trusted=False)
-    assert budget.allows(0.0, trusted=True)
-    budget.charge(6.0, 0.0)
-    assert not budget.allows(0.0, trusted=True)
-    assert budget.allows(10.0, trusted=True)
-    assert not budget.allows(50.0, trusted=False)
-    assert budget.allows(61.0, trusted=False)
-    budget.charge(5.9, 10_000.0)
-    assert budget.allows(10_000.0, trusted=False)
-    endless = Budget(0.0)
-    endless.charge(1e9, 0.0)
-    assert endless.allows(0.0, trusted=False)
+    budget = Budget()
+    budget.charge(6.0, 6.0, 0.0)
+    assert not budget.allows(6.0, 0.0, trusted=False)
+    assert budget.allows(6.0, 0.0, trusted=True)
+    budget.charge(6.0, 6.0, 0.0)
+    assert not budget.allows(6.0, 0.0, trusted=True)
+    assert budget.allows(6.0, 10.0, trusted=True)
+    assert not budget.allows(6.0, 50.0, trusted=False)
+    assert budget.allows(6.0, 61.0, trusted=False)
+    budget.charge(5.9, 6.0, 10_000.0)
+    assert budget.allows(6.0, 10_000.0, trusted=False)
+    assert not budget.allows(5.0, 10_000.0, trusted=False)  # less is allowed from now on
+    endless = Budget()
+    endless.charge(1e9, 0.0, 0.0)
+    assert endless.allows(0.0, 0.0, trusted=False)
 
 
 def test_many_that_held_a_publisher_at_the_same_time_do_not_use_up_its_budget_for_hours() -> None:
-    budget = Budget(10.0)
+    budget = Budget()
     for _ in range(1000):
-        budget.charge(5.0, 0.0)
-    assert not budget.allows(0.0, trusted=True)
-    assert budget.allows(61.0, trusted=True)
-    assert budget.allows(121.0, trusted=False)
+        budget.charge(5.0, 10.0, 0.0)
+    assert not budget.allows(10.0, 0.0, trusted=True)
+    assert budget.allows(10.0, 61.0, trusted=True)
+    assert budget.allows(10.0, 121.0, trusted=False)
 
 
 async def test_a_timer_that_was_too_late_to_be_stopped_takes_no_time_from_the_next_hold() -> None:

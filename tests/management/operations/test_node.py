@@ -74,7 +74,7 @@ async def test_reload_reads_the_files_that_the_configuration_names(tmp_path: Pat
 
 async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path: Path) -> None:
     config = from_mapping({"listeners": [], "control": {"enabled": False}})
-    changed = from_mapping({"listeners": [], "control": {"enabled": False}, "sys": {"interval": 5}})
+    changed = from_mapping({"listeners": [], "control": {"enabled": False}, "node": {"name": "other"}})
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -83,7 +83,7 @@ async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path:
             from trunkline.management.operations import find
 
             answer = await find("reload").run(node, {})
-            assert answer == {"reloaded": True, "restart_needed_for": ["sys.interval"], "failed": []}
+            assert answer == {"reloaded": True, "restart_needed_for": ["node.name"], "failed": []}
     finally:
         for handler in root.handlers:
             handler.close()
