@@ -159,6 +159,7 @@ class Storing:
         self._writer.limit(settings.max_size)
         self._writer.heartbeat = settings.heartbeat
         self._committer.heartbeat.change(settings.heartbeat)
+        self._committer.max_uncommitted = settings.max_uncommitted
         if config.largest_queue != former.largest_queue:  # otherwise all backlogs would be looked at
             self.backlogs.limit(*config.largest_queue)
 
