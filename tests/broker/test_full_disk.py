@@ -4,6 +4,7 @@ stored when there is room again."""
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +17,7 @@ from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, Committer
 from trunkline.broker.metrics import LimitKind
 from trunkline.config.node_settings import StoreSettings
+from trunkline.store.sqlite import SqliteEngine
 from trunkline.streams import StreamConfig
 
 #: Bytes of one message, and of those that may wait.
@@ -150,6 +152,11 @@ def removed(number: int) -> Iterable[bytes]:
             yield raw.publish(f"t/{number}/{each}/{LONG}", payload, retain=True, version=5)
 
 
+def nothing_more(number: int) -> Iterable[bytes]:
+    del number
+    return ()
+
+
 def with_will(number: int) -> bytes:
     return raw.connect(f"will{number}", will=raw.Will("gone", LONG.encode()))
 
@@ -158,7 +165,7 @@ WAITS = {
     "publications": Waits(clean, large),
     "retained": Waits(clean, partial(large, qos=0, retain=True)),
     "removed": Waits(clean, removed),
-    "wills": Waits(with_will, lambda _: ()),
+    "wills": Waits(with_will, nothing_more),
 }
 
 
@@ -256,3 +263,40 @@ def test_what_may_wait_fits_into_a_small_store() -> None:
     assert StoreSettings(max_size=1 << 20).max_uncommitted == 1 << 18
     assert StoreSettings(max_size=1 << 40, max_uncommitted_bytes=100).max_uncommitted == 100
     assert StoreSettings(max_uncommitted_bytes=0).max_uncommitted == inf
+
+
+async def test_what_waits_fits_into_a_small_store_once_its_messages_are_delivered(
+    mock_clock: MockClock, tmp_path: Path
+) -> None:
+    size, count = 1 << 20, 60
+    disk = Disk(lambda: SqliteEngine(tmp_path / "a.db", max_size=size))
+    async with disk.broker(store={"max_size": size}) as life:
+        await subscribed(life)
+        publisher, _ = await life.stay("publisher")
+        publisher.patience = 1e9  # the clock jumps
+        for number in range(1, count + 1):
+            await publisher.send(raw.publish("t/1", b"x" * 50_000, qos=1, packet_id=number, version=5))
+        while not committer_of(life).is_crowded:
+            mock_clock.jump(MAX_RETRY)
+            await settled()
+        subscriber, _ = await life.stay("subscriber")
+        subscriber.patience = 1e9
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def receive() -> None:
+                for _ in range(count):
+                    await subscriber.take_publish("t/1", b"x" * 50_000, qos=1)
+
+            @nursery.start_soon
+            async def acknowledged() -> None:
+                for number in range(1, count + 1):
+                    packet = await publisher.receive()
+                    assert (packet.type, packet.packet_id) == (raw.PUBACK, number)
+                nursery.cancel_scope.cancel()
+
+            for _ in range(100):
+                mock_clock.jump(MAX_RETRY)
+                await settled()
+            pytest.fail("something waits for ever")
+    disk.engine.close()
