@@ -2,12 +2,14 @@
 
 A mutant that no test notices shows what is not tested, or what makes no difference. The places are drawn by a seed.
 Each mutant lives in a copy of the repository, and only the tests of its module run, by the rule of
-`tests/test_house.py`. (mutmut and cosmic-ray run one set of tests for all modules.)
+`tests/test_house.py`: in forks of a process that has collected them (`tests/mutant_forks.py`). (mutmut and cosmic-ray
+run one set of tests for all modules.)
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
@@ -20,15 +22,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 from tests.test_house import TESTED_IN
 
 ROOT: Final = Path(__file__).parents[1]
 #: Not copied: what no test of a module reads.
-LEFT_OUT: Final = shutil.ignore_patterns(
-    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "site", "node_modules"
-)
+LEFT_OUT: Final = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "site", "node_modules")
 
 SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.Lt: ast.LtE,
@@ -65,6 +66,14 @@ class Mutant:
         indent = before[: len(before) - len(before.lstrip())]
         changed = "".join(f"{indent}{line}\n" for line in self.text.splitlines())
         return "".join([*lines[: self.first - 1], changed, *lines[self.last :]])
+
+    def in_function(self) -> bool:
+        tree = ast.parse((ROOT / self.module).read_text(encoding="utf-8"))
+        return any(
+            each.body[0].lineno <= self.first and self.last <= _end(each)
+            for each in ast.walk(tree)
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
 
     def __str__(self) -> str:
         return f"{self.module}:{self.line}: {self.what}"
@@ -182,23 +191,28 @@ def tests_of(module: str) -> str:
 def notices(mutant: Mutant, copy_of_all: Path, patience: float) -> bool:
     """Whether the tests fail, or do not end, with the mutant in place of the module."""
     place = copy_of_all / mutant.module
-    original = place.read_text(encoding="utf-8")
+    original, times = place.read_text(encoding="utf-8"), place.stat()
     changed = mutant.source()
     place.write_text(changed, encoding="utf-8")
     try:
         return run(tests_of(mutant.module), copy_of_all, patience) != 0
     finally:
         place.write_text(original, encoding="utf-8")
+        os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))  # its bytecode is valid again
+
+
+def environment(folder: Path) -> dict[str, str]:
+    path = f"{folder / 'src'}{os.pathsep}{folder}"
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def run(tests: str, folder: Path, patience: float) -> int:
     """The exit code of the tests; -1 if their time was over."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "-p", "no:randomly", f"tests/{tests}"]
-    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=environment,
+        env=environment(folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -209,6 +223,50 @@ def run(tests: str, folder: Path, patience: float) -> int:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return -1
+
+
+def tried(tests: str, mutants: list[Mutant], place: Path, end: float) -> tuple[int, int]:
+    """How many mutants of the tests of one file survived, which are printed, of how many that there was time for."""
+    in_functions = [mutant for mutant in mutants if mutant.in_function()]
+    others = [mutant for mutant in mutants if not mutant.in_function()]
+    survivors = every = 0
+    command = [sys.executable, "-m", "tests.mutant_forks", tests, str(end - time.monotonic())]
+    began = time.monotonic()
+    patience = 600.0
+    with subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment(place),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as forks:
+        assert forks.stdin is not None
+        assert forks.stdout is not None
+        forks.stdin.write(json.dumps([(mutant.module, mutant.source()) for mutant in in_functions]).encode())
+        forks.stdin.close()
+        for line in forks.stdout:
+            answer = line.decode().split()
+            if answer == ["fails"]:
+                print(f"{tests} fails without any mutant", flush=True)
+                return 0, 0
+            if answer == ["ready"]:
+                patience = 10 + 4 * (time.monotonic() - began)
+                continue
+            mutant = in_functions[int(answer[0])]
+            if answer[1] == "unfit":
+                others.append(mutant)
+                continue
+            every += 1
+            if answer[1] == "survived":
+                survivors += 1
+                print(mutant, flush=True)
+    for mutant in others:
+        if time.monotonic() < end:
+            every += 1
+            if not notices(mutant, place, patience):
+                survivors += 1
+                print(mutant, flush=True)
+    return survivors, every
 
 
 def chosen(paths: list[str], count: int, seed: int) -> list[Mutant]:
@@ -231,32 +289,24 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other after so many")
     given = parser.parse_args()
-    drawn, began, patience = chosen(given.paths, given.count, given.seed), time.monotonic(), dict[str, float]()
-    survivors: list[Mutant] = []
+    drawn, end = chosen(given.paths, given.count, given.seed), time.monotonic() + given.seconds
+    files = sorted({tests_of(mutant.module) for mutant in drawn})
+    groups = [(tests, [mutant for mutant in drawn if tests_of(mutant.module) == tests]) for tests in files]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(given.jobs) as pool:
-        copies = [Path(folder, str(number)) for number in range(given.jobs)]
-        for each in copies:
-            shutil.copytree(ROOT, each, symlinks=True, ignore=LEFT_OUT)
-        for tests in sorted({tests_of(mutant.module) for mutant in drawn}):
-            start = time.monotonic()
-            if run(tests, copies[0], 600) != 0:
-                print(f"{tests} fails without any mutant", flush=True)
-                continue
-            patience[tests] = 10 + 4 * (time.monotonic() - start)
+        copies = SimpleQueue[Path]()
+        for number in range(given.jobs):
+            copies.put(Path(shutil.copytree(ROOT, Path(folder, str(number)), symlinks=True, ignore=LEFT_OUT)))
 
-        def work(number: int) -> int:
-            tried = 0
-            for mutant in drawn[number :: given.jobs]:
-                tests = tests_of(mutant.module)
-                if tests in patience and time.monotonic() - began < given.seconds:
-                    tried += 1
-                    if not notices(mutant, copies[number], patience[tests]):
-                        survivors.append(mutant)
-                        print(mutant, flush=True)
-            return tried
+        def work(group: tuple[str, list[Mutant]]) -> tuple[int, int]:
+            place = copies.get()
+            try:
+                return tried(*group, place, end)
+            finally:
+                copies.put(place)
 
-        tried = sum(pool.map(work, range(given.jobs)))
-    print(f"{len(survivors)} of {tried} mutants survived, seed {given.seed}")
+        counts = list(pool.map(work, groups))
+    survivors, every = (sum(each) for each in zip(*counts, strict=True))
+    print(f"{survivors} of {every} mutants survived, seed {given.seed}")
     return 0
 
 

@@ -57,3 +57,24 @@ def test_a_mutant_is_noticed_by_the_tests_of_its_module_and_does_not_stay(module
     harmless = next(each for each in mutants.mutants(module) if each.what == "without `b.append(a)`")
     assert not mutants.notices(harmless, tmp_path, 60)
     assert (tmp_path / "m.py").read_text() == MODULE
+
+
+def test_forks_try_the_mutants_one_after_another(
+    module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    (tmp_path / "tests" / "mutant_forks.py").symlink_to(Path(mutants.__file__).with_name("mutant_forks.py"))
+    first = "def test_f():\n    assert f(0, []) == 2\n"
+    second = "def test_g():\n    assert f(3, []) == 4\n"
+    (tmp_path / "tests" / "test_m.py").write_text(f"from m import f\n\n\n{first}\n\n{second}")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    every = [*mutants.mutants(module)]
+    assert mutants.tried("test_m.py", every, tmp_path, float("inf"))[1] == len(every)
+    survived = capsys.readouterr().out
+    assert "`if a <= 1 and (not b):`" in survived
+    assert "without `b.append(a)`" in survived
+    assert "`a -= 1` for `a += 1`" not in survived
+    assert "`if a != 7:`" not in survived
+    assert "without `return a + 1`" not in survived
+    assert (tmp_path / "m.py").read_text() == MODULE
