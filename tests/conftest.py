@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # A test does not fail because the machine is busy, nor because an earlier run of it failed on one that was: there is no
-# database of such examples. What is found becomes a test of its own.
-settings.register_profile(
-    "tests", deadline=None, max_examples=50, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# database of such examples. What is found becomes a test of its own. The checks are of how examples come about.
+HOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile("tests", deadline=None, max_examples=50, database=None, suppress_health_check=HOW)
 settings.load_profile("tests")
 
 #: One session of Spark costs half a gigabyte and more seconds than any test: one worker takes all that may need it.

@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +257,63 @@ def test_a_class_name_has_one_meaning() -> None:
                 found.setdefault(node.name, []).append(module.as_posix())
     twice = {name: where for name, where in found.items() if len(where) > 1 and name not in SHARED_NAMES.split()}
     assert not twice
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """What a module calls, by its last name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func).rpartition(".")[2], node
+
+
+def with_properties() -> list[Path]:
+    return [path for path in sorted((ROOT / "tests").rglob("*.py")) if "from hypothesis" in path.read_text("utf-8")]
+
+
+def test_examples_depend_on_no_clock_and_outlive_no_run() -> None:
+    """What a busy machine makes fail fails there and then, and not in each run from then on: the profile is for all."""
+    own = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in with_properties()
+        if path != ROOT / "tests" / "conftest.py"
+        for name, call in calls(path)
+        if name in ("settings", "hypothesis_settings")
+        and {"deadline", "database", "suppress_health_check"} & {keyword.arg for keyword in call.keywords}
+    ]
+    assert own == []
+
+
+def test_examples_that_are_made_longer_are_bounded_before() -> None:
+    """Hypothesis bounds what it draws; what a `map` makes of that, only the strategy bounds: in bytes."""
+    unbounded = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in with_properties()
+        for name, call in calls(path)
+        if name == "map" and any(isinstance(node, ast.Mult) for node in ast.walk(call.args[0]))
+        for inner in ast.walk(call.func)
+        if isinstance(inner, ast.Call)
+        and ast.unparse(inner.func) in ("st.text", "st.binary", "st.lists", "st.dictionaries")
+        and not {"max_size"} & {keyword.arg for keyword in inner.keywords}
+    ]
+    assert unbounded == []
+
+
+def test_nothing_is_skipped_without_a_reason() -> None:
+    """A package that is missing is a reason if those who develop have it: then CI has it, too."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").lower()
+    through = {"grpc": "pyspark[connect]"}
+    silent = list[str]()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for name, call in calls(path):
+            words = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reason")]
+            if name == "importorskip":
+                module = ast.literal_eval(call.args[0]).partition(".")[0]
+                is_known = module in sys.stdlib_module_names or find_spec(module) or f'"{module}' in project
+                has_reason = is_known or through.get(module, "-") in project
+            elif name in ("skip", "skipif"):
+                has_reason = len(words) > (name == "skipif") and ast.unparse(words[-1]) not in ("''", "None")
+            else:
+                continue
+            if not has_reason:
+                silent.append(f"{path.relative_to(ROOT)}:{call.lineno}")
+    assert silent == []

@@ -50,7 +50,7 @@ IDS = st.sampled_from([1, 2, 3, 64_512, 64_513, 65_535])
 # Anything at any moment
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(version=VERSIONS, is_open=st.booleans(), pieces=st.lists(st.binary(max_size=30), max_size=10))
 def test_random_bytes(version: str, is_open: bool, pieces: list[bytes]) -> None:
     check(rig_of(version, is_open=is_open), pieces)
@@ -98,7 +98,7 @@ def packets(version: str) -> st.SearchStrategy[Packet]:
     return st.one_of(common)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data(), version=VERSIONS, is_open=st.booleans(), authenticates=st.booleans())
 def test_any_packets_in_any_order(data: st.DataObject, version: str, is_open: bool, authenticates: bool) -> None:
     rig = rig_of(version, is_open=is_open, authenticates=authenticates)

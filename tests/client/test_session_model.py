@@ -228,4 +228,4 @@ class Session(RuleBasedStateMachine):
 
 
 TestSession = Session.TestCase
-TestSession.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSession.settings = hypothesis_settings(max_examples=150, stateful_step_count=40)

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import trio
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -459,9 +459,7 @@ def play(steps: list[Op]) -> None:
 
 @settings(
     max_examples=150 * THOROUGH,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,
-    deadline=None,
 )
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 2**32), min_size=25, max_size=50))
 @example(1369945, [1155, 74906, 19127, 8393])  # a retained message, too large for one connection, comes on the next

@@ -54,7 +54,7 @@ def mutated(inputs: list[bytes], number: int) -> bytes:
 
 
 @each_target
-@settings(max_examples=300 * THOROUGH, deadline=None, print_blob=True)
+@settings(max_examples=300 * THOROUGH, print_blob=True)
 @given(number=st.integers(0, 2**64))
 def test_mutations_of_what_is_kept(target: str, number: int) -> None:
     TARGETS[target](mutated(kept(target), number))

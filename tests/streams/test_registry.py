@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -294,24 +294,17 @@ class SqliteMachine(Machine):
         self._folder.cleanup()
 
 
-QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much]
-
-
 def test_as_the_model_in_memory() -> None:
     run_state_machine_as_test(
         Machine,
-        settings=settings(
-            max_examples=60 * THOROUGH, stateful_step_count=40, deadline=None, suppress_health_check=QUIET
-        ),
+        settings=settings(max_examples=60 * THOROUGH, stateful_step_count=40),
     )
 
 
 def test_as_the_model_in_sqlite() -> None:
     run_state_machine_as_test(
         SqliteMachine,
-        settings=settings(
-            max_examples=8 * THOROUGH, stateful_step_count=40, deadline=None, suppress_health_check=QUIET
-        ),
+        settings=settings(max_examples=8 * THOROUGH, stateful_step_count=40),
     )
 
 

@@ -217,7 +217,7 @@ def arrivals(draw: st.DrawFn, job: str, logic: Machines, subjects: Sequence[Subj
 
 
 @pytest.mark.parametrize("name", ["flapping", "denials", "silent", "sessions", "moves", "slow-consumers", "unheard"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_cut_into_batches_gives_what_one_pass_gives(name: str, data: st.DataObject) -> None:
     logic, subjects = machines()[name]

@@ -9,7 +9,7 @@ import signal
 from typing import Any, TypeAlias
 
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -268,7 +268,6 @@ stories = given(
 
 @settings(
     max_examples=40 * THOROUGH,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,
 )
 @stories
@@ -278,7 +277,6 @@ def test_a_broker_without_limits(first: First, steps: list[Step], restart: bool)
 
 @settings(
     max_examples=20 * THOROUGH,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,
 )
 @stories

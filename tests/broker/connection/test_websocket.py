@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Pong
@@ -242,7 +242,6 @@ def conversations(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return payload, data
 
 
-@settings(deadline=None)
 @given(conversations(), st.data())
 async def test_frames_split_and_joined_any_way(conversation: tuple[bytes, bytes], more: st.DataObject) -> None:
     """[MQTT-6.0.0-2]"""

@@ -346,4 +346,4 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
 
 TestStoredSessions = StoredSessionsComeBack.TestCase
-TestStoredSessions.settings = settings(stateful_step_count=40, max_examples=100, deadline=None)
+TestStoredSessions.settings = settings(stateful_step_count=40, max_examples=100)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.room import Room, room
@@ -182,7 +182,7 @@ receivers = st.builds(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60)
 @given(st.lists(publications, min_size=1, max_size=5), st.lists(receivers, min_size=1, max_size=3))
 def test_what_is_delivered_says_what_was_published(sent: list[Publication], to: list[Receiver]) -> None:
     trio.run(_play, _bounded(sent), to)
