@@ -115,8 +115,13 @@ def readers(spark: SparkSession, root: Path) -> dict[str, Callable[[str], DataFr
     def log(place: str, **options: str) -> Callable[[str], DataFrame]:
         return lambda schema: spark.read.format("trunkline").schema(schema).options(**options).load(str(root / place))
 
+    def of_messages(schema: str) -> DataFrame:
+        reader = spark.read.format("trunkline").option("table", "messages")
+        return (reader if schema == SPARK_SCHEMA else reader.schema(schema)).load(str(root / "log"))
+
     return {
         "trunkline": log("log"),
+        "trunkline, table=messages": of_messages,
         "trunkline, verify=false": log("log", verify="false"),
         "trunkline, compacted": log("compacted"),
         "Spark's Parquet": lambda schema: spark.read.schema(schema).parquet(str(root / "parquet")),

@@ -88,6 +88,8 @@ STORED: Final = pa.schema([field for field in SCHEMA if field.name not in DERIVE
 class Kind(NamedTuple):
     name: str
     meaning: str
+    #: That it fills in, beside those that each row has.
+    columns: tuple[str, ...] = ()
 
 
 #: Events that no hook point has: the exporter's own, about the node and itself. A reader may add the last two.
@@ -97,27 +99,64 @@ OWN_KINDS: Final = (
         "node.stats",
         "Every `stats` seconds, of each of the broker's metrics that has changed in the last quarter of an hour, and "
         "of all every ten minutes: `name` and `value`.",
+        ("name", "value", "value_limit"),
     ),
-    Kind("node.version", "When recording begins, and every day: the broker's version, as `name`."),
-    Kind("node.limit", "When recording begins, and every day: each limit of the configuration, `name` and `value`."),
-    Kind("node.clock", "The clock was corrected: it was put forward by `value` seconds, or back if that is negative."),
+    Kind(
+        "node.version",
+        "When recording begins, and every day: the broker's version, as `name`.",
+        ("name",),
+    ),
+    Kind(
+        "node.limit",
+        "When recording begins, and every day: each limit of the configuration, `name` and `value`.",
+        ("name", "value"),
+    ),
+    Kind(
+        "node.clock",
+        "The clock was corrected: it was put forward by `value` seconds, or back if that is negative.",
+        ("value",),
+    ),
     Kind(
         "session.stats",
         "Every `stats` seconds, of the sessions with the longest queues where they have changed in the last quarter of "
         "an hour, and of all these every ten minutes. A queue that is empty again has one row.",
+        ("client_id", "username", "queue_length", "queue_limit", "inflight", "inflight_limit"),
     ),
-    Kind("session.subscription", "When recording begins: a subscription that was there already."),
-    Kind("alarm.active", "When recording begins, and every day: an alarm that is on."),
-    Kind("exporter.started", "The first row of an incarnation."),
+    Kind(
+        "session.subscription",
+        "When recording begins: a subscription that was there already.",
+        ("client_id", "username", "filter", "qos", "flags"),
+    ),
+    Kind(
+        "alarm.active",
+        "When recording begins, and every day: an alarm that is on.",
+        ("name", "reason"),
+    ),
+    Kind(
+        "exporter.started",
+        "The first row of an incarnation.",
+        ("reason",),
+    ),
     Kind(
         "exporter.records",
         "When recording begins, and every day, for each kind of hook that is recorded: its `name`, and as `reason` "
         "what narrows the record (`topics`, `clients`).",
+        ("name", "reason"),
     ),
     Kind("exporter.stopped", "The last row of an incarnation that ended in order; without it, the node was killed."),
-    Kind("exporter.dropped", "Events were lost: `value` of them, `reason` says why (`disk`, `rejected`)."),
-    Kind("log.corrupt", "Made by a reader that skips: `value` rows from this `seq` on could not be read."),
     Kind(
-        "log.lost", "Made by a reader that skips: `value` rows from this `seq` on were deleted before they were read."
+        "exporter.dropped",
+        "Events were lost: `value` of them, `reason` says why (`disk`, `rejected`).",
+        ("reason", "value"),
+    ),
+    Kind(
+        "log.corrupt",
+        "Made by a reader that skips: `value` rows from this `seq` on could not be read.",
+        ("value",),
+    ),
+    Kind(
+        "log.lost",
+        "Made by a reader that skips: `value` rows from this `seq` on were deleted before they were read.",
+        ("value",),
     ),
 )

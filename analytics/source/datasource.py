@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSource
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.options import Mode, of_table, understood
 from trunkline.analytics.source.wrong_options import in_one_line
-from trunkline.events.schema import SCHEMA, SPARK_SCHEMA
+from trunkline.events.columns import Column, arrow_schema, spark_schema
+from trunkline.events.schema import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -39,6 +40,14 @@ def _needing(version: str, what: str) -> "Generator[None]":
         raise OptionError(f"{what}: PySpark {version} or newer is needed; this is {pyspark.__version__}") from None
 
 
+def _columns(settings: "SourceSettings") -> tuple[Column, ...]:
+    if settings.table is None:
+        return COLUMNS
+    from trunkline.events.kinds import TABLES, columns_of
+
+    return columns_of((*TABLES[settings.table].kinds, *settings.kinds))
+
+
 class TrunklineDataSource(DataSource):
     """Reads an event log in batches and as a stream. Written to, it publishes messages to a broker."""
 
@@ -49,13 +58,13 @@ class TrunklineDataSource(DataSource):
     @in_one_line()
     def schema(self) -> "str | StructType":
         # asked for by load(): errors are better raised there than when the first query runs
-        self._settings(None)
+        columns = _columns(self._settings(None))
         own = of_table(self.options)
         if own is None:
-            return SPARK_SCHEMA
+            return spark_schema(columns)
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        schema = from_arrow_schema(SCHEMA)
+        schema = from_arrow_schema(arrow_schema(columns))
         schema.fields[0].metadata = {_OPTIONS: json.dumps(own)}
         return schema
 

@@ -41,15 +41,20 @@ _SPARK_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt])b?\s*", re.IGNORECASE)
 
 
 def _known_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
-    from trunkline.events.schema import OWN_KINDS
-    from trunkline.hooks.points import POINTS
+    from trunkline.events.kinds import FILLED, matching_kinds
 
-    known = {kind.name for kind in OWN_KINDS} | {point.name for point in POINTS}
     for name in names:
-        group = name.removesuffix("*")
-        if name not in known and (group == name or not any(one.startswith(group) for one in known)):
-            raise ValueError(f"there is no kind {name!r}{nearest(name, known)}")
+        if not matching_kinds([name]):
+            raise ValueError(f"there is no kind {name!r}{nearest(name, FILLED)}")
     return names
+
+
+def _known_table(name: str) -> str:
+    from trunkline.events.kinds import TABLES
+
+    if name not in TABLES:
+        raise ValueError(f"there is no table {name!r}{nearest(name, TABLES) or '; there are ' + ', '.join(TABLES)}")
+    return name
 
 
 def _parse_time(given: object) -> int:
@@ -88,6 +93,7 @@ Position = Annotated[
 ]
 Policy = Annotated[Literal["fail", "skip"], BeforeValidator(str.lower)]
 Kinds = Annotated[SomeNames, AfterValidator(_known_kinds)]
+Table = Annotated[str | None, Accepts("text"), BeforeValidator(str.lower), AfterValidator(_known_table)]
 Time = Annotated[
     int | None,
     Accepts('a time such as "2026-03-01T12:00:00Z", UTC unless it says otherwise, or milliseconds since the epoch'),
@@ -105,6 +111,7 @@ class SourceSettings(OptionModel):
 
     path: OptionalWord = None
     paths: SomeNames = ()
+    table: Table = None
     nodes: SomeNames = ()
     kinds: Kinds = ()
     starting_timestamp: Time = None
@@ -162,6 +169,18 @@ def _names(given: Iterable[str]) -> Callable[[str], str]:
     return lambda field: used.get(to_camel(field), to_camel(field))
 
 
+def _kinds_of(table: str, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the table, unless some are named: of it, or of the record itself, without which a stream's time stands
+    still."""
+    from trunkline.events.kinds import RECORD, TABLES, matching_kinds
+
+    allowed = {*TABLES[table].kinds, *TABLES[RECORD].kinds}
+    for name in kinds:
+        if strange := [kind for kind in matching_kinds([name]) if kind not in allowed]:
+            raise OptionError(f"options table={table!r} and kinds={name!r}: {strange[0]} is not in that table")
+    return kinds or TABLES[table].kinds
+
+
 def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSettings:
     """The settings that the options ask for.
 
@@ -181,6 +200,8 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
         raise OptionError("option path is missing")
     if settings.path is not None and settings.paths:
         raise OptionError("options path and paths: name all logs in one of them")
+    if settings.table is not None:
+        settings = settings.model_copy(update={"kinds": _kinds_of(settings.table, settings.kinds)})
     if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
     if mode == "batch" and settings.starting_offsets == "latest":

@@ -13,6 +13,7 @@ from tests.analytics.events_made import INCARNATION, at, made
 from tests.analytics.source.logs import Log, by_number, ticks, write
 from tests.analytics.source.versions import needs
 from trunkline.analytics.source.datasource import TrunklineDataSource
+from trunkline.events.kinds import TABLES, columns_of
 from trunkline.events.positions import Positions
 
 if TYPE_CHECKING:
@@ -64,6 +65,26 @@ def test_a_table_of_the_catalog_stands_for_a_log(spark: "SparkSession", tmp_path
     finally:
         spark.sql("DROP TABLE IF EXISTS ticks")
         spark.sql("DROP TABLE IF EXISTS everything")
+
+
+def test_a_table_of_events_has_its_kinds_and_columns_alone(spark: "SparkSession", tmp_path: Path) -> None:
+    events = made(3_000)
+    write(tmp_path, events)
+    names = [column.name for column in columns_of(TABLES["messages"].kinds)]
+    kinds = set(TABLES["messages"].kinds)
+    wanted = [{name: one[name] for name in names} for one in by_number(events) if one["kind"] in kinds]
+    assert 0 < len(wanted) < events.num_rows
+    reader = spark.read.format("trunkline").option("table", "messages")
+    frame = reader.load(str(tmp_path))
+    assert frame.columns == names
+    assert by_number(frame.toArrow()) == wanted
+    assert "value" in reader.option("kinds", "message.*,log.*").load(str(tmp_path)).columns
+    try:
+        spark.sql(f"CREATE TABLE deeds USING trunkline OPTIONS (path '{tmp_path}', table 'messages')")
+        assert spark.table("deeds").columns == names
+        assert by_number(spark.table("deeds").toArrow()) == wanted
+    finally:
+        spark.sql("DROP TABLE IF EXISTS deeds")
 
 
 def test_several_logs_are_read_as_one(spark: "SparkSession", tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from trunkline.analytics.options import OptionError, by_option
 from trunkline.analytics.source.options import SourceSettings, of_table, understood
+from trunkline.events.kinds import TABLES
 
 
 def test_every_option_is_documented_with_its_default() -> None:
@@ -12,7 +13,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     rows = re.findall(r"^\| (`.+?`) \| (.*?) ?\|", page, re.MULTILINE)
     defaults = {name: default.strip("` ") for names, default in rows for name in re.findall(r"`([^`]+)`", names)}
     assert defaults.keys() == {*by_option(SourceSettings), "fs.*"}
-    given = {name: text for name, text in defaults.items() if text not in ("", "all", "no end")}
+    given = {name: text for name, text in defaults.items() if text not in ("", "all", "all columns", "no end")}
     assert understood({"path": "x", **given}) == SourceSettings(path="x")
 
 
@@ -58,7 +59,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"paths": ","}, "option paths=',': expected a list of 1 or more entries"),
         ({"path": " "}, "option path=' ': expected text"),
         ({"kind": "node.tick"}, "unknown option kind; did you mean kinds?"),
-        ({"zzz": "1"}, "unknown option zzz; there are path, paths, nodes"),
+        ({"zzz": "1"}, "unknown option zzz; there are path, paths, table, nodes"),
         ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger='0': expected a whole number, 1 or more"),
         ({"maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger='many'"),
         ({"maxFilesPerTrigger": "-1"}, "option maxFilesPerTrigger='-1': expected a whole number, 1 or more"),
@@ -72,6 +73,9 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"kinds": "mesage.publish"}, "there is no kind 'mesage.publish'; did you mean message.publish?"),
         ({"kinds": "zzz.*"}, "there is no kind 'zzz.*'"),
         ({"kinds": ","}, "option kinds=',': expected a list of 1 or more entries"),
+        ({"table": "mesages"}, "there is no table 'mesages'; did you mean messages?"),
+        ({"table": "zzz"}, "there is no table 'zzz'; there are messages, connections"),
+        ({"table": "figures", "kinds": "node.*,client.*"}, "kinds='client.*': client.connect is not in that table"),
         ({"nodes": ","}, "option nodes=',': expected a list of 1 or more entries"),
         ({"startingOffsets": "now"}, "option startingOffsets='now': not JSON"),
         ({"startingOffsets": '{"n1": 5}'}, "'n1' is not a node of an event log"),
@@ -122,6 +126,12 @@ def test_the_options_of_a_table_are_among_its_properties() -> None:
         "kinds": "node.tick",
     }
     assert of_table({"path": "/log", "kinds": "node.tick"}) is None
+
+
+def test_a_table_is_its_kinds_unless_some_are_named() -> None:
+    assert understood({"path": "x", "table": "Alarms"}).kinds == TABLES["alarms"].kinds
+    kinds = "message.publish,node.tick,log.*"
+    assert understood({"path": "x", "table": "messages", "kinds": kinds}).kinds == tuple(kinds.split(","))
 
 
 def test_several_paths_as_spark_hands_them_over_and_as_people_write_them() -> None:
