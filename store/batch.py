@@ -4,8 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from sortedcontainers import SortedSet
+
 #: What a row takes in memory besides its bytes, roughly.
 ROW_OVERHEAD: Final = 200
+#: Values of a space that are looked at one by one for those in a range; while the disk is full there may be many, and
+#: many ranges.
+SCANNED: Final = 256
 #: A value of so many bytes is packed by the thread that writes.
 LARGE: Final = 16_384
 
@@ -23,13 +28,15 @@ class WriteBatch:
     of the batch's own values is taken out when the range is noted.
     """
 
-    __slots__ = ("_later", "ranges", "values", "weight")
+    __slots__ = ("_later", "_sorted", "ranges", "values", "weight")
 
     def __init__(self) -> None:
         #: None deletes.
         self.values: dict[Space, dict[bytes, bytes | None]] = {}
         #: What gives the values that are not there yet.
         self._later: dict[tuple[Space, bytes], Callable[[], bytes]] = {}
+        #: The keys of spaces with many values from which ranges are deleted, and some that are gone.
+        self._sorted: dict[Space, SortedSet[bytes]] = {}
         #: Space, lowest key, and the first key above.
         self.ranges: list[tuple[Space, bytes, bytes]] = []
         #: Bytes noted so far, those overwritten included.
@@ -40,6 +47,8 @@ class WriteBatch:
             self.values[space][key] = value
         except KeyError:
             self.values[space] = {key: value}
+        if self._sorted and space in self._sorted:
+            self._sorted[space].add(key)
         self.weight += len(key) + len(value)
 
     def put_packed(self, space: Space, key: bytes, weight: int, pack: Callable[..., bytes], *arguments: Any) -> None:
@@ -72,14 +81,24 @@ class WriteBatch:
             del values[key]
         else:
             values[key] = None
+            if self._sorted and space in self._sorted:
+                self._sorted[space].add(key)
             self.weight += len(key)
 
     def delete_range(self, space: Space, low: bytes, high: bytes) -> None:
         """Delete all keys with low <= key < high."""
         values = self.values.get(space)
         if values:
-            for key in [key for key in values if low <= key < high]:
-                del values[key]
+            if len(values) > SCANNED and space not in self._sorted:
+                self._sorted[space] = SortedSet(values)
+            keys = self._sorted.get(space)
+            if keys is None:
+                found = [key for key in values if low <= key < high]
+            else:
+                found = list(keys.irange(low, high, (True, False)))
+                keys -= found
+            for key in found:
+                values.pop(key, None)
         self.ranges.append((space, low, high))
         self.weight += len(low) + len(high)
 

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trunkline.store import Engine, Space, StoreError, WriteBatch
-from trunkline.store.batch import LARGE, ROW_OVERHEAD
+from trunkline.store.batch import LARGE, ROW_OVERHEAD, SCANNED
 from trunkline.store.engine import following, rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
@@ -114,3 +116,55 @@ def test_a_closed_engine_refuses(engine: Engine) -> None:
         put(engine, COLOURS, b=b"1")
     with pytest.raises(StoreError):
         engine.get(COLOURS, b"a")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "delete", "once", "range"]), st.integers(0, 30), st.integers(0, 30)),
+        max_size=60,
+    )
+)
+def test_ranges_of_a_batch_with_many_values_delete_what_those_of_one_with_few_do(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    few, many = WriteBatch(), WriteBatch()
+    for number in range(SCANNED + 1):
+        many.put(COLOURS, b"z%d" % number, b"")
+    many.delete_range(COLOURS, b"y", b"zz")
+    many.ranges.clear()
+    for batch in (few, many):
+        for what, key, other in steps:
+            if what == "put":
+                batch.put(COLOURS, b"%02d" % key, b"%d" % other)
+            elif what == "range":
+                batch.delete_range(COLOURS, b"%02d" % key, b"%02d" % other)
+            else:
+                batch.delete(COLOURS, b"%02d" % key, put_once=what == "once")
+    assert many.values.get(COLOURS, {}) == few.values.get(COLOURS, {})
+    assert many.ranges == few.ranges
+
+
+class CountedKey(bytes):
+    compared = 0
+
+    def __lt__(self, other: bytes) -> bool:
+        CountedKey.compared += 1
+        return bytes.__lt__(self, other)
+
+    def __le__(self, other: bytes) -> bool:
+        CountedKey.compared += 1
+        return bytes.__le__(self, other)
+
+    def __gt__(self, other: bytes) -> bool:
+        CountedKey.compared += 1
+        return bytes.__gt__(self, other)
+
+
+def test_many_ranges_do_not_look_at_all_values_each() -> None:
+    batch, count = WriteBatch(), 3000
+    CountedKey.compared = 0
+    for number in range(count):
+        batch.put(COLOURS, CountedKey(b"%06d" % number), b"")
+        batch.delete_range(COLOURS, CountedKey(b"%06d" % (number // 2)), CountedKey(b"%06d" % (number // 2 + 1)))
+    assert len(batch.values[COLOURS]) == count // 2
+    assert CountedKey.compared < 100 * count + SCANNED * SCANNED
