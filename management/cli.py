@@ -12,7 +12,7 @@ import click
 from trunkline import __version__
 from trunkline.config.errors import ConfigError
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
-from trunkline.management.meant import CONFIG, PasswdCommand, ServeCommand
+from trunkline.management.meant import CONFIG, PasswdCommand, ServeCommand, choice, others_word
 
 if TYPE_CHECKING:
     from trunkline.config.config import Config
@@ -50,12 +50,16 @@ class _Trunkline(LazyGroup):
     }
 
     def hint(self, name: str, known: Collection[str]) -> str:
-        from trunkline.management.ctl_commands import commands
+        from trunkline.management.ctl_commands import called, commands
 
         if "." in name or "/" in name:
             return f"; {CONFIG}"
-        below = super().hint(name, known) or super().hint(name, commands())
-        return below if any(f" {word}?" in below for word in known) else below.replace("mean ", "mean trunkline ctl ")
+        ours, below = others_word(name, known), called(name)
+        if ours or not below:
+            return super().hint(name, known) or super().hint(name, commands()).replace("mean ", "mean trunkline ctl ")
+        return choice([f"trunkline ctl {line}" for line in below]) or (
+            f"; trunkline ctl has several: {', '.join(line.rpartition(' ')[0] for line in below)}"
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):

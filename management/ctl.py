@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from trunkline.management.command_line import ChosenBroker, config_option
-from trunkline.management.meant import HintingGroup
+from trunkline.management.meant import HintingGroup, choice
 
 
 class _Operations(HintingGroup):
@@ -24,14 +24,9 @@ class _Operations(HintingGroup):
         return commands().get(cmd_name)
 
     def hint(self, name: str, known: Collection[str]) -> str:
-        from trunkline.management.ctl_commands import commands
+        from trunkline.management.ctl_commands import called
 
-        groups = [
-            group
-            for group, command in commands().items()
-            if isinstance(command, click.Group) and name in command.commands
-        ]
-        return f"; did you mean {groups[0]} {name}?" if len(groups) == 1 else super().hint(name, known)
+        return choice(called(name)) or super().hint(name, known)
 
 
 def control_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 import click
 from pydantic.fields import FieldInfo
@@ -66,6 +66,14 @@ def commands() -> dict[str, click.Command]:
             holder = below.commands
         holder[name] = _command(name, operation)
     return found
+
+
+def called(name: str) -> list[str]:
+    """The commands and groups with this name, as they are written behind `trunkline ctl`."""
+    groups = [path for path in _GROUPS if path.rpartition(".")[2] == name]
+    return [
+        path.replace(".", " ") for path in (*groups, *OPERATIONS) if path in groups or path.rpartition(".")[2] == name
+    ]
 
 
 def _command(name: str, operation: Operation) -> click.Command:
@@ -170,6 +178,8 @@ def _run(
         print_toml(result)
     else:
         print_result(operation.name, result, as_json)
+        if isinstance(result, dict) and (failed := cast("dict[str, Any]", result).get("failed")):
+            fail(failed, FAILED)
 
 
 def _pages(

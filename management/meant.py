@@ -1,6 +1,6 @@
 """What people write who come from other brokers and clients, or who guess, and what is meant."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 import click
@@ -21,8 +21,19 @@ _WORDS: Final = {
     "ban": ("bans",),
     "kick": ("disconnect",),
 }
+#: Command lines in one suggestion.
+MAX_CHOICE: Final = 3
 CONFIG: Final = "the file of the configuration is --config FILE"
 _LISTEN: Final = "a broker listens by URL: --listen tcp://127.0.0.1:1883"
+
+
+def others_word(name: str, known: Collection[str]) -> list[str]:
+    return [word for word in _WORDS.get(name, ()) if word in known][:1]
+
+
+def choice(lines: Sequence[str]) -> str:
+    """Suggests command lines; none of too many."""
+    return f"; did you mean {' or '.join(lines)}?" if 0 < len(lines) <= MAX_CHOICE else ""
 
 
 class HintingGroup(click.Group):
@@ -37,8 +48,7 @@ class HintingGroup(click.Group):
         raise click.UsageError(f"No such command {name!r}{self.hint(name, known) or '.'}", ctx)
 
     def hint(self, name: str, known: Collection[str]) -> str:
-        word = next((word for word in _WORDS.get(name, ()) if word in known), None)
-        return f"; did you mean {word}?" if word else nearest(name, known)
+        return choice(others_word(name, known)) or nearest(name, known)
 
 
 class HintingCommand(click.Command):

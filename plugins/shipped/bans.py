@@ -94,6 +94,8 @@ class Bans:
         #: The bans that others than the configuration made, by kind and who: an earlier run may have left some.
         self._store = context.store
         self._timers = dict[Ban, Callable[[], None]]()
+        #: Clients that are connected have not been compared with all bans; a task does it.
+        self._unmet = self._walks = False
         self._flapping = context.settings.flapping_detect
         self._departures: OrderedDict[str, deque[float]] = context.kept.setdefault("departures", OrderedDict())
         self._refused = context.counter("refused", "Connections refused because of a ban.")
@@ -216,7 +218,10 @@ class Bans:
             if self._context.client(ban.who) is not None:
                 self._kick(ban.who)
         else:
-            self._context.nursery.start_soon(self._kick_all)
+            self._unmet = True
+            if not self._walks:
+                self._walks = True
+                self._context.nursery.start_soon(self._kick_all)
 
     def _lift(self, ban: Ban) -> None:
         self._list.remove(ban.kind, ban.who)
@@ -230,15 +235,19 @@ class Bans:
             cancel()
 
     async def _kick_all(self) -> None:
-        """Disconnect all banned clients, page by page, so that other work does not wait long."""
-        page = self._context.clients()
-        while page:
-            for client in page:
-                address = None if client.peer is None else client.peer.rpartition(":")[0]
-                if client.connected and self._list.find(client.client_id, client.username, address) is not None:
-                    self._kick(client.client_id)
-            await trio.lowlevel.checkpoint()
-            page = self._context.clients(page[-1].client_id)
+        """Disconnect all banned clients, page by page, so that other work does not wait long. Bans that are made
+        meanwhile take another walk, all of them together."""
+        while self._unmet:
+            self._unmet = False
+            page = self._context.clients()
+            while page:
+                for client in page:
+                    address = None if client.peer is None else client.peer.rpartition(":")[0]
+                    if client.connected and self._list.find(client.client_id, client.username, address) is not None:
+                        self._kick(client.client_id)
+                await trio.lowlevel.checkpoint()
+                page = self._context.clients(page[-1].client_id)
+        self._walks = False
 
     def _kick(self, client_id: str) -> None:
         # 0x8A is a reason for CONNACK alone

@@ -171,3 +171,19 @@ def test_the_usual_place_is_looked_at(fake: type[FakeClient], monkeypatch: pytes
     (tmp_path / "trunkline").mkdir()
     (tmp_path / "trunkline" / "nobodys.sock").touch()
     assert CliRunner().invoke(cli, ["ctl", "--node", "nobodys", "status"]).exit_code == 0
+
+
+#: `config.show` prints nothing but the configuration.
+ANSWERS = sorted(name for name, operation in OPERATIONS.items() if not operation.listing and name != "config.show")
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_an_answer_says_to_have_failed_is_an_error(name: str, fake: type[FakeClient]) -> None:
+    fake.answer = {"failed": ["one: no", "two: no"]}
+    given = [
+        parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "1"
+        for parameter in dict(leaves())[name].params
+        if isinstance(parameter, click.Argument) and parameter.required
+    ]
+    result = invoke(*name.split("."), *given)
+    assert (result.exit_code, result.stderr) == (1, "trunkline: one: no\ntrunkline: two: no\n")

@@ -1,9 +1,11 @@
 """What others write, and what is suggested."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from trunkline.management.cli import cli
+from trunkline.management.operations import OPERATIONS
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,8 @@ from trunkline.management.cli import cli
         ("passwd -c users ann", "No such option '-c'; a file that is not there is made"),
         ("passwd -D users ann", "No such option '-D'; a name is removed with --delete"),
         ("passwd -b users ann secret", "No such option '-b'; a password is read from standard input with --stdin"),
+        ("kick a", "No such command 'kick'; did you mean trunkline ctl clients kick?"),
+        ("list", "No such command 'list'; trunkline ctl has several: "),
         ("xyzzy", "No such command 'xyzzy'."),
         ("--port 1883", "No such option '--port'; a broker listens by URL: --listen tcp://127.0.0.1:1883"),
         ("-p 1883", "No such option '-p'; a broker listens by URL: --listen tcp://127.0.0.1:1883"),
@@ -45,3 +49,16 @@ def test_hints(line: str, hint: str) -> None:
     output = " ".join(result.output.split())
     assert hint in output
     assert "?." not in output
+
+
+OURS = set(cli.list_commands(click.Context(cli)))
+
+
+@pytest.mark.parametrize("word", sorted({word for name in OPERATIONS for word in name.split(".")} - OURS))
+def test_what_is_typed_without_ctl(word: str) -> None:
+    result = CliRunner().invoke(cli, [word])
+    assert result.exit_code == 2
+    output = " ".join(result.output.split())
+    assert f"No such command '{word}'; " in output
+    # others' words for commands of our own come first
+    assert "trunkline ctl" in output or word in ("publish", "start", "stop", "delete", "remove", "subscribe")

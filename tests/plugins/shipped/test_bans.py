@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.disk import Disk
 from tests.broker.room import Room, room
@@ -15,6 +15,7 @@ from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.exchange import Exchange, Success
+from trunkline.plugins import Context
 from trunkline.plugins.finding import settings_model
 
 BANNED = 0x8A
@@ -376,3 +377,27 @@ async def test_bans_outlive_a_power_failure() -> None:
         await life.node.plugins.enable("bans")
         (row,) = life.node.plugins.call("bans", "list", {})  # type: ignore[misc]
         assert (row["kind"], row["who"], row["reason"]) == ("client_id", "a", "why")
+
+
+async def test_many_bans_take_one_walk_over_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks, clients = list[str](), Context.clients
+
+    def noted(self: Any, after: str = "", *more: Any) -> Any:
+        if not after:
+            walks.append(after)
+        return clients(self, after, *more)
+
+    many = [{"kind": "username", "who": f"user {number}"} for number in range(300)]
+    async with room() as here:
+        here.broker.hooks.add("client.connected", lambda client: setattr(client, "username", client.client_id))
+        ann, bob = await here.client("ann"), await here.client("bob")
+        monkeypatch.setattr(Context, "clients", noted)
+        await here.node.plugins.enable("bans", settings_model("bans").model_validate({"bans": many}))
+        await wait_all_tasks_blocked()
+        assert len(walks) == 1
+        call(here, "add", kind="username", who="ann")
+        call(here, "add", kind="username", who="bob")
+        for client in (ann, bob):
+            await client.expect_disconnect(0x98)
+        await wait_all_tasks_blocked()
+        assert len(walks) <= 3
