@@ -263,6 +263,11 @@ class BlockClient(Messaging):
         """
         if self.settings.version is not Version.V5:
             raise ValueError(f"MQTT {self.settings.version} has no requests")
+        for name in ("response_topic", "correlation_data"):
+            if name in properties:
+                raise ValueError(f"properties: {name} is the client's own: settings.response_topic says where it hears")
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout is {timeout!r}: it is seconds, 0 or more, or None")
         expiry: Properties = {} if timeout is None else {"message_expiry_interval": min(ceil(timeout), MAX_EXPIRY)}
         with trio.move_on_after(inf if timeout is None else timeout):
             inbox = await self._open_inbox()

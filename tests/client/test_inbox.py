@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from threading import Thread
+from typing import Any
 
 import pytest
 import trio
@@ -222,3 +223,18 @@ def test_requests_without_await() -> None:
                 client.request("elsewhere", timeout=60)
             with pytest.raises(TimeoutError, match="no response from ask"):
                 client.request("ask", timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"properties": {"response_topic": "mine"}}, "properties: response_topic"),
+        ({"properties": {"correlation_data": b"1"}}, "properties: correlation_data"),
+        ({"timeout": -1}, "timeout is -1"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+    ],
+)
+async def test_what_a_request_cannot_be_given(mqtt_broker: Broker, arguments: dict[str, Any], words: str) -> None:
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(ValueError, match=words):
+            await client.request("t", **arguments)
