@@ -43,9 +43,9 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return master(java_option(conf(command)))
 
 
-def check_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+def check_folder(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     """A file needs a folder that exists: one that a typing error creates would not be looked into."""
-    if not path.absolute().parent.is_dir():
+    if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {path.parent}", ctx, param)
     return path
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 #: The jobs of a report.
-_JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
+JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
 #: Kinds whose last reading from before the period counts.
 _READINGS: Final = ("session.stats", "node.stats")
 #: What no figure of a report needs, and what may be long.
@@ -226,7 +226,7 @@ class _Reading:
             *figures.TIMELINE,
             *figures.REFUSAL_KINDS,
             *figures.FACTS,
-            *(kind for name in _JOBS for kind in find(name).kinds()),
+            *(kind for name in JOBS for kind in find(name).kinds()),
         }
         parts = [
             self._load(kinds.difference(_READINGS, (CLOCK,)), begin, end),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.results import Who
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from trunkline.analytics.report.results import Results
 
@@ -38,6 +38,13 @@ FindingName: TypeAlias = Literal[
 ]
 
 
+#: From what something was lost by, or is wrong now, to what is worth a look.
+Severity: TypeAlias = Literal["error", "warning", "note"]
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+_ERRORS: Final = ("missing", "unwritten", "killed", "alarms", "dropped", "losers", "full")
+_NOTES: Final = ("refused",)
+
+
 class Tile(NamedTuple):
     name: str
     figure: str
@@ -50,31 +57,66 @@ class Finding(NamedTuple):
     #: The id of the section with the details.
     section: str
     text: str
+    #: How many events, clients, or others of the text.
+    number: int
+
+    @property
+    def severity(self) -> Severity:
+        return "error" if self.name in _ERRORS else "note" if self.name in _NOTES else "warning"
+
+
+class Totals(NamedTuple):
+    """The sums of a period; latencies are of live deliveries, in microseconds."""
+
+    published: int
+    published_bytes: int
+    delivered: int
+    delivered_bytes: int
+    connected: int
+    refused: int
+    lost: int
+    without_subscribers: int
+    denied: int
+    worst_p99_us: int | None
+    usual_p50_us: int | None
+
+
+def totals(results: Results) -> Totals:
+    usual = sorted(row.p50 for row in results.latency)
+    windows = results.timeline
+    return Totals(
+        published=sum(row.published for row in windows),
+        published_bytes=sum(row.published_bytes for row in windows),
+        delivered=sum(row.delivered for row in windows),
+        delivered_bytes=sum(row.delivered_bytes for row in windows),
+        connected=sum(row.connected for row in windows),
+        refused=sum(row.refused for row in windows),
+        lost=_dropped(results),
+        without_subscribers=sum(row.messages for row in results.drops if row.reason == UNHEARD),
+        denied=results.denied,
+        worst_p99_us=max((row.p99 for row in results.latency), default=None),
+        usual_p50_us=usual[len(usual) // 2] if usual else None,
+    )
 
 
 def tiles(results: Results) -> list[Tile]:
     seconds = max((results.end - results.begin).total_seconds(), 1e-6)
-    published = sum(row.published for row in results.timeline)
-    delivered = sum(row.delivered for row in results.timeline)
-    published_bytes = wording.size(sum(row.published_bytes for row in results.timeline))
-    delivered_bytes = wording.size(sum(row.delivered_bytes for row in results.timeline))
-    lost = _dropped(results)
-    unheard = sum(row.messages for row in results.drops if row.reason == UNHEARD)
-    worst = max((row.p99 for row in results.latency), default=None)
-    usual = sorted(row.p50 for row in results.latency)
+    sums = totals(results)
+    published, delivered, lost, unheard = sums.published, sums.delivered, sums.lost, sums.without_subscribers
+    worst, usual = sums.worst_p99_us, sums.usual_p50_us
     short = wording.short
     return [
-        Tile("Published", short(published), f"{short(published / seconds)}/s, {published_bytes}"),
-        Tile("Delivered", short(delivered), f"{short(delivered / seconds)}/s, {delivered_bytes}"),
+        Tile("Published", short(published), f"{short(published / seconds)}/s, {wording.size(sums.published_bytes)}"),
+        Tile("Delivered", short(delivered), f"{short(delivered / seconds)}/s, {wording.size(sums.delivered_bytes)}"),
         Tile(
             "Latency, worst p99",
             "–" if worst is None else wording.duration(worst / 1e6),
-            f"usual p50 {wording.duration(usual[len(usual) // 2] / 1e6)}" if usual else "nothing delivered",
+            "nothing delivered" if usual is None else f"usual p50 {wording.duration(usual / 1e6)}",
         ),
         Tile(
             "Connections",
-            short(sum(row.connected for row in results.timeline)),
-            f"{short(sum(row.refused for row in results.timeline))} refused",
+            short(sums.connected),
+            f"{short(sums.refused)} refused",
         ),
         Tile("Lost", short(lost), _share(lost, delivered + lost, "of deliveries")),
         Tile("Without subscribers", short(unheard), _share(unheard, published, "of messages")),
@@ -159,4 +201,10 @@ def findings(results: Results) -> list[Finding]:
             f"Will be full, the first in {first_full}: {_named(results.filling)}.",
         ),
     ]
-    return [Finding(name, section, text) for happened, name, section, text in found if happened]
+    return [Finding(name, section, text, happened) for happened, name, section, text in found if happened]
+
+
+def failing(found: Iterable[Finding], worst: Severity, allowed: Mapping[str, int]) -> list[Finding]:
+    """Those that are at least so severe, and more than is allowed of them."""
+    counted = SEVERITIES[: SEVERITIES.index(worst) + 1]
+    return [one for one in found if one.severity in counted and one.number > allowed.get(one.name, 0)]
