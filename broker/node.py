@@ -167,6 +167,8 @@ class Node:
         self._store_opener = open_store or store_opener(config, standalone=read is not None)
         #: None where everything ends with the process.
         self.storing: Storing | None = None
+        #: Is held by a reload: one is applied whole before the next is read.
+        self.reloading = trio.Lock()
         #: The trace of messages, if it is on.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins keep.

@@ -34,6 +34,8 @@ READING: Final = 0.2
 VISITED_AT_ONCE: Final = 500
 #: The lag is the least of so many measurements: one long turn is for the watchdog, and a suspended process is not busy.
 LAGS: Final = 3
+#: The limit of the memory is looked for once in so many measurements: that takes more than all else that is measured.
+LIMIT_HOLDS: Final = 60
 
 
 class Usage(NamedTuple):
@@ -43,10 +45,18 @@ class Usage(NamedTuple):
     available: float
 
 
-def usages() -> dict[Resource, Usage]:
+class Usages:
     """Of this process, besides the lag."""
-    limit = memory_limit()
-    return {Resource.MEMORY: Usage(memory()[0], limit), Resource.FILES: Usage(*open_files())}
+
+    def __init__(self) -> None:
+        self._measured = 0
+        self._memory_limit = 0
+
+    def __call__(self) -> dict[Resource, Usage]:
+        if not self._measured % LIMIT_HOLDS:
+            self._memory_limit = memory_limit()
+        self._measured += 1
+        return {Resource.MEMORY: Usage(memory()[0], self._memory_limit), Resource.FILES: Usage(*open_files())}
 
 
 class _Watermark:
@@ -83,14 +93,14 @@ class OverloadMonitor:
         interval: float,
         services: Services,
         sessions: Iterable[SessionActor],
-        read: Callable[[], Mapping[Resource, Usage]] = usages,
+        read: Callable[[], Mapping[Resource, Usage]] | None = None,
     ) -> None:
         """Measure every `interval` seconds. `read` measures everything but the lag."""
         self._interval = interval
         self._services = services
         self._overload: Overload = services.overload
         self._sessions = sessions
-        self._read = read
+        self._read = Usages() if read is None else read
         self._marks = {resource: _Watermark(resource, settings) for resource in Resource}
         self._lags = deque([0.0] * LAGS, maxlen=LAGS)
 

@@ -44,11 +44,17 @@ class Pending:
 
 
 async def reload(broker: Node) -> Pending:
-    """Read the configuration and its files again, and apply it. The result is logged.
+    """Read the configuration and its files again, and apply it, after reloads that were asked for before. The result is
+    logged.
 
     Raises:
         ReloadError: something is wrong.
     """
+    async with broker.reloading:
+        return await _reload(broker)
+
+
+async def _reload(broker: Node) -> Pending:
     try:
         # in a thread, as plugins that are new are imported
         new = broker.config if broker.read is None else await trio.to_thread.run_sync(broker.read)

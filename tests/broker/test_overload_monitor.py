@@ -15,7 +15,7 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker import overload_monitor
 from trunkline.broker.overload import Resource
-from trunkline.broker.overload_monitor import READING, OverloadMonitor, Usage, usages
+from trunkline.broker.overload_monitor import LIMIT_HOLDS, READING, OverloadMonitor, Usage, Usages
 from trunkline.config.node_settings import OverloadSettings
 
 GIB = 1_073_741_824
@@ -136,10 +136,18 @@ async def test_lag_counts_when_it_lasts(late: list[float], exceeded: bool, mock_
 
 
 def test_this_process_has_readings() -> None:
-    assert {resource: usage.used > 0 for resource, usage in usages().items()} == {
+    assert {resource: usage.used > 0 for resource, usage in Usages()().items()} == {
         Resource.MEMORY: True,
         Resource.FILES: True,
     }
+
+
+def test_the_limit_of_the_memory_is_looked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = iter((100, 200))
+    monkeypatch.setattr(overload_monitor, "memory_limit", lambda: next(limits))
+    usages = Usages()
+    seen = [usages()[Resource.MEMORY].available for _ in range(LIMIT_HOLDS + 1)]
+    assert seen == [100] * LIMIT_HOLDS + [200]
 
 
 async def test_a_broker_of_its_own_is_monitored(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

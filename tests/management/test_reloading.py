@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import NEED_RESTART, WHOLE, Config, key_paths
@@ -30,6 +32,7 @@ class FakeBroker:
         self.unapplied: set[str] = set()
         self.steps: list[str] = []
         self.broken = ""
+        self.reloading = trio.Lock()
 
     def enabled(self) -> dict[str, PluginSettings]:
         return self.running
@@ -92,6 +95,29 @@ async def test_plugins_whose_sections_have_changed_are_changed(
     assert await reload(broker) == Pending([], [])
     assert len(broker.steps) == 4
     assert caplog.messages == ["reloaded"] * 2
+
+
+async def test_reloads_at_the_same_time_come_one_after_the_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal and a command: the second reads what the first has not applied yet."""
+    monkeypatch.setattr(logs, "switching", lambda settings: nullcontext())
+    limits = iter((1, 2))
+    broker = FakeBroker(lambda: from_mapping({"limits": {"max_connections": next(limits)}}))
+    seen: list[int] = []
+
+    async def reconfigure(new: Config) -> list[str]:
+        seen.append(broker.config.limits.max_connections)
+        await trio.sleep(1)
+        broker.config = new
+        return []
+
+    monkeypatch.setattr(broker, "reconfigure", reconfigure)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(reload, broker)
+    assert seen == [0, 1]
+    assert broker.config.limits.max_connections == 2
 
 
 async def test_a_plugin_that_cannot_be_changed_is_tried_again(
