@@ -97,9 +97,21 @@ def test_the_start_of_the_machine_is_noted_again_when_it_slept() -> None:
 def test_a_correction_is_noted_once(step: float) -> None:
     world = World()
     clock = world.begin()
+    assert clock.is_noted, "there was none"
     clock.note(world.node_time)
     assert clock.is_noted
     world.machine.wrong_by = step
     assert not clock.is_noted
     clock.note(world.node_time)
     assert clock.is_noted
+
+
+def test_a_node_that_follows_another_in_its_process_has_its_time_and_its_corrections() -> None:
+    world = World()
+    former = world.begin(Note(stored=500.0, calendar=world.now, lead=3.0))
+    world.machine.wrong_by = 2 * HOUR
+    clock = StoreClock(Clocks(lambda: world.now), world.node_time)
+    clock.follow(former)
+    assert (clock.epoch, clock.kept_epoch, clock.behind) == (former.epoch, former.kept_epoch, former.behind)
+    assert clock.correction == 2 * HOUR
+    assert not clock.is_noted

@@ -68,6 +68,17 @@ def test_a_key_that_is_put_and_deleted_in_one_batch_is_gone(engine: Engine, put_
     assert engine.scan(COLOURS) == []
 
 
+def test_a_batch_with_nothing_to_write_is_empty() -> None:
+    batch = WriteBatch()
+    assert not batch
+    batch.put(COLOURS, b"a", b"1")
+    assert batch
+    batch.delete(COLOURS, b"a", put_once=True)
+    assert not batch
+    batch.delete_range(COLOURS, b"a", b"b")
+    assert batch
+
+
 def test_a_batch_that_comes_again_weighs_what_is_left_in_it() -> None:
     batch = WriteBatch()
     for value in (b"x" * 100, b"y"):

@@ -258,3 +258,26 @@ def test_the_log_is_brought_home_while_others_read(quick_path: Path) -> None:
     assert grown > 2 * 1100 * 4120
     assert (quick_path / "a.store-wal").stat().st_size <= grown + 1000 * 4120, "without the checkpoints, 7000"
     engine.close()
+
+
+def test_a_log_that_is_lost_is_missed(quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.store")
+    put(engine, COLOURS, red=b"1")
+    shutil.copy(quick_path / "a.store", quick_path / "b.store")  # as after a crash, without the log
+    for read_only in (False, True):
+        with pytest.raises(StoreCorrupt, match=r"its log b\.store-wal is gone"):
+            SqliteEngine(quick_path / "b.store", read_only=read_only)
+    engine.close()
+    shutil.copy(quick_path / "a.store", quick_path / "c.store")
+    copy = SqliteEngine(quick_path / "c.store")
+    assert copy.get(COLOURS, b"red") == b"1"
+    copy.close()
+
+
+def test_the_log_of_many_small_rows_is_brought_home_too(quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.store")
+    for number in range(40):
+        put(engine, COLOURS, **{f"{hash((number, each)):x}": b"" for each in range(500)})
+        engine.maintain()
+    assert (quick_path / "a.store-wal").stat().st_size < 3000 * 4120
+    engine.close()

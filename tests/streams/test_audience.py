@@ -87,6 +87,17 @@ def test_what_is_pending_is_right_for_each(monkeypatch: pytest.MonkeyPatch) -> N
     assert again.pending == 5
 
 
+def test_what_is_forgotten_is_remembered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "MAX_REFERENCES", 2)
+    audiences: audience.Audiences[ConsumerCursor] = audience.Audiences()
+    audiences.join(ConsumerCursor("a", ConsumerConfig(filters=("#",)), 1.0))
+    for topic in ("a", "b", "c", "d"):
+        audiences.of(topic)
+    found = audiences.of("e")
+    audiences.of("f")
+    assert audiences.of("e") is found
+
+
 def test_nothing_is_left_of_an_audience() -> None:
     audiences: audience.Audiences[ConsumerCursor] = audience.Audiences()
     one, two = (ConsumerCursor(name, ConsumerConfig(filters=("a", "b/#")), 1.0) for name in "ab")

@@ -54,6 +54,13 @@ def test_what_a_stream_cannot_become(before: dict[str, Any], changes: dict[str, 
         stream.check_update(replace(stream, **changes))
 
 
+def test_a_stream_that_is_asked_for_nothing_else_takes_everything() -> None:
+    assert not STREAM.is_refusing
+    assert not any((STREAM.sealed, STREAM.deny_delete, STREAM.deny_purge, STREAM.no_ack))
+    for limits in ({"max_message_size": 5}, {"max_bytes": 5}, {"discard": Discard.NEW}):
+        assert replace(STREAM, **limits).is_refusing
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [

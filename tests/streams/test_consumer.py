@@ -153,3 +153,46 @@ def test_a_beginning_by_time_is_found_while_it_is_counted() -> None:
     assert cursor.count(world.stream.log) is None
     assert cursor.pending == 3
     assert fetch(world, cursor) == [8, 9, 10]
+
+
+def test_the_last_of_each_topic_come_once_and_what_is_new_behind_them() -> None:
+    world = World()
+    world.create("#")
+    for topic in "abcab":
+        world.publish(topic)
+    cursor = consumer(world, deliver_policy=DeliverPolicy.LAST_PER_TOPIC, filters=("a", "c"))
+    assert cursor.pending == 2
+    world.publish("a")
+    assert fetch(world, cursor, 1) == [3]
+    assert fetch(world, cursor) == [4, 6]
+    assert fetch(world, cursor) == []
+    assert cursor.pending == 0
+
+
+def test_what_is_deleted_before_it_is_delivered_is_not_pending_after_a_crash() -> None:
+    world = World()
+    world.create("#")
+    for _ in range(5):
+        world.publish("a")
+    consumer(world, name="c", durable=True)
+    world.commit()
+    world.stream.log.remove(3)
+    world.stream.changed()
+    world.commit()
+    world.crash()
+    cursor = world.stream.cursor("c")
+    assert cursor.pending == 4
+    assert fetch(world, cursor) == [1, 2, 4, 5]
+
+
+def test_nobody_waits_for_the_acknowledgement_of_a_deleted_message() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"2")
+    cursor = consumer(world, backoff=(1.0,))
+    assert fetch(world, cursor) == [1, 2]
+    assert fetch(world, cursor) == [], "it has caught up"
+    world.stream.log.remove(1)
+    assert list(cursor.outstanding) == [2]
+    world.now += 1
+    assert fetch(world, cursor) == [2]

@@ -103,7 +103,9 @@ async def test_consumers() -> None:
         streams = here.node.streams
         await streams.create(ORDERS)
         config = ConsumerConfig(name="c", durable=True)
-        await streams.create_consumer("orders", config)
+        created = await streams.create_consumer("orders", config)
+        assert created == streams.consumer_info("orders", "c")
+        assert created.config == config
         with pytest.raises(ConsumerExists):
             await streams.create_consumer("orders", ConsumerConfig(name="c"))
         changed = await streams.update_consumer("orders", ConsumerConfig(name="c", durable=True, ack_wait=1.0))

@@ -1,5 +1,8 @@
 """What the store gets of a stream, and what it gets back."""
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import pytest
 
 from tests.streams.world import World, burst, single, small_sizes
@@ -7,6 +10,96 @@ from trunkline.store import WriteBatch
 from trunkline.store.batch import LARGE
 from trunkline.streams import stream
 from trunkline.streams.keys import STREAM_BLOCKS, STREAM_DELETED
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.publication import Publication
+
+
+class Kept(NamedTuple):
+    sequence: int
+    topic: str
+    size: int
+    time: float
+
+
+def left_of(messages: list[Kept], limits: dict[str, Any], now: float) -> list[Kept]:
+    """What the limits leave, told without any of the log's ways."""
+    kept = [each for each in messages if now - each.time < limits.get("max_age", 1e9)]
+    for each in list(kept):
+        behind = [other for other in kept if other.topic == each.topic and other.sequence > each.sequence]
+        if len(behind) >= limits.get("max_messages_per_topic", 1e9):
+            kept.remove(each)
+    while len(kept) > limits.get("max_messages", 1e9) or sum(each.size for each in kept) > limits.get("max_bytes", 1e9):
+        kept.pop(0)
+    return kept
+
+
+def live(world: World) -> list[int]:
+    log = world.stream.log
+    found = [sequence for sequence in range(log.last + 3) if log.is_live(sequence)]
+    assert [log.next_live(sequence + 1) for sequence in found[:-1]] == found[1:]
+    return found
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_messages": 3},
+        {"max_bytes": 60},
+        {"max_messages": 5, "max_bytes": 60},
+        {"max_messages_per_topic": 1},
+        {"max_messages_per_topic": 2, "max_messages": 5},
+        {"max_age": 200.0},
+        {"max_age": 200.0, "max_bytes": 90},
+    ],
+)
+def test_what_the_limits_leave(limits: dict[str, Any]) -> None:
+    publications: list[Publication] = [
+        single("a", b"x" * 10),
+        burst(["a"], [b"x" * each for each in (3, 20, 7)]),
+        burst(["a", "b", "a", "c"], [b"y"] * 4),
+        single("b"),
+        burst(["b"], [b"z" * 9] * 6),
+        single("c", b"x" * 40),
+        single("a"),
+    ]
+    with small_sizes():
+        world, messages = World(), list[Kept]()
+        world.create("#", **limits)
+        for number, publication in enumerate(publications * 3):
+            if number == 12:
+                world.do(world.stream.settle(world, lambda: world.now))
+                world.stream.clear()
+                assert live(world) == []
+                messages.clear()
+            world.now += 50
+            begin = world.stream.log.last + 1
+            messages += [
+                Kept(sequence, each.topic, len(each.payload) + len(each.topic), world.now)
+                for sequence, each in enumerate(publication.messages, begin)
+            ]
+            world.take(publication)
+            messages = left_of(messages, limits, world.now)
+            assert live(world) == [each.sequence for each in messages]
+            info = world.stream.info
+            assert (info.messages, info.bytes) == (len(messages), sum(each.size for each in messages))
+            if number % 3 == 0:
+                world.restart()
+                assert live(world) == [each.sequence for each in messages]
+
+
+def test_a_lower_limit_for_each_topic_takes_the_first_ones_of_all_of_them() -> None:
+    with small_sizes():
+        world = World()
+        world.create("#")
+        for number in range(40):
+            world.publish("abcd"[number % 4])
+        world.commit()
+        world.stream.update(replace(world.stream.config, max_messages_per_topic=2))
+        world.settle()
+        assert live(world) == list(range(33, 41))
+        world.restart()
+        assert live(world) == list(range(33, 41))
 
 
 def test_refused_batches_come_again_and_nothing_is_forgotten() -> None:
