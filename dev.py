@@ -5,8 +5,8 @@
     python3 dev.py test [OPTIONS OF pytest]
 
 `run` is set up in less than a minute, `test --quick` in one or two: it leaves out Spark, the event log, benchmarks,
-attacks and other clients, and takes two or three minutes on two processors. `test` runs everything: its set-up takes
-minutes, as Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there are, and how
+attacks, fuzzing and other clients, and takes two or three minutes on two processors. `test` runs everything: its set-up
+takes minutes, as Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there are, and how
 long they take about, they say when they begin.
 
 The packages go into .venv beside this file (or into the folder that `--venv` before the command names), and are
@@ -35,7 +35,7 @@ PACKAGES = {
     "test": ["--editable", ".", "--group", "test"],
 }
 #: What the quick form leaves out.
-SLOW = ["analytics", "attacks", "bench", "events", "interop"]
+SLOW = ["analytics", "attacks", "bench", "events", "fuzz", "interop"]
 HOW_LONG = {"run": "half a minute", "quick": "a minute", "test": "minutes: Spark and its Java are a gigabyte"}
 
 
