@@ -3,6 +3,8 @@
 from typing import Any, cast
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.session.access import Access, Question
@@ -148,3 +150,47 @@ def test_who_looks_is_told_each_decision_once() -> None:
         ("subscribe", "no/#", 2, False, False),
         ("receive", "ok/1", 0, False, True),
     ]
+
+
+async def test_a_refusal_says_why() -> None:
+    rules = Rules(acl={"no_match": "deny"})
+    rules.hooks.add("client.check_acl", lambda _, action, topic, *__: Deny(text="full") if topic == "x" else None)
+    client = rules.channel.client
+    for topic, text in (("x", "full"), ("no/1", ""), ("other", "")):
+        assert await rules.access.refusal(Question(client, "subscribe", topic)) == Deny(Reason.NOT_AUTHORIZED, text)
+    assert await rules.access.refusal(Question(client, "subscribe", "ok")) is None
+
+
+async def test_a_service_that_does_not_answer_is_named_in_the_log(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = Rules(acl={"timeout": 3})
+
+    async def never(*_: object) -> Allow:
+        await trio.sleep_forever()
+        return ALLOW
+
+    rules.hooks.add("client.check_acl", never, priority=1)
+    question = Question(rules.channel.client, "publish", "ok/1")
+    assert await rules.access.ask(question) is None
+    assert trio.current_time() == 3
+    assert "no decision within 3 s about publish to" in caplog.text
+    refusal = await rules.access.refusal(question)
+    assert refusal is not None
+    assert refusal.reason == Reason.NOT_AUTHORIZED
+
+
+async def test_what_old_rules_say_is_asked_again() -> None:
+    rules = Rules()
+
+    async def changing(client: ClientInfo, action: str, topic: str, *_: object) -> None:
+        if not rules.asked:
+            rules.asked.append((action, topic, 0, False))
+            rules.channel.forget_decisions()
+
+    rules.hooks.add("client.check_acl", changing, priority=1)
+    packet = Publish("ok/1", b"x", 1)
+    await rules.access.ask_publish(rules.channel, packet)
+    assert [topic for _, topic, *_ in rules.asked] == ["ok/1"] * 3
+    assert rules.channel.answer == (packet, True)
+    assert rules.channel.may_publish[2] == {"ok/1": True}

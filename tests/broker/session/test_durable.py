@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.conformance import raw
 from tests.store.clocks import clock_at
 from trunkline.broker.alarms import Alarms
-from trunkline.broker.committer import MESSAGES, Committer
+from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.durable import (
     QUEUES,
@@ -22,8 +22,10 @@ from trunkline.broker.session.durable import (
     SUBSCRIPTIONS,
     Durable,
     StoredQueue,
+    make_durable,
 )
 from trunkline.broker.session.export import head_to_plain, target_to_plain
+from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
@@ -31,7 +33,8 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.inflight import State
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.inflight import Inflight, State
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.message_row import message_to_row
 from trunkline.mqtt.packets import Will
@@ -347,3 +350,139 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
 TestStoredSessions = StoredSessionsComeBack.TestCase
 TestStoredSessions.settings = settings(stateful_step_count=40, max_examples=100)
+
+
+class Noted(MemoryEngine):
+    """Knows what each commit wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[WriteBatch] = []
+
+    def commit(self, batch: WriteBatch) -> None:
+        super().commit(batch)
+        self.batches.append(batch)
+
+
+class Store:
+    """With one session, or more."""
+
+    def __init__(self) -> None:
+        self.engine = Noted()
+        self.committer, self.turns, self.writer = committer_of(self.engine)
+        self.home = Home(self.committer)
+
+    def add(self, number: int = 1) -> Session:
+        session: Session = self.home.add(ClientInfo(f"c{number}"), number).session
+        return session
+
+    def commit(self, *sessions: Session) -> None:
+        for session in sessions:
+            assert session.durable is not None
+            session.durable.changed()
+        self.committer.after_commit(lambda: None)
+        self.turns.end()
+
+    def beat(self) -> None:
+        for timer in self.turns.timers:
+            if timer.armed:
+                timer.fire()
+        self.turns.end()
+
+
+def test_a_message_that_has_expired_leaves_the_store_when_it_is_its_turn() -> None:
+    store = Store()
+    session = store.add()
+    for guid, expires_at in ((5, 1.0), (10, inf)):
+        message = Message("t", b"%d" % guid, 1)
+        message.guid, message.expires_at = guid, expires_at
+        store.committer.stored(message)
+        session.queue.push(message, Target(store.home.actors[0].subscriber, Options(1)), 1)
+    store.commit(session)
+    assert store.engine.count(MESSAGES) == 2
+    entry = session.queue.pop(2.0, [])
+    assert entry is not None
+    assert entry[0].payload == b"10"
+    store.commit(session)
+    assert store.engine.count(MESSAGES) == 0
+
+
+def test_what_has_not_changed_is_not_written_again() -> None:
+    store = Store()
+    session = store.add()
+    written = list[int]()
+    for username in (None, None, "other", "other"):
+        session.client.username = username
+        store.commit(session)
+        written.append(sum(SESSIONS in batch.values for batch in store.engine.batches))
+    assert written == [1, 1, 2, 2]
+
+
+def test_the_heartbeat_is_as_quick_as_the_sessions_whose_clients_are_there_need() -> None:
+    store = Store()
+    session = store.add()
+    session.attach(ClientInfo("c1"), 4.0, None)
+    store.commit(session)
+    assert store.committer.heartbeat.interval == 2.0
+    session.left_at = 1.0
+    store.commit(session)
+    assert store.committer.heartbeat.interval == 10.0
+
+
+def test_the_heartbeat_is_noted_for_as_long_as_there_is_a_session() -> None:
+    store = Store()
+    one, two = store.add(1), store.add(2)
+    assert one.durable is not None
+    assert two.durable is not None
+    one.durable.end()
+    store.turns.now = 10.0
+    store.beat()
+    noted = store.engine.get(NODE, ALIVE)
+    assert noted is not None
+    two.durable.forget()
+    two.durable.end()
+    store.turns.now = 20.0
+    store.commit()
+    commits = len(store.engine.batches)
+    store.turns.now = 30.0
+    store.beat()
+    assert len(store.engine.batches) == commits
+    store.add(3)
+    store.beat()
+    assert store.engine.get(NODE, ALIVE) != noted
+
+
+def test_a_session_that_is_stored_from_now_on_is_stored_with_all_that_it_holds() -> None:
+    store = Store()
+    to = Target(Subscriber("c1", lambda mail: None), Options(2))
+    session = Session(ClientInfo("c1"), Inflight(8, 0), MessageQueue(max_length=6), AwaitingRel(0, 0))
+    session.subscribe("t", Options(2))
+    for guid in (5, 10, 15):
+        message = Message("t", b"%d" % guid, 2)
+        message.guid = guid
+        if guid == 5:
+            session.inflight.insert(message, to, 2, 0.0)
+        elif guid == 10:
+            session.queue.push(message, to, 2)
+        else:
+            session.awaiting_rel.receive([7], message, message.weight, 0.0)
+    window, awaiting_rel = StoredWindow(store.committer, 8, 0), StoredAwaitingRel(store.committer, 0, 0)
+    make_durable(session, store.committer, 1, window, StoredQueue(store.committer, max_length=6), awaiting_rel)
+    store.commit(session)
+    found = find(store.engine)
+    committer, _, _ = committer_of(store.engine, found.last_number)
+    home: Any = Home(committer)
+    list(Recovery(found, home, Router(), EPOCH, 0.0, committer).restore())
+    restored: Session = home.actors[0].session
+    assert restored.subscriptions == session.subscriptions
+    _, sent = restored.inflight.export()
+    assert [plain(each[2]) for each in sent] == [message_to_row(_message(5), EPOCH)]
+    assert [entry[0].payload for entry in restored.queue] == [b"10"]
+    ((packet_ids, _, held),) = restored.awaiting_rel.export()
+    assert (list(packet_ids), held and plain(held)) == ([7], message_to_row(_message(15), EPOCH))
+
+
+def _message(guid: int) -> Message:
+    message = Message("t", b"%d" % guid, 2)
+    message.guid = guid
+    return message

@@ -443,6 +443,7 @@ async def test_a_client_that_does_not_read_is_handed_no_more_than_a_slice(what: 
             if what == "unacknowledged":
                 await client.receive()
         await client.abort()
+        cut = 0
         for _ in range(5):
             before = here.node.metrics.bytes_sent
             stream = await deaf(here)
@@ -454,6 +455,8 @@ async def test_a_client_that_does_not_read_is_handed_no_more_than_a_slice(what: 
             await stream.aclose()
             if what == "retained":
                 await trio.testing.wait_all_tasks_blocked()
+                cut += 1
+            assert here.node.metrics.messages_retained_cut == cut
         # one that reads gets all of it, in order
         client = await here.stay("a")
         if what == "retained":
@@ -580,3 +583,21 @@ async def test_a_qos_2_publish_and_its_pubrel_leave_behind_their_commits(mock_cl
             await subscriber.send(raw.ack(raw.PUBREC, 1))
             await subscriber.expect_silence()
         await subscriber.expect(raw.ack(raw.PUBREL, 1))
+
+
+async def test_it_is_empty_when_nothing_waits_and_nothing_is_unacknowledged() -> None:
+    async with room() as here:
+        client = await here.stay("a")
+        outbound = here.session("a")._outbound  # pyright: ignore[reportPrivateUsage]
+        await client.subscribe(("t", 1))
+        assert outbound.empty
+        here.broker.publish("t", b"1", qos=1)
+        packet = await client.expect_publish("t", b"1", qos=1)
+        assert not outbound.empty
+        await client.acknowledge(packet)
+        await client.ping()
+        assert outbound.empty
+        await client.disconnect()
+        here.broker.publish("t", b"2", qos=1)
+        await here.node.quiet()
+        assert not outbound.empty

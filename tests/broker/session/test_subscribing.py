@@ -15,6 +15,7 @@ from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
+from trunkline.streams import StreamConfig
 
 
 def into_own_corner(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> SubscriptionRequest:
@@ -311,3 +312,15 @@ async def test_suback_and_unsuback_leave_behind_their_commits(mock_clock: MockCl
                 await client.send(packet)
                 await client.expect_silence()
             await client.expect_type(answer)
+
+
+async def test_messages_of_a_stream_come_behind_the_suback_that_names_other_filters_too() -> None:
+    async with room() as here:
+        await here.node.streams.create(StreamConfig(name="s", filters=("s/#",)))
+        client = await here.client("a")
+        here.broker.publish("s/1", b"before", qos=1)
+        await client.send(
+            raw.subscribe(1, ("t", 0), ("$stream/s/s/#", 0), properties=raw.user_property("from", "earliest"))
+        )
+        assert (await client.expect_type(raw.SUBACK)).reasons == [0, 0]
+        await client.expect_publish("s/1", b"before")
