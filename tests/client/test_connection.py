@@ -339,6 +339,12 @@ def test_re_authentication() -> None:
     assert request.is_done
     assert request.error is None
     assert handshake.finished == [b"", b"end"]
+    again = rig.connection.reauthenticate()
+    assert again is not request
+    assert rig.sent() == [auth(0x19, b"0")]
+    rig.give(auth(0, b"end"))
+    assert again.is_done
+    assert handshake.finished == [b"", b"end", b"end"]
 
 
 def test_a_connection_that_ends_ends_its_re_authentication() -> None:

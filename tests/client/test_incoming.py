@@ -200,6 +200,14 @@ def test_of_a_burst_only_what_is_new_is_handed_over() -> None:
     assert shown(rig.sent()) == [f"PUBREC {packet_id}" for packet_id in range(1, 6)]
 
 
+def test_of_two_that_come_together_the_new_one_is_handed_over() -> None:
+    rig = Rig()
+    rig.open()
+    acknowledge(single(rig.give(publish("t", b"1", 2, 1))))
+    again = rig.give(publish("t", b"1", 2, 1, dup=True), publish("t", b"2", 2, 2))
+    assert payloads(again) == [b"2"]
+
+
 def test_pubrel_of_nothing() -> None:
     rig = Rig()
     rig.open()

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from tests.client.rig import PIECES, Rig, shown
+from tests.client.rig import PIECES, Rig, publish, shown
 from trunkline.client.errors import (
     Disconnected,
     LargerThanServerAccepts,
@@ -20,6 +20,7 @@ from trunkline.client.errors import (
 from trunkline.client.outgoing import FIRST_SUBSCRIBE_ID as FIRST
 from trunkline.client.outgoing import MAX_DISCARDED, OutgoingHalf
 from trunkline.client.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
+from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import (
     Disconnect,
     Puback,
@@ -33,6 +34,7 @@ from trunkline.mqtt.packets import (
     Unsubscribe,
 )
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
 
 VERSIONS = ("5.0", "3.1.1", "3.1")
 
@@ -206,6 +208,7 @@ def test_subscribe_and_unsubscribe(version: str) -> None:
     assert asked.reasons == {"a": 0, "b/#": 2}
     assert ended.is_done
     assert ended.error is None
+    assert (asked.reason, ended.reason) == (2, 0x11 if version == "5.0" else 0)
 
 
 def test_what_was_granted_of_a_refused_request_is_an_orphan() -> None:
@@ -407,6 +410,67 @@ def test_what_the_next_server_does_not_take_fails_when_it_would_be_sent_again() 
     assert isinstance(large.error, NotSentAgain)
     rig.give(Suback(FIRST + 1, [1]))
     assert small.granted == ["y"]
+
+
+def test_what_is_given_up_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.open()
+    large = subscribe(rig, "x" * 1000)
+    rig = rig.again()
+    rig.open(session_present=True, properties={"maximum_packet_size": 100})
+    assert f"a request is given up: {large.error}" in caplog.text
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_messages_that_cannot_be_sent_again_are_given_up_one_by_one(qos: int) -> None:
+    """The server may have them: at QoS 2 their packet ids are free when it says that it has none with that id."""
+    rig = Rig()
+    rig.open()
+    request = PublishRequest("t", [b"1", bytes(1000), b"3"], qos)
+    rig.add(request)
+    assert shown(rig.sent()) == ["PUBLISH 1", "PUBLISH 2", "PUBLISH 3"]
+    rig = rig.again()
+    sent = rig.open(session_present=True, properties={"maximum_packet_size": 100})
+    assert shown(sent) == ["PUBLISH 1 dup", *["PUBREL 2"] * (qos == 2), "PUBLISH 3 dup"]
+    if qos == 1:
+        rig.give(Puback(1), Puback(3))
+    else:
+        rig.give(Pubcomp(2, Reason.PACKET_IDENTIFIER_NOT_FOUND), Pubrec(1), Pubrec(3))
+        assert shown(rig.sent()) == ["PUBREL 1", "PUBREL 3"]
+        rig.give(Pubcomp(1), Pubcomp(3))
+    assert request.is_done
+    assert isinstance(request.error, NotSentAgain)
+    assert not rig.outgoing.is_waiting
+
+
+def test_requests_of_all_kinds_are_sent_again_in_order() -> None:
+    rig = Rig()
+    rig.open()
+    rig.publish(qos=1)
+    subscribe(rig, "a")
+    subscribe(rig, "b")
+    rig.publish(qos=1)
+    unsubscribe(rig, "a")
+    rig.sent()
+    rig = rig.again()
+    assert shown(rig.open(session_present=True)) == [
+        "PUBLISH 1 dup",
+        f"SUBSCRIBE {FIRST}",
+        f"SUBSCRIBE {FIRST + 1}",
+        "PUBLISH 2 dup",
+        f"UNSUBSCRIBE {FIRST + 2}",
+    ]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_packet_may_be_as_large_as_the_server_says_and_no_larger(qos: int) -> None:
+    for payload in range(80, 110):
+        size = len(encode(publish("topic", bytes(payload), qos, qos, properties={"content_type": "x"}), Version.V5))
+        for limit in (size - 1, size):
+            rig = Rig()
+            rig.open(properties={"maximum_packet_size": limit})
+            request = rig.publish("topic", bytes(payload), qos, properties={"content_type": "x"})
+            assert isinstance(request.error, LargerThanServerAccepts) is (limit < size)
 
 
 def test_what_the_server_does_not_offer_fails_at_once() -> None:

@@ -12,8 +12,15 @@ def test_it_is_acknowledged_once() -> None:
     assert not message.is_acknowledged
     message.ack()
     message.ack()
+    message.ack_in_run()
     assert message.is_acknowledged
     assert numbers == [5]
+    message = ReceivedMessage("t", b"x", Origin(1, False, False, NO_PROPERTIES), True, 6, numbers.append)
+    message.ack_in_run()
+    message.ack_in_run()
+    message.ack()
+    assert message.is_acknowledged
+    assert numbers == [5, 6]
 
 
 def test_at_qos_0_there_is_nothing_to_acknowledge() -> None:
