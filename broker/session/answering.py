@@ -44,6 +44,7 @@ class Answering:
         "_channel",
         "_context",
         "_crowded",
+        "_in_memory",
         "_max_owed",
         "_max_unacknowledged",
         "_pieces",
@@ -63,8 +64,9 @@ class Answering:
         #: Is the client not read from, because it is owed too many answers?
         self._crowded = False
         self._max_owed = MAX_OWED
-        #: Bytes of its messages whose acknowledgements wait for the store, those of earlier connections included; 0 is
-        #: no limit.
+        #: Do its answers wait for no store?
+        self._in_memory = False
+        #: Bytes of its messages that wait for the store, those of earlier connections included; 0 is no limit.
         self._unacknowledged = 0.0
         self._max_unacknowledged = 0
 
@@ -75,7 +77,8 @@ class Answering:
     def attach(self, channel: Channel) -> None:
         self._channel = channel
         self._max_owed = min(channel.config.mqtt.receive_maximum, MAX_OWED)
-        self._max_unacknowledged = channel.config.mqtt.max_unacknowledged_bytes
+        self._in_memory = not channel.client.durable
+        self._max_unacknowledged = 0 if self._in_memory else channel.config.mqtt.max_unacknowledged_bytes
         self._review()
 
     def detach(self) -> None:
@@ -126,6 +129,14 @@ class Answering:
             self._review()
         else:
             self.hold(wait, weight, lambda: self._settle(owed, wire, None))
+
+    def waits(self, wait: Wait | None, weight: float, *, answer: bool = True) -> Wait | None:
+        """What an answer waits for: nothing, if there is none or its client's answers wait for no store. Then what it
+        sent takes memory all the same, and it is not read from while that is too much."""
+        if wait is None or (answer and not self._in_memory):
+            return wait
+        self.hold(wait, weight)
+        return None
 
     def hold(self, wait: Wait, weight: float, then: Callable[[], None] | None = None) -> None:
         """So many bytes of what the client sent wait until `wait` calls back."""

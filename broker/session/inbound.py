@@ -21,7 +21,6 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
@@ -151,8 +150,8 @@ class Inbound:
                     return
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
             if not qos:
-                if publication.retain and services.committer is not None and services.committer.is_crowded:
-                    self._answers.hold(services.committer.after_commit, routed.weight)
+                if routed.stored is not None or routed.retain:
+                    self._wait(routed, qos)
                 return
         else:
             found = services.pubsub.router.match(routed.topic)
@@ -165,7 +164,7 @@ class Inbound:
                 return
             self.expect_pubrel()
             reached = bool(found)
-        wait = None if services.committer is None else self._wait(services.committer, channel, routed, qos)
+        wait = self._wait(routed, qos)
         if reached:
             weight = 0.0 if wait is None else routed.weight
             self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait, weight)
@@ -204,24 +203,28 @@ class Inbound:
         for message in publication.messages:
             if not pubsub.publish(message, now, self._subscriber, self._outbound, route):
                 self._publish_singly(message, message, channel, route)
-            elif message.qos:
-                committer = services.committer
-                wait = None if committer is None else self._wait(committer, channel, message, message.qos)
-                self._acknowledge(channel, message, Reason.SUCCESS, wait=wait)
+            else:
+                wait = self._wait(message, message.qos)
+                if message.qos:
+                    self._acknowledge(channel, message, Reason.SUCCESS, wait=wait)
 
-    def _wait(self, committer: Committer, channel: Channel, publication: Publication, qos: int) -> Wait | None:
+    def _wait(self, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
         [MQTT-4.3.3-8]"""
-        if not channel.client.durable:
+        committer, stored = self._services.committer, publication.stored
+        if committer is None:
             return None
-        stored = publication.stored
-        if (qos == 1 and publication.retain) or (qos == 2 and self._session.durable is not None):
-            return committer.after_commit
-        if stored is None or qos == 2:
+        if qos == 2:
+            wait = None if self._session.durable is None else committer.after_commit
+        elif publication.retain and (qos or committer.is_crowded):
+            wait = committer.after_commit
+        elif stored is None:
             return None
-        if self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
-            return committer.after_commit
-        return partial(committer.wait_for, stored)
+        elif self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
+            wait = committer.after_commit
+        else:
+            wait = partial(committer.wait_for, stored)
+        return self._answers.waits(wait, publication.weight, answer=qos > 0)
 
     def _stored(self, channel: Channel) -> Wait | None:
         """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be
@@ -301,10 +304,9 @@ class Inbound:
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._release_singly(part, channel, route)
                     is_stored = is_stored or part.stored is not None or part.retain
-            has_to_wait = is_stored and channel.client.durable
-            wait = committer.after_commit if has_to_wait and committer is not None else None
+            wait = committer.after_commit if is_stored and committer is not None else None
             weight = 0.0 if wait is None else sum([each.weight for each in released if each is not None])
-            self._answers.acknowledge(PUBCOMP, packet_ids, wait, weight)
+            self._answers.acknowledge(PUBCOMP, packet_ids, self._answers.waits(wait, weight), weight)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)

@@ -404,12 +404,13 @@ class Subscribing:
             self._acknowledge(answer, Unsuback)  # [MQTT-3.10.4-4]
 
     def _acknowledge(self, answer: Answer, kind: type[Suback | Unsuback]) -> None:
-        durable = self.context.session.durable
-        if answer.packet_id and not self.outbound.answers.write(
+        durable, answers = self.context.session.durable, self.outbound.answers
+        weight = sum(map(len, answer.filters)) + ROW_OVERHEAD * len(answer.filters)
+        if answer.packet_id and not answers.write(
             kind(answer.packet_id, answer.reasons, answer.properties),
             answer.owed,
-            None if durable is None or not answer.client.durable else durable.after_commit,
-            sum(map(len, answer.filters)) + ROW_OVERHEAD * len(answer.filters),
+            answers.waits(None if durable is None else durable.after_commit, weight),
+            weight,
         ):
             name = kind.__name__.upper()
             raise ProtocolError(f"the client accepts no packet as large as the {name}", Reason.PACKET_TOO_LARGE)

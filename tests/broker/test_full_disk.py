@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.disk import Disk, Life
+from tests.broker.test_durability_by_client import by_user
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, Committer
@@ -199,9 +200,11 @@ async def subscribe_and_unsubscribe(wire: Wire) -> None:
         await wire.send(raw.subscribe(1, (filter, 1)), raw.unsubscribe(2, filter))
 
 
-async def publish(wire: Wire) -> None:
+async def publish(wire: Wire, qos: int = 1) -> None:
     for number in range(1, 41):
-        await wire.send(raw.publish("t/1", b"x" * LARGE, qos=1, packet_id=number, version=5))
+        await wire.send(raw.publish("t/1", b"x" * LARGE, qos=qos, packet_id=number * (qos > 0), version=5))
+        if qos == 2:
+            await wire.send(raw.ack(raw.PUBREL, number))
 
 
 async def remove(wire: Wire) -> None:
@@ -209,14 +212,23 @@ async def remove(wire: Wire) -> None:
         await wire.send(*removed(number))
 
 
-@pytest.mark.parametrize("send", [publish, remove, subscribe_and_unsubscribe])
+@pytest.mark.parametrize("username", ["stored", "memory"])
+@pytest.mark.parametrize(
+    "send",
+    [partial(publish, qos=0), publish, partial(publish, qos=2), remove, subscribe_and_unsubscribe],
+    ids=["upgraded", "qos1", "qos2", "remove", "subscribe_and_unsubscribe"],
+)
 async def test_clients_whose_packets_wait_are_not_read_from_while_too_much_waits_of_all(
-    mock_clock: MockClock, send: Callable[[Wire], Awaitable[None]]
+    mock_clock: MockClock, send: Callable[[Wire], Awaitable[None]], username: str
 ) -> None:
+    """Those as well that have no answer to wait for."""
     clients = 4
-    async with Disk().broker(store={"max_uncommitted_bytes": TOTAL}) as life:
+    broker = partial(Disk().broker, hooks=by_user(), session={"upgrade_qos": True})
+    async with broker(store={"max_uncommitted_bytes": TOTAL}) as life:
         await subscribed(life)
-        wires = [(await life.stay(f"client{number}"))[0] for number in range(clients)]
+        for number in range(clients):
+            await (await life.stay(f"client{number}"))[0].abort()
+        wires = [(await life.stay(f"client{number}", username=username))[0] for number in range(clients)]
         await life.node.plugin_stores.committed()
         committer = committer_of(life)
         async with life.full(mock_clock):
