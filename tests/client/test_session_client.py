@@ -15,6 +15,7 @@ from trunkline.client.errors import (
     ConnectRefused,
     Disconnected,
     RequestQueueFull,
+    RetriesExhausted,
 )
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.session_client import SessionClient
@@ -98,6 +99,17 @@ async def test_the_first_connection_is_not_retried_by_default(mqtt_broker: Broke
     with pytest.raises(ConnectRefused):
         async with session_of(mqtt_broker):
             pytest.fail("it is connected")
+
+
+async def test_who_gives_up_says_what_the_last_attempt_failed_by(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    with pytest.raises(RetriesExhausted, match="attempt 3 was the last: .*server busy") as caught:
+        async with session_of(mqtt_broker, retry=ExponentialBackoff(first=1, max_attempts=2)) as client:
+            mqtt_broker.faults.refuse_connect("SERVER_BUSY")
+            await cut(mqtt_broker, client)
+            await trio.sleep_forever()
+    assert isinstance(caught.value.__cause__, ConnectRefused)
 
 
 async def test_an_attempt_has_a_limit_of_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:

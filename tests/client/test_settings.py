@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.client.settings import ConnectionSettings, WillMessage
+from trunkline.client.settings import MAX_WINDOW, WINDOW_V3, ConnectionSettings, WillMessage
 from trunkline.config.errors import ConfigError
 from trunkline.mqtt.versions import Version
 
@@ -103,6 +103,19 @@ def test_passwords_as_text_and_as_bytes() -> None:
     assert ConnectionSettings(password="é").read_password() == "é".encode()
     assert ConnectionSettings(password=b"\0\xff").read_password() == b"\0\xff"
     assert ConnectionSettings().read_password() is None
+
+
+@pytest.mark.parametrize(
+    ("version", "max_inflight", "expected"),
+    [("5.0", None, MAX_WINDOW), ("3.1.1", None, WINDOW_V3), ("5.0", 7, 7), ("3.1.1", 7, 7)],
+)
+def test_how_many_messages_may_be_in_flight(version: Any, max_inflight: int | None, expected: int) -> None:
+    assert ConnectionSettings(version=version, max_inflight=max_inflight).window == expected
+
+
+def test_which_transports_encrypt() -> None:
+    urls = ("mqtt://h", "mqtts://h", "ws://h", "wss://h", "unix:///run/mq")
+    assert [ConnectionSettings.from_url(url).is_encrypted for url in urls] == [False, True, False, True, False]
 
 
 def test_changed_settings() -> None:

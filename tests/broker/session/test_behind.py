@@ -361,3 +361,33 @@ async def test_a_burst_that_is_released_in_parts(restart: bool) -> None:
     async with disk.broker() as life:
         subscriber, _ = await life.stay("subscriber")
         assert await messages(subscriber, 3) == [b"1", b"2", b"3"]
+
+
+async def test_what_is_dropped_of_a_burst_is_told_message_by_message() -> None:
+    heard: list[bytes] = []
+    hooks = Hooks()
+    hooks.add("message.dropped", lambda client, message, reason: heard.append(message.payload))
+    payloads = [b"%02d" % number for number in range(25)]
+    async with Disk().broker(hooks=hooks, session={"max_queue_length": 7}) as life:
+        await leave(life, "away", ("t", 1), ("#", 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(*[raw.publish("t", payload, qos=1, packet_id=1 + int(payload)) for payload in payloads])
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 7) == payloads[-7:]
+        await nothing_more(wire)
+        assert heard == payloads[:-7]
+
+
+async def test_a_message_comes_with_the_identifiers_of_subscriptions_that_keep_none() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        wire, _ = await life.stay("away")
+        await wire.subscribe(("t", 1), properties=raw.subscription_identifier(1))
+        await wire.subscribe(("+", 0), properties=raw.subscription_identifier(2))
+        await wire.subscribe(("other", 0), properties=raw.subscription_identifier(3))
+        await wire.abort()
+        await settled(life)
+        await publish(life, "t", b"x")
+        wire, _ = await life.stay("away")
+        packet = await wire.expect_publish("t", b"x", qos=1)
+        assert set(packet.all(0x0B)) == {1, 2}

@@ -2,6 +2,8 @@
 
 from dataclasses import asdict
 from math import inf
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from trunkline.broker.session.state import Session
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import Inflight
+from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Will
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.versions import Version
@@ -88,6 +91,14 @@ def test_of_a_clients_attributes_only_plain_values_are_stored() -> None:
     session.client.attributes.update(tenant="x", secret=object(), huge=1 << 64, cut="\ud83d")
     restore_head(unpack(pack(head_to_plain(session, 0.0))), copy, 0.0, 0.0)
     assert copy.client.attributes == {"tenant": "x"}
+
+
+def test_what_waits_is_in_the_queue_and_behind_it() -> None:
+    session, message = empty(), Message("t", b"x", 1)
+    session.queue.push(message, Target(SUBSCRIBER, Options(1)), 1)
+    assert session.waiting == (1, message.weight)
+    session.behind = cast("Any", SimpleNamespace(waiting=4, byte_size=1000))
+    assert session.waiting == (5, message.weight + 1000)
 
 
 def test_revoked_subscriptions_stay_revoked() -> None:

@@ -10,6 +10,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.disk import Disk
+from tests.broker.room import room
 from tests.broker.test_durability_by_client import by_user
 from tests.conformance import raw
 from trunkline.broker.metrics import Metrics
@@ -47,6 +48,7 @@ class Timers:
         self._life = Watched(rest, rest, rest, rest, rest, lambda _: None)
         self._life.log = self.log
         self.publish_will = self._life.publish_will
+        self.publish_will_at_stop = self._life.publish_will_at_stop
 
     def after(self, delay: float, action: Callable[[], object]) -> Callable[[], None]:
         timer = (delay, action)
@@ -102,6 +104,21 @@ def test_a_delay_is_no_longer_than_the_session(timers: Timers) -> None:
 def test_a_session_that_ends_with_its_connection_publishes_at_once_and_needs_no_timer(timers: Timers) -> None:
     timers.leave(will(50), 0.0)
     assert (timers.log, timers.set) == (["will"], [])
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_will_that_goes_on_waiting_in_the_store_is_not_published_when_the_node_stops(
+    timers: Timers, stored: bool
+) -> None:
+    timers.session.durable = cast("Any", object() if stored else None)
+    timers.publish_will_at_stop()
+    assert timers.log == [], "it has none"
+    timers.leave(will(5), 100.0)
+    timers.publish_will_at_stop()
+    assert timers.log == ([] if stored else ["will"])
+    timers.session.will = will()
+    timers.publish_will_at_stop()
+    assert timers.log == (["will"] if stored else ["will", "will"])
 
 
 def test_a_session_that_stays_for_ever_needs_no_timer(timers: Timers) -> None:
@@ -396,3 +413,17 @@ async def test_the_next_connack_waits_for_the_end_that_a_disconnect_is(mock_cloc
         await again.disconnect()
         life.fill()  # and no longer than that
         await (await life.wire()).connect("a")
+
+
+async def test_ends_of_sessions_are_counted() -> None:
+    async with room() as here:
+        metrics = here.node.metrics
+        for count in (1, 2):
+            client = await here.client("a")
+            await client.disconnect()
+            await here.node.quiet()
+            assert (metrics.session_terminated, metrics.session_discarded) == (count, 0)
+        await here.stay("a")
+        await here.client("a")
+        await here.node.quiet()
+        assert (metrics.session_terminated, metrics.session_discarded) == (3, 1)
