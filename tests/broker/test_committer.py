@@ -102,6 +102,59 @@ def test_a_change_that_nobody_waits_for_waits_for_company() -> None:
     assert house.writer.values == [{b"k": b"1"}]
 
 
+def test_after_a_commit_a_change_waits_for_company_again() -> None:
+    house, part = House(), Value(b"k")
+    for value in (1, 2):
+        house.set(part, value)
+        house.turns.end()
+        assert len(house.writer.batches) == value - 1
+        house.fire()
+        assert len(house.writer.batches) == value
+        house.writer.end()
+        house.turns.end()
+
+
+def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
+    house, part, message = House(), Value(b"k"), Message("t", b"x", 1)
+    house.committer.change(part, weight=5000.0)
+    stored = house.committer.stored(message)
+    house.committer.hold(stored, 1)
+    house.committer.wait_for(stored, house.tell("safe"))
+    house.committer.after_commit(house.tell("stored"))
+    assert house.committer.uncommitted == 5000
+    house.turns.end()
+    gathered = house.committer.uncommitted
+    assert 200 < gathered < 300, "one row"
+    other = house.committer.stored(Message("t", b"y", 1))
+    house.committer.hold(other, 1)
+    house.committer.wait_for(other, house.tell("safe, too"))
+    house.committer.after_commit(house.tell("stored, too"))
+    house.committer.change(part, weight=300.0)
+    house.turns.end()
+    assert house.committer.uncommitted == gathered + 300
+    assert house.committer.waiting == 2
+    house.writer.end()
+    assert house.committer.uncommitted == 300
+    assert house.told == ["safe", "stored"]
+    house.turns.end()
+    house.writer.end()
+    assert (house.committer.uncommitted, house.committer.waiting) == (0, 0)
+
+
+def test_what_waits_in_backlogs_is_stored_again_by_itself_when_more_of_it_is_routed() -> None:
+    house, message = House(), Message("t", b"x", 1)
+    house.committer.store_once(message)
+    first = message.stored
+    assert first is not None
+    house.committer.store_once(message)
+    assert message.stored is first
+    first.entries = ((1, 1),)
+    house.committer.store_once(message)
+    second = message.stored
+    assert second is not None
+    assert (second.number, second.entries) == (first.number + 1, ())
+
+
 def test_nothing_to_store_is_stored_at_once() -> None:
     house = House()
     house.committer.after_commit(house.tell("now"))
@@ -324,6 +377,8 @@ async def test_after_the_end_nothing_is_stored(
         house.turns.end()
         house.writer.end(StoreFull("no room") if refuses else None)
     house.set(part, 2)
+    house.committer.after_commit(house.tell("stored"))
     house.turns.end()
     assert house.writer.values == [{b"k": b"1"}]
+    assert house.told == []
     assert ("last changes are not stored" in caplog.text) is refuses

@@ -1,6 +1,7 @@
 # ruff: noqa: PT012 - how a block ends is the matter here
 """A client and the broker in one process, in virtual time: what its user sees, and what happens when things fail."""
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from trunkline.client.errors import (
     Disconnected,
     DisconnectedByServer,
     NotOffered,
+    PublishesRefused,
     PublishRefused,
     RequestQueueFull,
     SubscribeRefused,
@@ -270,6 +272,19 @@ async def test_refused_requests(mqtt_broker: Broker, autojump_clock: MockClock) 
         assert await client.publish("nobody", qos=1) == 0x10
 
 
+async def test_what_was_refused_of_many_is_counted(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    mqtt_broker.faults.refuse_publish("NOT_AUTHORIZED", topic="secret")
+
+    async def payloads() -> AsyncIterator[bytes]:
+        for number in range(20):
+            yield b"%d" % number
+
+    async with client_of(mqtt_broker) as client:
+        with pytest.raises(PublishesRefused, match="20 of the messages to secret") as caught:
+            await client.publish_many("secret", payloads(), qos=1)
+        assert (caught.value.count, len(caught.value.refused)) == (20, 20)
+
+
 @pytest.mark.mqtt_broker(mqtt={"max_qos": 1})
 async def test_what_is_not_offered_is_not_sent(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     async with client_of(mqtt_broker) as client:
@@ -405,6 +420,19 @@ async def test_loops_end_when_the_client_disconnects(mqtt_broker: Broker, autoju
         await client.publish("t", b"y", qos=1)
         await client.disconnect()
         assert [each.payload async for each in messages] == [b"x", b"y"]
+
+
+async def test_after_disconnect_the_connection_is_closed(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    opened: list[trio.abc.Stream] = []
+
+    async def opens(settings: ConnectionSettings) -> trio.abc.Stream:
+        opened.append(mqtt_broker.connect(settings))
+        return opened[0]
+
+    async with Client(ConnectionSettings(), open_stream=opens) as client:
+        await client.disconnect()
+        with pytest.raises(trio.ClosedResourceError):
+            await opened[0].send_all(b"x")
 
 
 async def test_a_cancelled_block_disconnects(mqtt_broker: Broker, autojump_clock: MockClock) -> None:

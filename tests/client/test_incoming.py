@@ -204,7 +204,7 @@ def test_of_two_that_come_together_the_new_one_is_handed_over() -> None:
     rig = Rig()
     rig.open()
     acknowledge(single(rig.give(publish("t", b"1", 2, 1))))
-    again = rig.give(publish("t", b"1", 2, 1, dup=True), publish("t", b"2", 2, 2))
+    again = rig.give(publish("t", b"1", 2, 1, dup=True), publish("t", b"2", 2, 2, dup=True))
     assert payloads(again) == [b"2"]
 
 

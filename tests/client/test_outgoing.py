@@ -626,3 +626,21 @@ def test_requests_fail_that_were_sent_as_one() -> None:
     error = Disconnected("over")
     rig.outgoing.fail(error)
     assert [each.error for each in requests] == [error] * 3
+
+
+def test_of_requests_that_were_sent_as_one_that_fails_which_cannot_be_sent_again() -> None:
+    rig = Rig()
+    rig.open()
+    rig.publish(qos=1)  # whose packet id is not the row's first
+    assert shown(rig.sent()) == ["PUBLISH 1"]
+    requests = [PublishRequest("t", (payload,), 1) for payload in (b"1", bytes(1000), b"3")]
+    for request in requests:
+        rig.outgoing.add(request)
+    rig.outgoing.pump(rig.now)
+    assert shown(rig.sent()) == ["PUBLISH 2", "PUBLISH 3", "PUBLISH 4"]
+    rig = rig.again()
+    sent = rig.open(session_present=True, properties={"maximum_packet_size": 100})
+    assert shown(sent) == ["PUBLISH 1 dup", "PUBLISH 2 dup", "PUBLISH 4 dup"]
+    assert [type(request.error) for request in requests] == [type(None), NotSentAgain, type(None)]
+    rig.give(Puback(1), Puback(2), Puback(4))
+    assert [request.is_done for request in requests] == [True] * 3

@@ -348,6 +348,9 @@ def test_a_deleted_stream_is_erased_after_a_crash_in_between() -> None:
     with small_sizes():
         world.create("a/#")
         world.publish("a/1", *[b"x"] * 30)
+        for name in ("c", "d"):
+            config = ConsumerConfig(name=name, durable=True, filters=("a/1",))
+            world.do(world.stream.add_consumer(world, config, world.now))
         world.commit()
         world.registry.delete("s")
         batch = WriteBatch()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
-from tests.streams.world import World, burst, done, single
+from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.errors import (
     ConsumerExists,
@@ -122,6 +122,19 @@ def test_interest_ends_with_the_last_consumer() -> None:
     assert world.stream.info.messages == 0
     with pytest.raises(ConsumerNotFound):
         world.stream.cursor("2")
+
+
+def test_what_nobody_wants_any_more_is_removed_in_steps() -> None:
+    with small_sizes():
+        world = World()
+        world.create("#", retention=Retention.INTEREST)
+        consumer(world, name="1", filters=("a",))
+        two = consumer(world, name="2")
+        for number in range(60):
+            world.publish("a" if number % 10 == 0 else "b")
+        world.stream.delete_consumer(two)
+        world.settle()
+        assert world.stream.info.messages == 6
 
 
 def test_the_same_consumer_again_is_no_error() -> None:

@@ -486,3 +486,17 @@ def _message(guid: int) -> Message:
     message = Message("t", b"%d" % guid, 2)
     message.guid = guid
     return message
+
+
+def test_nobody_waits_for_a_full_store_because_of_a_message_that_has_expired() -> None:
+    store, told = Store(), list[str]()
+    session, message = store.add(), _message(5)
+    message.expires_at = 1.0
+    session.queue.push(message, Target(store.home.actors[0].subscriber, Options(1)), 1)
+    store.committer.wait_for(store.committer.stored(message), lambda: told.append("safe"))
+    store.writer.refuses = StoreFull("full")
+    store.commit(session)
+    assert told == []
+    assert session.queue.pop(2.0, []) is None
+    store.turns.end()
+    assert told == ["safe"]
