@@ -281,8 +281,10 @@ class PubSub:
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
                 if outcome is RetainResult.FULL:
-                    kept = f"{self.retained.limited} retained messages of {self.retained.byte_size} bytes"
-                    self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept")
+                    count, weight = self.retained.limited, self.retained.byte_size
+                    kept = f"{count:,} retained message{'s' * (count != 1)} of {weight:,} bytes"
+                    limits = "retained.max_messages, retained.max_bytes"
+                    self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept ({limits})")
             elif outcome is RetainResult.DELETED:
                 self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:

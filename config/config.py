@@ -61,14 +61,14 @@ class Config(Section):
     """
 
     node: NodeSettings = NodeSettings()
-    listeners: Annotated[tuple[ListenerSettings, ...], Accepts("a list of listeners, or of their URLs")] = (
-        ListenerSettings(),
-    )
+    listeners: Annotated[
+        tuple[ListenerSettings, ...], Accepts("a list of listeners, [[listeners]], or of their URLs")
+    ] = (ListenerSettings(),)
     mqtt: MqttSettings = MqttSettings()
     session: SessionSettings = SessionSettings()
     retained: RetainedSettings = RetainedSettings()
     store: StoreSettings = StoreSettings()
-    streams: Annotated[tuple[StreamSettings, ...], Accepts("a list of streams")] = ()
+    streams: Annotated[tuple[StreamSettings, ...], Accepts("a list of streams, [[streams]]")] = ()
     shared: SharedSettings = SharedSettings()
     auth: AuthSettings = AuthSettings()
     passwords: PasswordSettings = PasswordSettings()

@@ -374,12 +374,12 @@ def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
     elsewhere. In TOML, every key below a section's header belongs to that section."""
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
-    mosquitto = word_hint(key) if section != "plugins" else ""
-    if hint := nearest(key, model.model_fields, cutoff=0.9) or mosquitto or nearest(key, model.model_fields):
-        return f"unknown key{hint}"
     others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
-    return (
-        f"unknown key; did you mean {dotted(others[0])}?"
-        if others
-        else f"unknown key; known are {', '.join(model.model_fields)}"
+    hint = (
+        nearest(key, model.model_fields, cutoff=0.9)
+        or (f"; did you mean {dotted(others[0])}?" if others else "")
+        or (word_hint(key) if section != "plugins" else "")
+        or nearest(key, model.model_fields)
+        or f"; known are {', '.join(model.model_fields)}"
     )
+    return f"unknown key{hint}"

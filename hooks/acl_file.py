@@ -25,6 +25,9 @@ from trunkline.mqtt.topics import validate_filter
 
 T = TypeVar("T")
 
+#: A line of an `acl_file` of Mosquitto's.
+_MOSQUITTO: Final = re.compile(r"^(user|topic|pattern)[ \t]+[^\s=]", re.MULTILINE)
+
 #: The line that begins a rule in the file.
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
@@ -131,7 +134,9 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
-        raise AclError([f"{source}: not TOML: {error}"]) from None
+        page = "; these are Mosquitto's rules: docs/coming-from-mosquitto.md says what they are here"
+        hint = page if _MOSQUITTO.search(text) else ""
+        raise AclError([f"{source}: not TOML: {error}{hint}"]) from None
     problems = [
         f"{source}: {key}: unknown; a rules file holds [[rule]] tables only" for key in document if key != "rule"
     ]

@@ -61,7 +61,8 @@ def choose(config: Path | None, socket: Path | None = None, node: str | None = N
         if len(living) > 1:
             names = ", ".join(f"{name} ({text})" for name, text in living.items())
             raise SeveralBrokers(
-                f"several brokers run here: {names}; name one with --node, or with node.name in the configuration"
+                f"several brokers run here: {names}; "
+                "name one with --node NAME before the command, or with node.name in the configuration"
             )
         there = {name: there[name] for name in living}
     return next(iter(there.values())) if there else find(NodeSettings().name)

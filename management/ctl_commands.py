@@ -14,7 +14,7 @@ from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_p
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
-from trunkline.management.meant import HintingGroup
+from trunkline.management.meant import HintingGroup, OperationCommand
 from trunkline.management.operations import OPERATIONS
 from trunkline.management.operations.registry import Operation
 
@@ -87,7 +87,8 @@ def _command(name: str, operation: Operation) -> click.Command:
         )
     what = "one object per line" if operation.listing else "an object"
     parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=f"Print JSON, {what}."))
-    return click.Command(name, callback=click.pass_obj(partial(_run, operation)), params=parameters, help=operation.doc)
+    run = click.pass_obj(partial(_run, operation))
+    return OperationCommand(name, callback=run, params=parameters, help=operation.doc)
 
 
 def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:

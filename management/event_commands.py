@@ -64,7 +64,7 @@ def _open(root: str) -> EventLog:
         raise LogError(f"{root} is a file, and an event log is a folder")
     log = EventLog(root)
     log.refresh()
-    if not log.nodes() and not any(found for _, found in log.segments()):
+    if not log.nodes() and not any(log.files().values()):
         raise LogError(f"no event log is in {root}")
     return log
 
@@ -250,11 +250,14 @@ def repair(root: str) -> None:
     folder = local_root(root)
     if folder is None or not folder.is_dir():
         fail([f"{root} is no folder of this machine"], BAD_USAGE)
-    left = 0
+    files = left = 0
     for found in repair_log(folder):
+        files += 1
         left += bool(found.problem)
         words = f"not read: {found.problem}" if found.problem else "read again"
         click.echo(printable(f"{found.path}: {found.rows:,} rows are {words}"))
+    if not files:
+        click.echo("no rows lack their index: nothing is changed")
     if left:
         raise SystemExit(FAILED)
 

@@ -24,6 +24,7 @@ _WORDS: Final = {
 #: Command lines in one suggestion.
 MAX_CHOICE: Final = 3
 CONFIG: Final = "the file of the configuration is --config FILE"
+_PASSWORD: Final = "a password is read from standard input with --stdin"
 _LISTEN: Final = "a broker listens by URL: --listen tcp://127.0.0.1:1883"
 
 
@@ -76,11 +77,24 @@ class ServeCommand(HintingCommand):
     }
 
 
+def _behind_ctl(option: str) -> str:
+    return f"it stands right behind ctl: trunkline ctl {option} …"
+
+
+class OperationCommand(HintingCommand):
+    hints: ClassVar[Mapping[str, str]] = {
+        "No such option '--node'": _behind_ctl("--node NAME"),
+        "No such option '--socket'": _behind_ctl("--socket PATH"),
+        "No such option '--config'": _behind_ctl("--config FILE"),
+    }
+
+
 class PasswdCommand(HintingCommand):
     """For those who know `mosquitto_passwd`."""
 
     hints: ClassVar[Mapping[str, str]] = {
         "No such option '-c'": "a file that is not there is made",
         "No such option '-D'": "a name is removed with --delete",
-        "No such option '-b'": "a password is read from standard input with --stdin",
+        "No such option '-b'": _PASSWORD,
+        "Got unexpected extra argument": _PASSWORD,
     }

@@ -125,7 +125,7 @@ def _report_change(what: str, changed: bool, now: bool) -> None:
     if not changed:
         what += ". Nothing was to be changed"
     elif not now:
-        what += ". A running broker applies this when it is restarted, or at once with --now"
+        what += ". A running broker applies this at its next reload or start, or at once with --now"
     click.echo(f"{what}.")
 
 

@@ -74,7 +74,8 @@ def test_paths_in_variables_start_at_the_working_folder(file: Path, monkeypatch:
 def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     file.write_text(
         'foo = 1\nnode = 3\nlisteners = [{ url = "udp://x", backlg = 1 }, "tcp://0.0.0.0:1"]\n'
-        '[mqtt]\nmax_qso = 1\nmax_inflight = 2\nretain_available = "yes"\n[acl]\nfile = "nope"\n'
+        '[mqtt]\nmax_qso = 1\nmax_inflight = 2\nallow_anonymous = true\nretain_available = "yes"\n'
+        '[acl]\nfile = "nope"\n'
     )
     environ = {"TRUNKLINE_MQTT__MAX_QOS": "3", "TRUNKLINE_MQTT__MAX_QOSS": "1", "TRUNKLINE_LOG_LEVEL": "debug"}
     found = problems(file, environ, {"log.level": Override("--log-level", "loud")})
@@ -89,6 +90,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
             f"{file}: listeners[0].backlg: unknown key; did you mean backlog?",
             f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
             f"{file}: mqtt.max_inflight: unknown key; did you mean session.max_inflight?",
+            f"{file}: mqtt.allow_anonymous: unknown key; did you mean auth.allow_anonymous?",
             f'{file}: mqtt.retain_available: "yes": accepted is true or false',
             "variable TRUNKLINE_MQTT__MAX_QOS: mqtt.max_qos: 3: accepted is a whole number, 0 to 2",
             "variable TRUNKLINE_MQTT__MAX_QOSS: unknown key; did you mean TRUNKLINE_MQTT__MAX_QOS?",

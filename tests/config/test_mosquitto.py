@@ -24,6 +24,7 @@ PAGE = "is Mosquitto's: docs/coming-from-mosquitto.md says what it is here"
         ("[listener]\n", "listener"),
         ("[session]\nmax_queued_messages = 3\n", "max_queued_messages"),
         ("[auth]\nacl_file = 'x'\n", "acl_file"),
+        ("[session]\nallow_anonymous = true\n", ""),  # is a key of another section
         ("[mqtt]\nmax_keepalive = 3\n", ""),  # has nearly the same name here
         ("[plugins.bans]\nuser = 'x'\n", ""),
         ("retain = [\n", ""),

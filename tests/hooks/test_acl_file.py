@@ -93,6 +93,8 @@ def test_all_problems_are_told_at_once() -> None:
     ("text", "needle"),
     [
         ("[[rule]", "not TOML: "),
+        ("# mine\nuser ann\ntopic readwrite home/#\n", "Mosquitto's rules: docs/coming-from-mosquitto.md"),
+        ("pattern write devices/%c/#\n", "Mosquitto's rules: docs/coming-from-mosquitto.md"),
         ("x = " + "[" * 5000 + "]" * 5000, "not TOML: "),
         ("x = " + "9" * 5000, "not TOML: "),
         ("[rule]\npermit = 'allow'", "write [[rule]], with two brackets"),

@@ -79,6 +79,6 @@ def test_several_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_choice, "_described", lambda path: {"a": "process 1", "bb": "process 2"}.get(path.stem))
     for name in ("a", "bb", "dead"):
         (place / f"{name}.sock").touch()
-    words = r"several brokers run here: a \(process 1\), bb \(process 2\); name one with --node, or with node\.name in"
+    words = r"several brokers run here: a \(process 1\), bb \(process 2\); name one with --node NAME before the command"
     with pytest.raises(SeveralBrokers, match=words):
         choose(None)

@@ -273,8 +273,8 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
             assert several == (
                 f"trunkline: several brokers run here: trunkline (process {pid} on 127.0.0.1:{second.port}), "
                 "trunkline-2 "
-                f"(process {third.process.pid} on 127.0.0.1:{third.port}); name one with --node, or with node.name in "
-                "the configuration\n"
+                f"(process {third.process.pid} on 127.0.0.1:{third.port}); name one with --node NAME before "
+                "the command, or with node.name in the configuration\n"
             )
             for name, pid in (("trunkline", second.process.pid), ("trunkline-2", third.process.pid)):
                 assert json.loads(ctl("--node", name, "status", "--json", **own).stdout)["pid"] == pid

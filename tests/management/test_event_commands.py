@@ -132,12 +132,24 @@ def test_repair(log: Path) -> None:
     result = call("repair", log)
     assert (result.exit_code, result.stdout) == (0, f"{only(log, '.arrows')}: 300 rows are read again\n")
     assert call("check", log).exit_code == 0
+    assert call("repair", log).stdout == "no rows lack their index: nothing is changed\n"
     index.write_bytes(whole[:60])
     Positions(log, "spark").write({NODE: 120})
     result = call("repair", log)
     assert result.exit_code == 1
     assert "300 rows are not read: a consumer has read up to row 119" in result.stdout
     assert call("repair", "s3://bucket/log").exit_code == 2
+
+
+def test_a_log_whose_only_index_is_gone_is_a_log(log: Path) -> None:
+    index = only(log, ".idx")
+    index.unlink()
+    result = call("check", log)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "its index is gone: 300 rows are not read" in result.stdout
+    assert "its index is gone" in call("stat", log).stderr
+    assert call("repair", log).exit_code == 0
+    assert call("check", log).exit_code == 0
 
 
 def test_check(log: Path) -> None:

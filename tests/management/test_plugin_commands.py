@@ -78,14 +78,14 @@ def test_enable_and_disable(file: Path) -> None:
     assert result.exit_code == 0
     assert (
         result.stdout
-        == f"{file} enables bell. A running broker applies this when it is restarted, or at once with --now.\n"
+        == f"{file} enables bell. A running broker applies this at its next reload or start, or at once with --now.\n"
     )
     assert file.read_text() == '[plugins.bell]\nenabled = true\nword = "dong=dong"\n'
     assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
     result = run("disable", "bell", config=file)
     assert (
-        result.stdout
-        == f"{file} does not enable bell. A running broker applies this when it is restarted, or at once with --now.\n"
+        result.stdout == f"{file} does not enable bell. A running broker applies this at its next reload or start, "
+        "or at once with --now.\n"
     )
     assert "enabled = false" in file.read_text()
 
