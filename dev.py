@@ -5,7 +5,7 @@
     python3 dev.py test [OPTIONS OF pytest]
 
 `run` is set up in less than a minute, `test --quick` in one or two: it leaves out Spark, the event log, benchmarks,
-attacks, fuzzing and other clients, and takes two or three minutes on two processors. `test` runs everything: its
+attacks, fuzzing and other clients, and takes about four minutes on two processors. `test` runs everything: its
 set-up takes minutes, as Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there
 are, and how long they take about, they say when they begin.
 
