@@ -112,6 +112,23 @@ async def test_who_gives_up_says_what_the_last_attempt_failed_by(
     assert isinstance(caught.value.__cause__, ConnectRefused)
 
 
+async def test_who_gives_up_says_that_the_last_attempt_found_nobody(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    streams = [mqtt_broker.connect()]
+
+    async def opens(settings: ConnectionSettings) -> trio.abc.Stream:
+        if not streams:
+            raise OSError("no route to it")
+        return streams.pop()
+
+    retry = ExponentialBackoff(first=1, max_attempts=2)
+    with pytest.raises(RetriesExhausted, match="attempt 3 was the last: cannot connect to .*: no route to it"):
+        async with SessionClient(ConnectionSettings(client_id="c"), retry=retry, open_stream=opens) as client:
+            await cut(mqtt_broker, client)
+            await trio.sleep_forever()
+
+
 async def test_an_attempt_has_a_limit_of_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     async with session_of(mqtt_broker, connect_timeout=3) as client:
         fault = mqtt_broker.faults.drop("CONNACK", times=2)

@@ -20,6 +20,7 @@ from tests.store.conftest import MEMORY, THOROUGH
 from tests.streams.plain import PlainMessage, PlainStream
 from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.store import Engine, WriteBatch
+from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
 from trunkline.streams.config import (
@@ -30,7 +31,9 @@ from trunkline.streams.config import (
     Retention,
     StreamConfig,
 )
+from trunkline.streams.consumer import IDENTITY, STATE
 from trunkline.streams.errors import InvalidStreamConfig, MessageNotFound, StreamExists, StreamNotFound
+from trunkline.streams.keys import CONSUMERS
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import get, get_last, get_next
 from trunkline.streams.stream import Stream
@@ -360,3 +363,19 @@ def test_a_deleted_stream_is_erased_after_a_crash_in_between() -> None:
         assert not len(world.registry)
         world.commit()
     assert not any(world.engine.count(space) for space in world.engine.spaces())
+
+
+@pytest.mark.parametrize("lost", [IDENTITY, STATE])
+def test_a_consumer_of_which_a_repair_has_saved_only_a_part_is_gone(lost: bytes) -> None:
+    world = World()
+    world.create("#")
+    for name in ("c", "d"):
+        world.do(world.stream.add_consumer(world, ConsumerConfig(name=name, durable=True), world.now))
+    world.commit()
+    batch = WriteBatch()
+    for key, _ in rows(world.engine, CONSUMERS):
+        if key.endswith(b"c" + lost):
+            batch.delete(CONSUMERS, key)
+    world.engine.commit(batch)
+    world.crash()
+    assert list(world.stream.cursors) == ["d"]

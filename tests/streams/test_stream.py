@@ -4,6 +4,7 @@ import pytest
 
 from tests.streams.test_consumer import consumer, fetch
 from tests.streams.world import World, burst, done, single, small_sizes
+from trunkline.streams import log
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.errors import (
     ConsumerExists,
@@ -124,7 +125,8 @@ def test_interest_ends_with_the_last_consumer() -> None:
         world.stream.cursor("2")
 
 
-def test_what_nobody_wants_any_more_is_removed_in_steps() -> None:
+def test_what_nobody_wants_any_more_is_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "MAX_STEP", 8)
     with small_sizes():
         world = World()
         world.create("#", retention=Retention.INTEREST)

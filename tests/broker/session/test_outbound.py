@@ -20,7 +20,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.outbound import Outbound
-from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
+from trunkline.hooks import DROP, ClientInfo, Deny, Hooks, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
 
@@ -601,3 +601,28 @@ async def test_it_is_empty_when_nothing_waits_and_nothing_is_unacknowledged() ->
         here.broker.publish("t", b"2", qos=1)
         await here.node.quiet()
         assert not outbound.empty
+
+
+async def test_what_waits_is_told_although_something_else_is_dropped_for_it() -> None:
+    hooks, told = Hooks(), list[tuple[str, bytes]]()
+    hooks.add("message.queued", lambda client, message: told.append(("queued", message.payload)))
+    hooks.add("message.dropped", lambda client, message, reason: told.append(("dropped", message.payload)))
+    async with room(hooks=hooks, session={"max_queue_length": 1}) as here:
+        client = await here.stay("a")
+        await client.subscribe(("t", 1))
+        await client.disconnect()
+        for payload in (b"1", b"2"):
+            here.broker.publish("t", payload, qos=1)
+            await here.node.quiet()
+        assert told == [("queued", b"1"), ("queued", b"2"), ("dropped", b"1")]
+
+
+async def test_acknowledged_messages_are_counted_at_each_qos() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 2))
+        for number, qos in enumerate((0, 1, 2, 2), 0):
+            here.broker.publish("t", b"x", qos=qos)
+            await client.take_publish("t", b"x", qos=qos)
+            await client.ping()
+            assert here.node.metrics.messages_acked == number

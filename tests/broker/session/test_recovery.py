@@ -198,3 +198,15 @@ async def test_a_session_of_the_first_format_comes_back() -> None:
         for client_id in ("a", "b"):
             _, present = await life.stay(client_id)
             assert present
+
+
+async def test_messages_go_that_only_lost_sessions_had() -> None:
+    disk = await filled()
+    assert disk.engine.count(MESSAGES) > 0
+    batch = WriteBatch()
+    for key, _ in rows(disk.engine, SESSIONS):
+        batch.delete(SESSIONS, key)
+    disk.engine.commit(batch)
+    async with disk.broker(session={"max_inflight": 2}, stops=True):
+        pass
+    assert not any(disk.engine.count(space) for space in SPACES)
