@@ -85,7 +85,7 @@ class SqliteEngine:
         self.path = path
         self._read_only = read_only
         self._log: LogFile | None = None
-        #: Pages that the file had when it was last looked at; 0 while all of them are in its log.
+        #: Pages that the file had when all of the log was last brought home; 0 if it never was.
         self._pages_home = 0
         self._open = ExitStack()
         with ExitStack() as release, self._with_room(), self._translated():
@@ -241,10 +241,11 @@ class SqliteEngine:
                 if log is not None and log.reaches(_LOG_PAGES):
                     self._checkpoint()
 
-    def _checkpoint(self) -> int:
-        """Bring the pages of the log home, so that it begins anew when nobody reads it. Returns how many it has."""
-        _, pages, _ = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return max(0, int(pages))
+    def _checkpoint(self) -> None:
+        """Bring the pages of the log home, so that it begins anew when nobody reads it."""
+        _, pages, home = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == home:  # else the header may be there before pages that it counts, as it is when the disk gets full
+            self._pages_home = _pages_of(self.path)
 
     def _set_state(self, new: str) -> None:
         self._execute("UPDATE meta SET value = ? WHERE name = 'state' AND value <> ?", (new, new))
@@ -336,8 +337,6 @@ class SqliteEngine:
                         f"{path} was deleted or replaced while the broker runs: put it back, or start the broker again "
                         "with what is there"
                     )
-            # a header that was there has pages behind it, and at least itself
-            self._pages_home = max(_pages_of(self.path), min(1, self._pages_home))
             for path, least in (
                 (self.path, self._pages_home * PAGE_SIZE),
                 (self._beside("wal"), bytes_taken(self._beside("shm"))),

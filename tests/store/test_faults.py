@@ -13,6 +13,7 @@ import pytest
 from tests.store.conftest import THOROUGH
 from tests.store.test_engine import COLOURS, put
 from trunkline.store import StoreError, StoreFull, StoreInUse, StoreUnavailable, WriteBatch
+from trunkline.store.format import PAGE_SIZE
 from trunkline.store.sqlite import ROOM, SqliteEngine
 
 apsw = pytest.importorskip("apsw")
@@ -62,6 +63,7 @@ def test_every_write_and_sync_may_fail(
                 raised = caught
             engine.maintain()  # a checkpoint, on the disk that fails
             disk.fail = lambda _: None
+            engine.check_files()
             if raised:
                 failed += 1
                 assert "a.db does not work: " in str(raised)
@@ -108,6 +110,34 @@ def test_a_full_disk(small_disk: Path) -> None:
     engine.close()
     engine = SqliteEngine(small_disk / "a.db")
     assert [key for key, _ in engine.scan(COLOURS, weight=1 << 30)] == sorted([*stored, b"last"])
+    engine.close()
+
+
+def test_a_store_goes_on_whose_disk_was_full_while_its_log_was_brought_home(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.store.sqlite._LOG_PAGES", 20)
+    engine = SqliteEngine(small_disk / "a.db")
+    (small_disk / "ballast").write_bytes(bytes(300_000))
+
+    def fill() -> None:
+        for number in range(1000):
+            put(engine, COLOURS, **{f"{number:04}": b"x" * 15_000})
+            engine.maintain()
+            engine.check_files()
+
+    with pytest.raises(StoreFull, match="disk is full"):
+        fill()
+    with (small_disk / "a.db").open("rb") as file:  # its header says more than is there
+        header = file.read(32)
+    assert int.from_bytes(header[28:], "big") * PAGE_SIZE > (small_disk / "a.db").stat().st_size
+    (small_disk / "ballast").unlink()
+    engine.check_files()
+    put(engine, COLOURS, last=b"x")
+    engine.close()
+    engine = SqliteEngine(small_disk / "a.db")
+    assert list(engine.check()) == []
+    assert engine.get(COLOURS, b"last") == b"x"
     engine.close()
 
 
