@@ -324,3 +324,23 @@ async def test_messages_of_a_stream_come_behind_the_suback_that_names_other_filt
         )
         assert (await client.expect_type(raw.SUBACK)).reasons == [0, 0]
         await client.expect_publish("s/1", b"before")
+
+
+async def test_a_retained_message_comes_with_the_identifier_of_its_subscription() -> None:
+    async with room() as here:
+        here.broker.publish("t", b"x", qos=2, retain=True)
+        client = await here.client("a")
+        await client.subscribe(("+", 1), properties=raw.subscription_identifier(5))
+        packet = await client.expect_publish("t", b"x", qos=1)
+        assert packet.retain
+        assert packet.all(0x0B) == [5]
+
+
+async def test_a_filter_that_is_denied_may_look_granted() -> None:
+    async with room(mqtt={"subscribe_denied": "grant", "max_qos": 1}) as here:
+        here.node.hooks.add("client.check_acl", lambda client, action, *_: Deny() if action == "subscribe" else None)
+        here.broker.publish("t", b"x", retain=True)
+        client = await here.client("a")
+        assert await client.subscribe(("t", 2)) == [1]
+        here.broker.publish("t", b"y")
+        await client.expect_nothing()
