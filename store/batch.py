@@ -62,10 +62,10 @@ class WriteBatch:
 
     def pack(self) -> None:
         """Get the values that are not there yet."""
-        later, self._later = self._later, {}
-        for (space, key), value in later.items():
+        for (space, key), value in self._later.items():
             if self.values[space].get(key) == b"":  # nobody has deleted or put it since
                 self.values[space][key] = value()
+        self._later.clear()
 
     def weigh(self) -> None:
         """Count its bytes without what was overwritten."""

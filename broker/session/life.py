@@ -236,8 +236,8 @@ class SessionLife:
         context.session.left_at = self.outbound.now
         if context.session.durable is not None:
             context.session.durable.changed(at_once=True)
-        if self.waiting.end():
-            self.forget_will()  # [MQTT-3.14.4-3]
+        if self.waiting.end() or not channel.is_accepted:
+            self.forget_will()  # [MQTT-3.14.4-3] [MQTT-3.1.2-8]
         context.subscriber.online = False
         self._take(
             self.check.stop,
