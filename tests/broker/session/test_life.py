@@ -227,6 +227,7 @@ async def test_no_will_is_published_of_a_client_that_was_never_accepted(
         watcher = await life.wire()
         await watcher.connect("watcher")
         await watcher.subscribe(("#", 0))
+        watcher.patience = 1e9  # the clock jumps
         life.fill()
         for _ in range(2):
             wire = await life.wire()
@@ -330,9 +331,7 @@ async def test_a_connection_whose_connack_waits_too_long_is_closed(mock_clock: M
         for wire in (stays, kept):
             await wire.expect_close()
             await wire.abort()
-        came = {(await watcher.expect_type(raw.PUBLISH)).topic for _ in range(2)}
-        assert came == {"will/stays", "will/gone"}
-        await watcher.expect_nothing()
+        await watcher.expect_nothing()  # no will of those that were never accepted  # [MQTT-3.1.2-8]
         assert len(list(life.node.connections)) == 1
         assert [actor.session.client_id for actor in life.node.sessions] == ["watcher", "kept"]
 
