@@ -236,9 +236,9 @@ def test_what_only_a_restart_changes_is_named(start: Callable[..., Process], tmp
     file.touch()
     broker = start("--config", str(file), "--listen", "tcp://127.0.0.1:0")
     broker.wait_for("serving")
-    file.write_text('[mqtt]\nmax_qos = 1\n[sys]\ninterval = 5\n[log]\nlevel = "debug"\n')
+    file.write_text('[mqtt]\nmax_qos = 1\n[session]\nupgrade_qos = true\n[log]\nlevel = "debug"\n')
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_for("WARNING trunkline: reloaded; a restart is needed for sys.interval$")
+    broker.wait_for("WARNING trunkline: reloaded; a restart is needed for session.upgrade_qos$")
     assert broker.end(signal.SIGINT) == 0
 
 
@@ -357,7 +357,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     }
     allowed = {name for name in packages(modules) if not name.startswith("_")} - {"cython_runtime"}
     assert allowed <= needed
-    assert len([name for name in modules if name.startswith("trunkline")]) <= 244
+    assert len([name for name in modules if name.startswith("trunkline")]) <= 245
 
 
 def test_commands_do_without_the_broker() -> None:

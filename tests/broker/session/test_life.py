@@ -218,32 +218,6 @@ async def test_packets_behind_connect_are_handled_behind_the_connack_in_order(mo
         await wire.expect(raw.PINGRESP)
 
 
-@pytest.mark.parametrize("settings", [{}, KEPT], ids=["a session in memory", "a session that stays"])
-async def test_no_will_is_published_of_a_client_that_was_never_accepted(
-    settings: dict[str, Any], mock_clock: MockClock
-) -> None:
-    """One that tries again and again while the disk is full was never there."""
-    async with Disk().broker() as life:
-        watcher = await life.wire()
-        await watcher.connect("watcher")
-        await watcher.subscribe(("#", 0))
-        watcher.patience = 1e9  # the clock jumps
-        life.fill()
-        for _ in range(2):
-            wire = await life.wire()
-            await wire.send(raw.connect("a", will=WILL, **settings))
-            await wire.expect_silence()
-            await wire.abort()
-        await watcher.expect_silence()
-        life.fill(full=False)
-        mock_clock.jump(10)
-        await watcher.expect_nothing()
-        wire = await life.wire()
-        await wire.connect("a", will=WILL, **settings)
-        await wire.abort()
-        await watcher.expect_type(raw.PUBLISH)
-
-
 async def test_messages_wait_behind_the_connack(mock_clock: MockClock) -> None:
     async with Disk().broker() as life:
         wire, _ = await life.stay("a")
@@ -318,7 +292,7 @@ async def test_a_connection_whose_connack_waits_too_long_is_closed(mock_clock: M
         for name, wire in (("stays", stays), ("gone", gone), ("clean", clean)):
             last = raw.disconnect() if wire is clean else raw.PINGREQ
             await wire.send(raw.connect(name, will=raw.Will(f"will/{name}", b"gone", 1)), last)
-        await kept.send(raw.connect("kept", **KEPT), raw.PINGREQ)
+        await kept.send(raw.connect("kept", will=raw.Will("will/kept", b"gone", 1), **KEPT), raw.PINGREQ)
         await wait_all_tasks_blocked()
         for wire in (gone, clean):
             await wire.abort()
