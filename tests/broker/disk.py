@@ -87,6 +87,14 @@ class Life:
         """The disk takes nothing until the end of the block, and all that waited for it then."""
         self.fill()
         yield
+        await self.make_room(clock)
+
+    async def make_room(self, clock: MockClock) -> None:
+        """The disk has room again, and what it has refused is tried again."""
+        committer = self.node.services.committer
+        assert committer is not None
+        while committer._busy:  # it waits for the thread that is being refused, and for no time yet
+            await trio.lowlevel.checkpoint()
         self.fill(full=False)
         clock.jump(MAX_RETRY)
 

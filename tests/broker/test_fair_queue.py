@@ -83,14 +83,14 @@ async def test_more_and_fewer_may_go_at_once() -> None:
         await lab.come("a1", "a2", "a3", "a4")
         lab.turns.resize(3, 1)
         await wait_all_tasks_blocked()
-        assert lab.went == ["a1", "a2", "a3"]
+        assert sorted(lab.went) == ["a1", "a2", "a3"]  # those that may go at once go in any order
         await lab.come("a5")
         assert lab.sent_away == ["a5"]
         lab.turns.resize(1, 3)
         await lab.finish(2)
-        assert lab.went == ["a1", "a2", "a3"]  # one still goes
+        assert len(lab.went) == 3  # one still goes
         await lab.finish()
-        assert lab.went == ["a1", "a2", "a3", "a4"]
+        assert lab.went[3:] == ["a4"]
         await lab.finish()
 
 

@@ -293,8 +293,7 @@ async def test_a_message_of_qos_2_is_not_repeated_before_its_packet_id_is_stored
         again = await life.wire(version=4)
         await again.connect("subscriber", clean=False)
         await again.expect_nothing()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         packet = await again.receive()
         assert (packet.type, packet.packet_id) == (raw.PUBLISH, 1)
 

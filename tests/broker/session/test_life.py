@@ -196,8 +196,7 @@ async def test_connack_waits_for_what_changes_in_the_store(
         await wire.send(raw.connect(client_id, **settings), raw.PINGREQ)
         if waits:
             await wire.expect_silence()
-            life.fill(full=False)
-            mock_clock.jump(10)
+            await life.make_room(mock_clock)
         assert (await wire.expect_type(raw.CONNACK)).reason == 0
         await wire.expect(raw.PINGRESP)
 
@@ -211,8 +210,7 @@ async def test_packets_behind_connect_are_handled_behind_the_connack_in_order(mo
         await wire.send(raw.PINGREQ)
         await wire.expect_silence()
         assert life.node.metrics.received[PacketType.SUBSCRIBE] == 0
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         for packet_type in (raw.CONNACK, raw.SUBACK, raw.PUBLISH, raw.PUBACK, raw.PUBLISH):
             await wire.expect_type(packet_type)
         await wire.expect(raw.PINGRESP)
@@ -233,8 +231,7 @@ async def test_messages_wait_behind_the_connack(mock_clock: MockClock) -> None:
         for qos in (0, 1):
             life.node.publish("t", b"live", qos=qos)
         await wire.expect_silence()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         assert (await wire.expect_type(raw.CONNACK)).session_present
         assert (await wire.expect_publish("t", b"sent before", qos=2)).dup
         came = [(await wire.expect_type(raw.PUBLISH)).payload for _ in range(3)]
@@ -252,8 +249,7 @@ async def test_a_connection_that_is_taken_over_before_its_connack_gets_no_packet
             await wire.send(raw.connect("a", clean=False, **KEPT), raw.PINGREQ)
             await wire.expect_silence()
         await first.expect_close()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         await second.expect_type(raw.CONNACK)
         await second.expect(raw.PINGRESP)
         assert noted == ["client.connected"]
@@ -274,8 +270,7 @@ async def test_what_a_client_sent_that_left_before_its_connack_is_handled(mock_c
         for wire in (clean, lost):
             await wire.abort()
         await watcher.expect_nothing()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         came = {(await watcher.expect_type(raw.PUBLISH)).topic for _ in range(3)}
         assert came == {"of/clean", "of/lost", "will/lost"}
         await watcher.expect_nothing()
@@ -316,8 +311,7 @@ async def test_a_client_that_was_accepted_stays(mock_clock: MockClock) -> None:
         wire = await life.wire()
         await wire.send(raw.connect("a", will=WILL))
         await wire.expect_silence()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         await wire.expect_type(raw.CONNACK)
         wire.patience = 1e9
         mock_clock.jump(1000)
@@ -358,8 +352,7 @@ async def test_rules_that_are_read_while_a_connack_waits_hold_behind_it(mock_clo
         allowed[0] = False
         life.node.host.forget_decisions(None)
         await wire.expect_silence()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         await wire.expect_type(raw.CONNACK)
         assert (await wire.expect_type(raw.PUBACK)).reason == Reason.NOT_AUTHORIZED
         session = life.node.sessions.get("a")
@@ -389,8 +382,7 @@ async def test_the_close_behind_disconnect_waits_for_what_changes_in_the_store(
         await wire.send(disconnect)
         if waits:
             await wire.expect_silence()
-            life.fill(full=False)
-            mock_clock.jump(10)
+            await life.make_room(mock_clock)
         await wire.expect_close()
 
 
@@ -404,8 +396,7 @@ async def test_the_next_connack_waits_for_the_end_that_a_disconnect_is(mock_cloc
         again = await life.wire()
         await again.send(raw.connect("a"))
         await again.expect_silence()
-        life.fill(full=False)
-        mock_clock.jump(10)
+        await life.make_room(mock_clock)
         await wire.expect_close()
         assert not (await again.expect_type(raw.CONNACK)).session_present
         await again.disconnect()
