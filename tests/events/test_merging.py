@@ -258,7 +258,7 @@ class MergedMeanwhile(EventLog):
         super().refresh()
         self.listed += 1
         if self.listed == 1:
-            merger(Path(self.root)).run()
+            merger(Path(self.roots[0])).run()
 
 
 def test_segments_that_were_merged_after_they_were_listed_are_no_gap(tmp_path: Path) -> None:
