@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
 
 
+def down(name: str) -> str:
+    """The alarm that is on while the task with this name stays off."""
+    return f"{name}.down"
+
+
 class BackgroundTask(Supervisor):
     """Restarts a task that crashes; after too many crashes it raises an alarm, and the broker goes on without the
     task."""
@@ -29,6 +34,6 @@ class BackgroundTask(Supervisor):
         self._stay_off = stay_off
 
     def gave_up(self, error: TooManyRestarts) -> None:
-        self._alarms.activate(f"{self.name}.down", f"it stays off until the broker is restarted: {error}")
+        self._alarms.activate(down(self.name), f"it stays off until the broker is restarted: {error}")
         if self._stay_off is not None:
             self._stay_off()

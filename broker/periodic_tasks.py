@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from trunkline.broker.background import down
 from trunkline.broker.connection.slow_senders import SlowSenders
 from trunkline.broker.watchdog import Watchdog
 
@@ -78,7 +79,7 @@ class PeriodicTasks:
                 if task.name in self._supervisor:  # else it has crashed too often
                     await self._supervisor.stop_child(task.name)
                 running[1]()
-                self._services.alarms.deactivate(f"{task.name}.down")
+                self._services.alarms.deactivate(down(task.name))
             if task.interval:
                 run, stay_off = task.make(task.interval)
                 self._running[task.name] = wanted, stay_off

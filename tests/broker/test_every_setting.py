@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -130,57 +130,45 @@ def in_zone(value: Mapping[str, Any]) -> dict[str, Any]:
     return {"zones": {"z": value}, "listeners": [{"url": "tcp://127.0.0.1:0", "name": "one", "zone": "z"}]}
 
 
-ODD_IN_ZONES: Final = {
-    key: value
-    for key in ZoneSettings.model_fields
-    if (
-        value := odd_value(
-            lambda value, key=key: in_zone({key: value}),
-            lambda config, key=key: getattr(config.zones["z"], key),
-        )
-    )
-    is not None
-}
+def odd_keys(
+    keys: Iterable[str], table: Callable[[Mapping[str, Any]], Mapping[str, Any]], part: Callable[[Config], object]
+) -> dict[str, Any]:
+    """Of these keys of a `part` of the configuration, those that take a value which can be told from any other."""
+    found = {key: odd_value(lambda value, key=key: table({key: value}), _read(part, key)) for key in keys}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-@pytest.mark.parametrize("key", ODD_IN_ZONES)
-async def test_no_part_of_the_broker_keeps_the_former_value_of_a_zone(key: str) -> None:
-    value = ODD_IN_ZONES[key]
-    async with room(**in_zone({key: value})) as here:
+def _read(part: Callable[[Config], object], key: str) -> Callable[[Config], object]:
+    return lambda config: getattr(part(config), key)
+
+
+async def check_that_it_is_forgotten(
+    table: Callable[[Mapping[str, Any]], dict[str, Any]], key: str, value: object
+) -> None:
+    """After a reload without the key, with a client that comes then."""
+    async with room(**table({key: value})) as here:
         assert holders(here, value)
-        await here.node.reconfigure(other(in_zone({})))
-        (listener,) = here.node.listeners
-        wire = Wire(await trio.open_tcp_stream(*listener.address[:2]), patience=60)
-        await wire.connect("after")
-        assert holders(here, value) == set()
-        await wire.abort()
-
-
-ODD_LISTENERS: Final = {
-    key: value
-    for key in ListenerSettings.model_fields
-    if (
-        value := odd_value(
-            lambda value, key=key: at({key: value}),
-            lambda config, key=key: getattr(config.listeners[0], key),
-        )
-    )
-    is not None
-}
-
-
-@pytest.mark.parametrize("key", ODD_LISTENERS)
-async def test_no_part_of_the_broker_keeps_the_former_value_of_a_listener(key: str) -> None:
-    value = ODD_LISTENERS[key]
-    async with room(**at({key: value})) as here:
-        assert holders(here, value)
-        await here.node.reconfigure(other(at({})))
+        await here.node.reconfigure(other(table({})))
         await wait_all_tasks_blocked()
         (listener,) = here.node.listeners
         wire = Wire(await trio.open_tcp_stream(*listener.address[:2]), patience=60)
         await wire.connect("after")
         assert holders(here, value) == set()
         await wire.abort()
+
+
+ODD_IN_ZONES: Final = odd_keys(ZoneSettings.model_fields, in_zone, lambda config: config.zones["z"])
+ODD_LISTENERS: Final = odd_keys(ListenerSettings.model_fields, at, lambda config: config.listeners[0])
+
+
+@pytest.mark.parametrize("key", ODD_IN_ZONES)
+async def test_no_part_of_the_broker_keeps_the_former_value_of_a_zone(key: str) -> None:
+    await check_that_it_is_forgotten(in_zone, key, ODD_IN_ZONES[key])
+
+
+@pytest.mark.parametrize("key", ODD_LISTENERS)
+async def test_no_part_of_the_broker_keeps_the_former_value_of_a_listener(key: str) -> None:
+    await check_that_it_is_forgotten(at, key, ODD_LISTENERS[key])
 
 
 def test_of_every_key_something_shows_that_it_is_applied() -> None:
