@@ -372,6 +372,8 @@ async def test_what_is_dropped_of_a_burst_is_told_message_by_message() -> None:
         await leave(life, "away", ("t", 1), ("#", 1))
         publisher, _ = await life.stay("publisher", expiry=0)
         await publisher.send(*[raw.publish("t", payload, qos=1, packet_id=1 + int(payload)) for payload in payloads])
+        for _ in payloads:
+            await publisher.expect_type(raw.PUBACK)
         wire, _ = await life.stay("away")
         assert await messages(wire, 7) == payloads[-7:]
         await nothing_more(wire)
