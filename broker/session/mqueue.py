@@ -236,10 +236,8 @@ class MessageQueue(Generic[T]):
                         continue
                     start = bisect_right(lane, cursor[2], key=_number)
                 look = min(len(lane) - start, left)
-                if not look:
-                    continue
-                left -= look
                 last = self._expire_lane(lane, start, look, now, expired)
+                left -= look
                 if not left:
                     self._cursor = (*place, last)
                     break

@@ -18,7 +18,7 @@ class Revoked:
     __slots__ = ("_denied", "_kept", "filters")
 
     def __init__(self) -> None:
-        self._denied: FilterTable[bool] = FilterTable()
+        self._denied: FilterTable[str] = FilterTable()
         #: One filter may be subscribed to plainly and in any number of groups.
         self._kept: FilterTable[set[str]] = FilterTable()
         #: The revoked subscriptions.
@@ -26,7 +26,8 @@ class Revoked:
 
     def deny(self, filter: str) -> None:
         self.filters.add(filter)
-        self._denied.set(plain_filter(filter), True)
+        plain = plain_filter(filter)
+        self._denied.set(plain, plain)
 
     def keep(self, filter: str) -> None:
         self._kept.setdefault(plain_filter(filter), set()).add(filter)

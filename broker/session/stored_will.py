@@ -38,7 +38,7 @@ class StoredWill:
         self._key = key
         self._is_stored = is_stored
         #: The commit that holds it as it is now.
-        self._changed_in = -1
+        self._changed_in = committer.committed
         self.client = client
         #: None when it was published, or is not to be.
         self.will: Will | None = will

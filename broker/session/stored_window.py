@@ -120,7 +120,7 @@ class WindowRows(Generic[E]):
         self._all = {
             entry: EntryRows(key.number, key.first, key.length, frozenset([(0, key.length)])) for entry, key in entries
         }
-        self._last = max([rows.number for rows in self._all.values()], default=0)
+        self._last = max([self._last, *(rows.number for rows in self._all.values())])
 
     def write(self, session_key: bytes, batch: WriteBatch) -> None:
         changed, self._changed = self._changed, {}

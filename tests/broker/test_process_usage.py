@@ -1,3 +1,4 @@
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ resource = pytest.importorskip("resource")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell less")
 def test_memory_is_what_the_process_takes() -> None:
-    before, _ = memory()
-    held = bytearray(64_000_000)
-    held[::4096] = b"x" * len(held[::4096])
-    now, most = memory()
+    size = 64_000_000
+    # new pages: an allocator may give some that were freed and are resident still
+    with mmap.mmap(-1, size) as held:
+        before, _ = memory()
+        for place in range(0, size, mmap.PAGESIZE):
+            held[place] = 1
+        now, most = memory()
     assert before + 60_000_000 < now <= most
-    assert len(held) < now
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """The index of topics, and its rows."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.streams.world import small_sizes
+from trunkline.router.topictree import PATIENCE
 from trunkline.store import WriteBatch
 from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
@@ -49,6 +52,19 @@ def test_counts_and_the_last_one() -> None:
     assert list(figures(index)) == ["b"]
     index.clear()
     assert not len(index)
+
+
+@pytest.mark.parametrize("filters", [(), ("#",)], ids=["all", "those of a filter"])
+def test_a_look_through_many_topics_lets_others_have_their_turn(filters: tuple[str, ...]) -> None:
+    index = TopicIndex()
+    for number in range(3 * PATIENCE + 1):
+        index.add(f"t{number}", number + 1, 1, 1)
+    while not index.plant():
+        pass
+    found = list(index.matching(TopicFilters(filters)))
+    turns = [place for place, each in enumerate([*found, None]) if each is None]
+    assert max(later - place for place, later in pairwise([-1, *turns])) <= PATIENCE + 1
+    assert len(turns) < 8
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

@@ -348,6 +348,20 @@ async def test_a_message_is_forgotten_whose_pubrel_does_not_come_in_time(autojum
         assert here.session("a").session.awaiting_rel.byte_size == 0
 
 
+async def test_another_limit_holds_for_what_waits_for_its_pubrel_already(autojump_clock: MockClock) -> None:
+    async with room(session={"await_rel_timeout": 60}) as here:
+        client = await here.client("a")
+        await client.send(raw.publish("t", b"", qos=2, packet_id=1))
+        await client.expect_type(raw.PUBREC)
+        inbound = here.session("a")._inbound  # pyright: ignore[reportPrivateUsage]
+        dropped = here.node.metrics.dropped
+        inbound.enter_zone()
+        await trio.sleep(59)
+        assert not dropped[DropReason.AWAIT_REL_TIMEOUT]
+        await trio.sleep(2)
+        assert dropped[DropReason.AWAIT_REL_TIMEOUT] == 1
+
+
 async def test_nothing_is_looked_for_again_and_again_when_its_time_has_come(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,16 @@ async def test_a_hook_can_take_the_expiry_away_and_refuse() -> None:
         assert isinstance(services(b).publishing(ClientInfo("a"), message, 100.0), Deny)
 
 
+async def test_the_publisher_of_a_stored_message_is_the_client_if_it_is_the_same_user() -> None:
+    async with testing.broker() as b:
+        here = ClientInfo("a", "mary", listener="inside")
+        b.node.sessions.add(here)
+        assert services(b).publisher_of(Message("t", b"", publisher="a", username="mary")) is here
+        for client_id, username in (("a", "john"), ("gone", "mary")):
+            found = services(b).publisher_of(Message("t", b"", publisher=client_id, username=username))
+            assert (found.client_id, found.username, found.listener) == (client_id, username, "")
+
+
 def test_session_expiries_are_bounded() -> None:
     free, bounded = SessionSettings(), SessionSettings(max_expiry_interval=100)
     assert [bounded_expiry(asked, free) for asked in (0, 5, FOR_EVER)] == [0, 5, inf]

@@ -1,7 +1,12 @@
+from typing import Any
+
+import pytest
+
 from tests.broker.disk import Disk
 from tests.broker.session.test_behind import leave, publish
 from tests.conformance import raw
-from trunkline.broker.session.stored_sessions import NEVER, find
+from trunkline.broker.session.stored_sessions import NEVER, StoredSession, find
+from trunkline.broker.session.stored_window import AWAITED, SENT, RowKey
 from trunkline.mqtt.packing import unpack
 from trunkline.store.memory import MemoryEngine
 
@@ -37,3 +42,18 @@ async def test_what_is_read_of_a_session() -> None:
     assert len(found.records) == 2
     assert {backlog.filter: backlog.total for backlog in found.backlogs}["t"] == 2
     assert found.last_number >= max(found.records)
+
+
+@pytest.mark.parametrize(
+    ("rows", "idle"),
+    [
+        ({}, True),
+        ({"subscriptions": [("t", b"")], "window_head": b"x", "position": b"x"}, True),
+        ({"sent": [(RowKey(SENT, 1, 1, 1), b"")]}, False),
+        ({"awaited": [(RowKey(AWAITED, 1, 1, 1), b"")]}, False),
+        ({"queue": [(1, b"")]}, False),
+    ],
+)
+def test_one_that_refers_to_no_message_is_idle(rows: dict[str, Any], idle: bool) -> None:
+    stored = StoredSession(b"", "a", None, None, has_will=False, has_ended=False, **rows)
+    assert stored.is_idle is idle

@@ -11,8 +11,9 @@ from tests.broker.test_durability_by_client import by_user
 from tests.broker.test_promises import everything, payloads, watching
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.session.stored_will import WILLS
+from trunkline.broker.session.stored_will import WILLS, StoredWill
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
+from trunkline.mqtt.packets import Will
 from trunkline.store.engine import rows
 
 
@@ -153,6 +154,16 @@ async def test_access_is_asked_for_when_it_is_published(mock_clock: MockClock) -
         answer[0] = ALLOW
         assert sorted(payloads(await everything(life, "watcher"))) == [b"a", b"b"]
         assert stored(disk) == 0
+
+
+async def test_one_that_was_found_in_the_store_is_settled_until_it_ends() -> None:
+    async with Disk().broker() as life:
+        committer = life.node.services.committer
+        assert committer is not None
+        found = StoredWill(committer, b"key", ClientInfo("a"), Will("will", b"gone"), is_stored=True)
+        assert found.is_settled
+        found.end()
+        assert not found.is_settled
 
 
 async def test_the_power_fails_again_at_each_commit_that_publishes_it() -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.broker.disk import Disk
 from tests.broker.session.test_durable import Home, committer_of
 from trunkline.broker.committer import MESSAGES
+from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import AWAITED, SENT, WINDOWS, RowKey
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
@@ -94,3 +96,34 @@ def test_an_id_without_its_message() -> None:
     stored.commit()
     ((_, (packet_ids, _, place)),) = stored.rows(AWAITED)
     assert (packet_ids, place) == ([9], None)
+
+
+def test_a_publication_is_stored_until_the_last_row_that_refers_to_it_goes() -> None:
+    stored = Stored()
+    (packet_id,) = stored.session.inflight.insert(stored.message(1), stored.to, 1, 0.0)
+    stored.commit()
+    assert stored.engine.count(MESSAGES) == 1
+    stored.commit()
+    assert stored.engine.count(MESSAGES) == 1
+    stored.session.inflight.end([packet_id])
+    stored.commit()
+    stored.commit()
+    assert stored.engine.count(MESSAGES) == 0
+
+
+async def test_what_is_sent_after_a_start_is_found_behind_what_was_sent_before() -> None:
+    disk = Disk()
+    for numbers in ("12", "3", "4"):
+        async with disk.broker() as life:
+            wire, was_there = await life.stay("a")
+            if not was_there:
+                await wire.subscribe(("t", 1))
+            publisher = await life.wire()
+            await publisher.connect("publisher")
+            for number in numbers:
+                await publisher.publish("t", number.encode(), qos=1)
+            await publisher.ping()
+    (found,) = [each for each in find(disk.engine).sessions.values() if each.client_id == "a"]
+    keys = [key for key, _ in found.sent]
+    assert [key.first for key in keys] == [1, 2, 3, 4]
+    assert len({key.number for key in keys}) == 4

@@ -189,6 +189,7 @@ def _moment(here: Room, sequence: int) -> str:
         ("$stream//#", b"", "has the form"),
         ("$stream/work/#", b"", "a consumer of a work queue needs"),
         ("$share/g/$stream/orders/#", b"", "has the form"),
+        ("$stream/orders/$stream/orders/#", b"", "no topic matches it"),
         (FILTER, raw.user_property("from", "soon"), "neither earliest, latest, a sequence nor a time"),
         (FILTER, raw.user_property("metadata", "1"), "neither yes nor no"),
     ],
