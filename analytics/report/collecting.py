@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from trunkline.events.schema import COLUMNS
 from trunkline.events.times import EPOCH, from_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
 #: Kinds whose last reading from before the period counts.
 _READINGS: Final = ("session.stats", "node.stats")
-#: What no figure of a report needs, and what may be long.
-_UNUSED: Final = ("payload", "user_properties")
+#: What figures of a report need: all but what may be long.
+_USED: Final = {column.name for column in COLUMNS} - {"payload", "user_properties"}
 #: Seconds over which growth is measured: longer than a reading holds.
 _GROWTH: Final = 900.0
 
@@ -52,6 +53,13 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
         NothingRecorded: there are no events.
         LogError: there is no log that can be read.
     """
+    begin, end = _recorded(source)
+    if (since is not None and since >= end) or (until is not None and until <= begin):
+        raise NothingRecorded(f"no events were recorded then; there are some from {begin:%F %T} to {end:%F %T} UTC")
+    return max(begin, since or begin), min(end, until or end)
+
+
+def _recorded(source: str) -> tuple[datetime, datetime]:
     if is_missing(source):
         raise NothingRecorded("there is no such folder")
     log = EventLog(source)
@@ -65,10 +73,7 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
             newest.append(extent.newest)
     if not oldest:
         raise NothingRecorded("no events were recorded there")
-    begin, end = from_microseconds(min(oldest)), from_microseconds(max(newest)) + timedelta(microseconds=1)
-    if (since is not None and since >= end) or (until is not None and until <= begin):
-        raise NothingRecorded(f"no events were recorded then; there are some from {begin:%F %T} to {end:%F %T} UTC")
-    return max(begin, since or begin), min(end, until or end)
+    return from_microseconds(min(oldest)), from_microseconds(max(newest)) + timedelta(microseconds=1)
 
 
 def window(begin: datetime, end: datetime) -> float:
@@ -99,6 +104,10 @@ def collect(
     first = math.floor((begin - EPOCH).total_seconds() / seconds) * seconds
     found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
     found["begin"] = EPOCH + timedelta(seconds=first)
+    former = begin - (end - begin)
+    if _recorded(source)[0] <= former:
+        say("the period before")
+        found["before"] = _before(spark, Results(**found | {"begin": former, "end": begin}))
     reading = _Reading(spark, source, begin, end)
     say("audit")
     findings = rows_of(reading.audit())
@@ -120,11 +129,9 @@ def _of_events(
     health: Sequence[Health],
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
     events = reading.events
-    say("traffic, connections, drops")
-    timeline = rows_of(figures.timeline(events, seconds))
-    found["timeline"] = shaping.windows(timeline)
+    say("traffic, connections, drops, refusals, latency")
+    found, timeline = _headlines(events, seconds)
     found["ends"] = shaping.ends(timeline)
     say("nodes, alarms")
     facts = shaping.facts(rows_of(reading.facts()), begin, _running(source, begin, end))
@@ -133,17 +140,15 @@ def _of_events(
     losses = figures.losses(events)
     most = (falling("messages"), "client_id", "reason")
     found |= cut("losses", losses, most, losers=who("client_id", most), lost=total("messages"))
-    dropped = [row for row in timeline if row.sort == "dropped"]
-    found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
     published = events.where("kind = 'message.publish'")
     for name, column in (("topics", "topic"), ("clients", "client_id")):
         found |= cut(name, figures.talkers(published, column), (falling("messages"), falling("bytes"), "name"))
-    say("refusals")
-    found |= _refusals(events)
-    say("latency")
+    found["sizes"] = rows_of(figures.sizes(published))
+    say("use")
+    found |= _use(events)
+    say("how messages came, the slowest windows")
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
-    found["latency"] = rows_of(figures.delays(events, seconds))
     found["ways"] = rows_of(figures.ways(events))
     found |= cut("slow", windows, (falling("p99_us"), "window_start", "prefix", "qos", "node"))
     say("flapping, denials, silent clients")
@@ -151,6 +156,39 @@ def _of_events(
     say("queues, slow consumers")
     found |= _queues(reading, losses, end)
     found["queues"] = shaping.held(rows_of(figures.queue_lengths(events, seconds)), health)
+    return found
+
+
+def _headlines(events: DataFrame, seconds: float) -> tuple[dict[str, Any], list[Row]]:
+    """What the totals are sums of; and the timeline, which has more."""
+    timeline = rows_of(figures.timeline(events, seconds))
+    dropped = [row for row in timeline if row.sort == "dropped"]
+    found = {
+        "timeline": shaping.windows(timeline),
+        "drops": [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped],
+        "latency": rows_of(figures.delays(events, seconds)),
+        **_refusals(events),
+    }
+    return found, timeline
+
+
+def _before(spark: SparkSession, period: Results) -> Results:
+    """The headlines of a period."""
+    kinds = (*figures.HEADLINES, *figures.REFUSAL_KINDS)
+    events = _load(spark, period.source, kinds, period.begin, period.end, figures.HEADLINE_COLUMNS)
+    events.persist(StorageLevel.DISK_ONLY)
+    try:
+        return replace(period, **_headlines(events, period.window)[0])
+    finally:
+        events.unpersist()
+
+
+def _use(events: DataFrame) -> dict[str, Any]:
+    used = figures.use(events).persist(StorageLevel.DISK_ONLY)
+    found: dict[str, Any] = {}
+    for name, column in (("users", "username"), ("listeners", "listener"), ("protocols", "protocol")):
+        found |= cut(name, figures.use_by(used, column), (falling("messages"), falling("connected"), "name"))
+    used.unpersist()
     return found
 
 
@@ -241,17 +279,7 @@ class _Reading:
         self.events.unpersist()
 
     def _load(self, kinds: Iterable[str], since: datetime | None, until: datetime) -> DataFrame:
-        start = {} if since is None else {"startingTimestamp": since.isoformat()}
-        columns = spark_schema(tuple(column for column in COLUMNS if column.name not in _UNUSED))
-        reader = self._spark.read.format("trunkline").options(
-            path=self._source,
-            kinds=",".join(sorted(kinds)),
-            onCorrupt="skip",
-            failOnDataLoss=False,
-            endingTimestamp=until.isoformat(),
-            **start,
-        )
-        return reader.schema(columns).load()
+        return _load(self._spark, self._source, kinds, since, until, _USED)
 
     def facts(self) -> DataFrame:
         """From the beginning of the log: what was on, or said, before the period still is."""
@@ -268,6 +296,27 @@ class _Reading:
         events = reader.schema(figures.AUDIT_COLUMNS).load(self._source)
         job: Job[Any] = find("audit")
         return figures.findings(job(events, job.read_options({"root": self._source})))
+
+
+def _load(
+    spark: SparkSession,
+    source: str,
+    kinds: Iterable[str],
+    since: datetime | None,
+    until: datetime,
+    names: Container[str],
+) -> DataFrame:
+    """Events of these kinds, with the columns of these names."""
+    start = {} if since is None else {"startingTimestamp": since.isoformat()}
+    reader = spark.read.format("trunkline").options(
+        path=source,
+        kinds=",".join(sorted(set(kinds))),
+        onCorrupt="skip",
+        failOnDataLoss=False,
+        endingTimestamp=until.isoformat(),
+        **start,
+    )
+    return reader.schema(spark_schema(tuple(column for column in COLUMNS if column.name in names))).load()
 
 
 def _running(source: str, begin: datetime, end: datetime) -> list[NodeKey]:

@@ -9,12 +9,14 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.queues import ENDS
 from trunkline.analytics.jobs.windows import is_live, window
+from trunkline.analytics.report.results import WITHIN
 from trunkline.events.times import to_microseconds
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
 #: The kinds of events that are summed, with the names of their sums.
@@ -37,6 +39,14 @@ FACTS: Final = (
 #: Reasons for which a subscriber loses messages by being slow or away too long.
 LOSSES: Final = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
 REFUSAL_KINDS: Final = ("client.connack", "client.acl_decided", "message.dropped")
+#: Beside refusals, what the totals are sums of.
+HEADLINES: Final = ("message.publish", "message.delivered", "message.dropped", "client.connected")
+HEADLINE_COLUMNS: Final = frozenset(
+    (
+        *("node", "time", "kind", "weight", "client_id", "peer", "topic", "flags", "size", "publisher"),
+        *("reason", "reason_code", "latency_us", "action", "delivery"),
+    )
+)
 #: The columns that the audit reads.
 AUDIT_COLUMNS: Final = (
     "node string, incarnation bigint, seq bigint, time timestamp, kind string, reason string, value double"
@@ -45,6 +55,8 @@ AUDIT_COLUMNS: Final = (
 HELD: Final = 700.0
 #: Reason codes with which a client itself ends its connection.
 IN_ORDER: Final = (Reason.SUCCESS.value, Reason.DISCONNECT_WITH_WILL.value)
+#: Bytes of payloads that are told apart.
+SIZES: Final = (0, 100, 1000, 10_000, 100_000, 1_000_000)
 #: Clients whose queues are drawn.
 MAX_QUEUES: Final = 10
 
@@ -98,6 +110,47 @@ def talkers(published: DataFrame, column: str) -> DataFrame:
     return named.agg(F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes"))
 
 
+def use(events: DataFrame) -> DataFrame:
+    """Connections, and messages and bytes in both directions, by user, listener and protocol at once."""
+    connected, published, delivered = (
+        F.col("kind") == kind for kind in ("client.connected", "message.publish", "message.delivered")
+    )
+    sums = {
+        "connected": _total(connected),
+        "published": _total(published),
+        "published_bytes": _total(published, "size"),
+        "delivered": _total(delivered),
+        "delivered_bytes": _total(delivered, "size"),
+    }
+    return (
+        events.where(connected | published | delivered)
+        .groupBy("username", "listener", "protocol")
+        .agg(*(one.alias(name) for name, one in sums.items()))
+    )
+
+
+def use_by(used: DataFrame, column: str) -> DataFrame:
+    """`used` by one of them."""
+    sums = ("connected", "published", "published_bytes", "delivered", "delivered_bytes")
+    found = used.groupBy(F.col(column).alias("name")).agg(*(F.sum(name).alias(name) for name in sums))
+    return found.withColumn("messages", F.col("published") + F.col("delivered"))
+
+
+def sizes(published: DataFrame) -> DataFrame:
+    """Messages and bytes by the least of `SIZES` that they do not exceed (`most`; null where there is none)."""
+    fits = [F.when(F.col("size") <= most, F.lit(most)) for most in SIZES]
+    return (
+        published.where(F.col("size").isNotNull())
+        .groupBy(F.coalesce(*fits).alias("most"))
+        .agg(
+            F.sum("weight").alias("messages"),
+            F.sum(F.col("weight") * F.col("size")).alias("bytes"),
+            F.max("size").alias("largest"),
+        )
+        .orderBy(F.asc_nulls_last("most"))
+    )
+
+
 def refusals(events: DataFrame) -> DataFrame:
     """Refused connections by reason code, subscriptions and messages, with their number."""
     connection = (F.col("kind") == "client.connack") & (F.col("reason_code") != 0)
@@ -143,20 +196,31 @@ def silences(told: DataFrame, left: DataFrame) -> DataFrame:
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:
-    """Percentiles of the latency of all live deliveries of a window, in microseconds. The results of the latency job,
-    one for each topic prefix, cannot be summed up to them."""
+    """Percentiles of the latency of all live deliveries of a window, in microseconds, and how many were so quick. The
+    results of the latency job, one for each topic prefix, cannot be summed up to them."""
     shares = [0.5, 0.95, 0.99]
     return (
         events.where("kind = 'message.delivered' and latency_us is not null")
         .where(is_live())
         .groupBy(window(seconds))
-        .agg(F.sum("weight").alias("deliveries"), F.percentile_approx("latency_us", shares, 1000).alias("at"))
+        .agg(
+            F.sum("weight").alias("deliveries"),
+            F.percentile_approx("latency_us", shares, 1000).alias("at"),
+            *[_total(F.col("latency_us") <= most).alias(name) for name, most in WITHIN.items()],
+        )
         .select(
             F.col("window.start").alias("time"),
             "deliveries",
+            *WITHIN,
             *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
         )
     )
+
+
+def _total(which: Expression, of: str | None = None) -> Expression:
+    """The number of events, or the sum of a column."""
+    each = F.col("weight") if of is None else F.col("weight") * F.col(of)
+    return F.coalesce(F.sum(F.when(which, each)), F.lit(0))
 
 
 def ways(events: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from trunkline.analytics.report import wording
-from trunkline.analytics.report.results import Who
+from trunkline.analytics.report.results import WITHIN, Who
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,9 +47,13 @@ _NOTES: Final = ("refused",)
 
 class Tile(NamedTuple):
     name: str
+    #: What the first figure says, as a number; None where there is none.
+    value: float | None
     figure: str
     #: A second figure: a rate, or a share.
     more: str
+    #: Both in the period before, and by how much the first has changed.
+    before: str = ""
 
 
 class Finding(NamedTuple):
@@ -77,6 +81,10 @@ class Totals(NamedTuple):
     lost: int
     without_subscribers: int
     denied: int
+    live_deliveries: int
+    within_10_ms: int
+    within_100_ms: int
+    within_1_s: int
     worst_p99_us: int | None
     usual_p50_us: int | None
 
@@ -94,33 +102,69 @@ def totals(results: Results) -> Totals:
         lost=_dropped(results),
         without_subscribers=sum(row.messages for row in results.drops if row.reason == UNHEARD),
         denied=results.denied,
+        live_deliveries=sum(row.deliveries for row in results.latency),
+        **{name: sum(getattr(row, name) for row in results.latency) for name in WITHIN},
         worst_p99_us=max((row.p99 for row in results.latency), default=None),
         usual_p50_us=usual[len(usual) // 2] if usual else None,
     )
 
 
 def tiles(results: Results) -> list[Tile]:
+    now = _tiles(results)
+    if results.before is None:
+        return now
+    return [
+        tile._replace(before=_before(tile, former)) for tile, former in zip(now, _tiles(results.before), strict=True)
+    ]
+
+
+def _before(tile: Tile, former: Tile) -> str:
+    change = ""
+    if tile.value is not None and former.value:
+        change = f" ({100 * (tile.value / former.value - 1):+.3g}%)".replace("-", "\N{MINUS SIGN}")
+    return f"before: {former.figure}{change}; {former.more}"
+
+
+def _tiles(results: Results) -> list[Tile]:
     seconds = max((results.end - results.begin).total_seconds(), 1e-6)
     sums = totals(results)
     published, delivered, lost, unheard = sums.published, sums.delivered, sums.lost, sums.without_subscribers
     worst, usual = sums.worst_p99_us, sums.usual_p50_us
     short = wording.short
     return [
-        Tile("Published", short(published), f"{short(published / seconds)}/s, {wording.size(sums.published_bytes)}"),
-        Tile("Delivered", short(delivered), f"{short(delivered / seconds)}/s, {wording.size(sums.delivered_bytes)}"),
+        Tile(
+            "Published",
+            published,
+            short(published),
+            f"{short(published / seconds)}/s, {wording.size(sums.published_bytes)}",
+        ),
+        Tile(
+            "Delivered",
+            delivered,
+            short(delivered),
+            f"{short(delivered / seconds)}/s, {wording.size(sums.delivered_bytes)}",
+        ),
         Tile(
             "Latency, worst p99",
+            worst,
             "–" if worst is None else wording.duration(worst / 1e6),
             "nothing delivered" if usual is None else f"usual p50 {wording.duration(usual / 1e6)}",
         ),
         Tile(
+            "Within 100\N{NO-BREAK SPACE}ms",
+            sums.within_100_ms / sums.live_deliveries if sums.live_deliveries else None,
+            wording.share(sums.within_100_ms, sums.live_deliveries),
+            f"of {wording.count(sums.live_deliveries, 'live delivery', 'live deliveries')}",
+        ),
+        Tile(
             "Connections",
+            sums.connected,
             short(sums.connected),
             f"{short(sums.refused)} refused",
         ),
-        Tile("Lost", short(lost), _share(lost, delivered + lost, "of deliveries")),
-        Tile("Without subscribers", short(unheard), _share(unheard, published, "of messages")),
-        Tile("Denied", short(results.denied), wording.count(results.denied_clients, "client")),
+        Tile("Lost", lost, short(lost), _share(lost, delivered + lost, "of deliveries")),
+        Tile("Without subscribers", unheard, short(unheard), _share(unheard, published, "of messages")),
+        Tile("Denied", results.denied, short(results.denied), wording.count(results.denied_clients, "client")),
     ]
 
 

@@ -49,6 +49,7 @@ def render(results: Results) -> str:
         end=wording.moment(results.end),
         made=wording.moment(results.made),
         length=wording.duration((results.end - results.begin).total_seconds()),
+        before=results.before and {name: wording.moment(getattr(results.before, name)) for name in ("begin", "end")},
         tiles=tiles(results),
         findings=findings(results),
         sections=sections(results),

@@ -7,7 +7,7 @@ nothing happened may be missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 T = TypeVar("T")
+
+#: Microseconds within which live deliveries are counted, by the name of their number.
+WITHIN: Final = {"within_10_ms": 10_000, "within_100_ms": 100_000, "within_1_s": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,11 @@ class Results:
     end: datetime
     #: Seconds of a window.
     window: float
+    #: The period before, as long as this one, if it was recorded: what the totals are sums of.
+    before: Results | None = None
     timeline: Sequence[Window] = ()
     #: Of each window `time`: live `deliveries`, and percentiles of the time from the broker's acceptance of a message
-    #: until it was written to a subscriber: `p50`, `p95`, `p99`.
+    #: until it was written to a subscriber: `p50`, `p95`, `p99`; and how many took no longer than `WITHIN` says.
     latency: Sequence[Row] = ()
     #: How messages came (`way`: live, waited, retained, resent or unknown), `deliveries`, and the median and the
     #: greatest age of these messages: `p50`, `oldest`.
@@ -191,6 +196,14 @@ class Results:
     #: Topics and clients by `name`, with the `messages` and `bytes` published by each, most messages first.
     topics: Top[Row] = Top()
     clients: Top[Row] = Top()
+    #: By `name` (null: none), which is a level of the protocol in the last: what was `connected`, `published` and
+    #: `delivered`, and `published_bytes` and `delivered_bytes`; most messages first.
+    users: Top[Row] = Top()
+    listeners: Top[Row] = Top()
+    protocols: Top[Row] = Top()
+    #: Published `messages` by size: those of `most` bytes (null: more) and more than the `most` before, their `bytes`,
+    #: and the `largest`.
+    sizes: Sequence[Row] = ()
     #: The most frequent first.
     denials: Top[Denial] = Top()
     #: How often something was refused, and to how many clients.

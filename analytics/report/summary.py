@@ -6,19 +6,36 @@ import json
 from typing import TYPE_CHECKING
 
 from trunkline.analytics.report.findings import findings, totals
+from trunkline.analytics.report.tables import MAX_ROWS
 
 if TYPE_CHECKING:
     from trunkline.analytics.report.results import Results
 
 
 def summary(results: Results) -> str:
-    """One object. Numbers are sums over the period, in the units of `Totals`; what there is none of is null."""
+    """One object. Numbers are sums over the period, in the units of `Totals`; what there is none of is null. Of what
+    may be long it has as many rows as a table of the page, and how many there are."""
     document = {
         "source": results.source,
         "begin": results.begin.isoformat(),
         "end": results.end.isoformat(),
         "made": results.made.isoformat(),
         "totals": totals(results)._asdict(),
+        "before": results.before
+        and {
+            "begin": results.before.begin.isoformat(),
+            "end": results.before.end.isoformat(),
+            "totals": totals(results.before)._asdict(),
+        },
+        "payload_sizes": [row.asDict() for row in results.sizes],
+        "use": {
+            name: {"total": top.total, "first": [row.asDict() for row in top.rows[:MAX_ROWS]]}
+            for name, top in (
+                ("users", results.users),
+                ("listeners", results.listeners),
+                ("protocols", results.protocols),
+            )
+        },
         "findings": [
             {"severity": found.severity, "name": found.name, "number": found.number, "text": found.text}
             for found in findings(results)

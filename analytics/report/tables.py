@@ -42,6 +42,8 @@ BEGIN: Final = Form(lambda time: "before" if time is None else wording.moment(ti
 NUMBER: Final = Form(wording.whole, number=True)
 LEVEL: Final = Form(wording.short, number=True)
 COUNT: Final = Form(wording.whole, number=True, bar=True)
+#: Of a part and the whole.
+SHARE: Final = Form(lambda pair: wording.share(*pair), number=True)
 SIZE: Final = Form(wording.size, number=True, bar=True)
 SECONDS: Final = Form(wording.duration, number=True)
 MICROSECONDS: Final = Form(_microseconds, number=True)

@@ -1,5 +1,6 @@
 """Figures and names as text. Clients choose the names, so these can hold any characters."""
 
+import math
 import unicodedata
 from datetime import UTC, datetime
 from typing import Final
@@ -67,6 +68,11 @@ def duration(seconds: float) -> str:
 def moment(time: datetime) -> str:
     """Date and time of day, UTC."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def share(part: float, whole: float) -> str:
+    """In per cent, rounded down: 100% is all of it."""
+    return f"{math.floor(100_000 * part / whole) / 1000:.5g}%" if whole else "–"
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -6,9 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.report import wording
+from trunkline.analytics.report.findings import totals
 from trunkline.analytics.report.plots import Plot, Series, bars, lines
+from trunkline.analytics.report.results import WITHIN
 from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sums
-from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SIZE, TIME, Table, table
+from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SHARE, SIZE, TIME, Table, table
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -26,6 +29,9 @@ _WAYS: Final = {
 }
 
 
+_VERSIONS: Final = {version.value: str(version) for version in Version}
+
+
 def traffic(results: Results, grid: Grid) -> Section:
     rows = [row for row in results.timeline if row.published or row.delivered]
     messages = sums(rows, grid, published="published", delivered="delivered")
@@ -34,6 +40,18 @@ def traffic(results: Results, grid: Grid) -> Section:
         lines("traffic-messages", "Messages", grid, messages, wording.short),
         lines("traffic-bytes", "Bytes of payload", grid, payloads, wording.size),
     ]
+    if results.sizes:
+        parts.append(
+            table(
+                "payload-sizes",
+                "Sizes of published payloads",
+                results.sizes,
+                ("Up to", NAME, lambda row: "more" if row.most is None else wording.size(row.most)),
+                ("Messages", COUNT, "messages"),
+                ("Bytes", SIZE, "bytes"),
+                ("Largest", SIZE._replace(bar=False), "largest"),
+            )
+        )
     words = "Messages that clients published, and messages that were written to subscribers."
     return Section(
         "traffic",
@@ -54,6 +72,18 @@ def latency(results: Results, grid: Grid) -> Section:
     if rows:
         parts.append(
             lines("latency-percentiles", "Percentiles of latency", grid, series, MICROSECONDS.say, adds_up=False)
+        )
+    if rows:
+        sums = totals(results)
+        parts.append(
+            table(
+                "within",
+                "Delivered in time",
+                [(most, getattr(sums, name)) for name, most in WITHIN.items()],
+                ("Within", MICROSECONDS, lambda row: row[0]),
+                ("Deliveries", COUNT, lambda row: row[1]),
+                ("Share", SHARE, lambda row: (row[1], sums.live_deliveries)),
+            )
         )
     if results.ways:
         parts.append(
@@ -109,6 +139,31 @@ def _talker_table(id: str, title: str, heading: str, rows: Top[Row]) -> Table:
         ("Messages", COUNT, "messages"),
         ("Bytes", SIZE, "bytes"),
     )
+
+
+def use(results: Results, grid: Grid) -> Section:
+    parts = [
+        table(
+            f"use-by-{id}",
+            f"By {id}",
+            rows,
+            (heading, NAME, name),
+            ("Connections", COUNT, "connected"),
+            ("Published", COUNT, "published"),
+            ("Bytes", SIZE, "published_bytes"),
+            ("Delivered", COUNT, "delivered"),
+            ("Bytes", SIZE, "delivered_bytes"),
+        )
+        for id, heading, rows, name in (
+            ("user", "User", results.users, "name"),
+            ("listener", "Listener", results.listeners, "name"),
+            ("protocol", "MQTT", results.protocols, lambda row: row.name and _VERSIONS.get(row.name, str(row.name))),
+        )
+        if rows
+    ]
+    words = "Connections that began, and messages in both directions. A dash is no user name, or not recorded."
+    needs = ("client.connected", "message.publish", "message.delivered")
+    return Section("use", "Use", words, parts, "No client connected, published or received anything.", needs)
 
 
 def drops(results: Results, grid: Grid) -> Section:

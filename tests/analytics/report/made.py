@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from trunkline.analytics.report.results import (
+    WITHIN,
     AlarmTime,
     Alert,
     Correction,
@@ -31,10 +32,12 @@ Drop = Row("time", "reason", "messages")
 Growth = Row("client_id", "metric", "node", "last", "slope", "limit", "full_in")
 Loss = Row("client_id", "reason", "messages")
 Lag = Row("consumer", "rows", "seconds")
-Latency = Row("time", "deliveries", "p50", "p95", "p99")
+Latency = Row("time", "deliveries", "p50", "p95", "p99", *WITHIN)
 Slow = Row("window_start", "prefix", "qos", "delivered", "p99_us", "undelivered")
 Way = Row("way", "deliveries", "p50", "oldest")
 Talker = Row("name", "messages", "bytes")
+Use = Row("name", "connected", "published", "published_bytes", "delivered", "delivered_bytes")
+Sizes = Row("most", "messages", "bytes", "largest")
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
 WINDOW = 10
@@ -48,6 +51,22 @@ def whole(rows: Sequence[Any]) -> Top[Any]:
 
 def nothing() -> Results:
     return Results(source="events", made=BEGIN, begin=BEGIN, end=BEGIN + timedelta(seconds=WINDOW), window=WINDOW)
+
+
+def before() -> Results:
+    """The half hour before: it had half of the denials."""
+    begin = BEGIN - timedelta(seconds=WINDOW * WINDOWS)
+    return Results(
+        source="events",
+        made=BEGIN,
+        begin=begin,
+        end=BEGIN,
+        window=WINDOW,
+        timeline=[Window(begin, 100, 1000, 50, 500, 1, 1, 0)],
+        latency=[Latency(begin, 50, 100, 200, 300, 50, 50, 50)],
+        denied=46,
+        denied_clients=3,
+    )
 
 
 def bad_day(hostile: str = HOSTILE) -> Results:
@@ -73,6 +92,7 @@ def bad_day(hostile: str = HOSTILE) -> Results:
                 180 + random.random() * 30,
                 600 + random.random() * 200,
                 2000 * (20 if 90 <= index < 93 else 1),
+                *((900, 1000, 1000) if 90 <= index < 93 else (1000, 1000, 1000)),
             )
             for index, time in enumerate(times)
             if not 120 < index < 127
@@ -90,6 +110,11 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             4711,
         ),
         clients=whole([Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)]),
+        before=before(),
+        sizes=[Sizes(100, 90, 4000, 99), Sizes(None, 1, 2_000_000, 2_000_000)],
+        users=Top([Use(None, 3, 9, 90, 1, 10), Use(hostile, 1, 2, 3, 4, 5)], 300),
+        listeners=whole([Use("tcp", 4, 11, 93, 5, 15)]),
+        protocols=whole([Use(5, 4, 11, 93, 5, 15), Use(9, 0, 1, 1, 0, 0)]),
         denials=whole(
             [
                 Denial("intruder", "203.0.113.7", "connect", "not authorized", 57),

@@ -20,7 +20,7 @@ from tests.analytics.source.logs import ticks, write
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.collecting import collect
 from trunkline.analytics.report.cutting import MAX_ROWS
-from trunkline.analytics.report.findings import FindingName, findings, tiles
+from trunkline.analytics.report.findings import FindingName, findings, tiles, totals
 from trunkline.analytics.report.results import Results, Top, Who
 
 if TYPE_CHECKING:
@@ -52,7 +52,19 @@ class Plan:
         self.last_seen: dict[str, float] = {}
         self.left: set[str] = set()
         self.bytes = 0
-        for make in (self._flap, self._fall_silent, self._guess, self._lose, self._ack_late, self._fill, self._nodes):
+        self.sizes = Counter[int]()
+        #: What happened in the period before, by the names of totals.
+        self.before = Counter[str]()
+        for make in (
+            self._flap,
+            self._fall_silent,
+            self._guess,
+            self._lose,
+            self._ack_late,
+            self._fill,
+            self._nodes,
+            self._past,
+        ):
             make()
         self.rows.sort(key=lambda one: one["time"])
 
@@ -75,7 +87,7 @@ class Plan:
             self.counts["flapping"][name] = times
 
     def _fall_silent(self) -> None:
-        for name in self.clients("silent"):
+        for number, name in enumerate(self.clients("silent")):
             begin, size, usual = self.soon(), self.random.randrange(500), self.random.randrange(15, 25)
             times = [begin + usual * number for number in range(self.random.randrange(5, 9))]
             self.last_seen[name] = times[-1]
@@ -84,10 +96,12 @@ class Plan:
                 self.add("client.disconnected", begin + 1001, client_id=name, reason_code=0)
                 self.left.add(name)
             for second in times:
-                self.add("message.publish", second, client_id=name, topic=f"t/{name}", size=size, qos=0)
+                of = {"username": f"user of {name}", "listener": f"by {name}", "protocol": 1000 + number}
+                self.add("message.publish", second, client_id=name, topic=f"t/{name}", size=size, qos=0, **of)
             self.counts["silent"][name] = len(times)
             self.topics[f"t/{name}"] = len(times)
             self.bytes += size * len(times)
+            self.sizes[next(most for most in (0, 100, 1000) if size <= most)] += len(times)
 
     def _guess(self) -> None:
         for name in self.clients("guess"):
@@ -135,6 +149,19 @@ class Plan:
             self.add("alarm.activated", number, name=name, reason="")
         self.missing = self.random.randrange(1, 9)
         self.add("node.tick", LENGTH)
+
+    def _past(self) -> None:
+        """The period before, and an event of before that."""
+        self.add("node.tick", -LENGTH - 1)
+        kinds = {"connected": "client.connected", "published": "message.publish", "lost": "message.dropped"}
+        self.before = Counter({total: self.random.randrange(1, 50) for total in (*kinds, "denied")})
+        for total, kind in kinds.items():
+            for _ in range(self.before[total]):
+                self.add(kind, -self.soon(), client_id="past", topic="past", size=3, reason="queue_full")
+        for _ in range(self.before["denied"]):
+            self.add("client.connack", -self.soon(), client_id="past", reason_code=0x86)
+        self.before["published_bytes"] = 3 * self.before["published"]
+        self.before["refused"] = self.before["denied"]
 
     def write(self, log: Path) -> None:
         write(log, table(self.rows))
@@ -211,6 +238,15 @@ TABLES: dict[str, tuple[Callable[[Plan], Sequence[str]], Callable[[Any], str] | 
     "flapping": (lambda plan: plan.first("flapping"), lambda row: str(row.subject)),
     "topics": (lambda plan: sorted(plan.topics), None),
     "clients": (lambda plan: plan.first("silent"), None),
+    "users": (
+        lambda plan: ["None", *(f"user of {name}" for name in plan.first("silent"))],
+        lambda row: str(row.name),
+    ),
+    "listeners": (lambda plan: ["None", *(f"by {name}" for name in plan.first("silent"))], lambda row: str(row.name)),
+    "protocols": (
+        lambda plan: ["None", *(str(1000 + int(name.removeprefix("silent"))) for name in plan.first("silent"))],
+        lambda row: str(row.name),
+    ),
     "denials": (lambda plan: plan.first("guess"), lambda row: str(row.peer)),
     "alerts": (lambda plan: plan.first("guess"), None),
     "losses": (lambda plan: plan.first("loser"), lambda row: f"{row.client_id} {row.reason}"),
@@ -230,7 +266,7 @@ def told(
     plan = Plan(request.param)
     log = tmp_path_factory.mktemp("log")
     plan.write(log)
-    return plan, collect(spark, str(log), now=START)
+    return plan, collect(spark, str(log), now=START, since=START)
 
 
 def test_each_sentence_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
@@ -251,6 +287,10 @@ def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
         "Published": (short(published), f"{short(published / seconds)}/s, {wording.size(plan.bytes)}"),
         "Delivered": (short(delivered), f"{short(delivered / seconds)}/s, {wording.size(7 * delivered)}"),
         "Latency, worst p99": (wording.duration(0.001), f"usual p50 {wording.duration(0.001)}"),
+        "Within 100\N{NO-BREAK SPACE}ms": (
+            "100%",
+            f"of {wording.count(delivered, 'live delivery', 'live deliveries')}",
+        ),
         "Connections": (
             short(plan.counts["flapping"].total()),
             f"{short(plan.counts['guess'].total())} refused",
@@ -260,6 +300,27 @@ def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
         "Denied": (short(plan.counts["guess"].total()), f"{len(plan.counts['guess'])} clients"),
     }
     assert {tile.name: (tile.figure, tile.more) for tile in tiles(results)} == expected
+
+
+def test_the_totals_before_are_of_the_period_before(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    assert results.before is not None
+    found = totals(results.before)._asdict()
+    assert {name: number for name, number in found.items() if number} == plan.before
+
+
+def test_sums_by_size_and_by_use_are_those_of_the_totals(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    assert {row.most: row.messages for row in results.sizes} == plan.sizes
+    assert sum(row.bytes for row in results.sizes) == plan.bytes
+    for used in (results.users, results.listeners, results.protocols):
+        nobody, first = used.rows[:2]
+        assert nobody.name is None
+        assert (nobody.connected, nobody.delivered) == (
+            plan.counts["flapping"].total(),
+            plan.counts["late"].total(),
+        )
+        assert (first.connected, first.published, first.delivered) == (0, max(plan.counts["silent"].values()), 0)
 
 
 def test_each_table_says_how_many_rows_it_would_have_and_has_the_first(told: tuple[Plan, Results]) -> None:

@@ -10,7 +10,10 @@ from trunkline.analytics.report.figures import (
     left,
     refusals,
     silences,
+    sizes,
     timeline,
+    use,
+    use_by,
     ways,
 )
 from trunkline.events.schema import Flag
@@ -99,6 +102,46 @@ def test_delays_are_percentiles_of_all_deliveries_of_a_window(spark: "SparkSessi
     (found,) = rows_of(delays(frame(spark, rows), 5))
     assert (found["time"], found["deliveries"]) == (at(0), 100)
     assert (found["p50"], found["p95"], found["p99"]) == (50, 95, 99)
+
+
+def test_only_live_deliveries_are_in_time_and_the_bound_is(spark: "SparkSession") -> None:
+    ages = (10_000, 10_001, 100_000, 100_001, 1_000_000, 1_000_001)
+    rows = [row("message.delivered", 1, latency_us=age, weight=3) for age in ages]
+    rows += [row("message.delivered", 1, latency_us=1, delivery=way) for way in ("waited", "retained", "resent")]
+    (found,) = rows_of(delays(frame(spark, rows), 5))
+    assert [found[name] for name in ("within_10_ms", "within_100_ms", "within_1_s", "deliveries")] == [3, 9, 15, 18]
+
+
+def test_use_is_by_one_of_what_connections_have(spark: "SparkSession") -> None:
+    both = {"listener": "tcp", "protocol": 5}
+    rows = [
+        row("client.connected", 1, username="a", **both),
+        row("message.publish", 2, username="a", size=10, weight=2, **both),
+        row("message.delivered", 2, username="b", size=10, listener="tcp", protocol=4),
+        row("message.delivered", 2, size=7),
+        row("message.dropped", 2, username="c", **both),
+    ]
+    used = use(frame(spark, rows))
+    found = {
+        column: {one.name: tuple(one)[1:] for one in rows_of(use_by(used, column))}
+        for column in ("username", "listener", "protocol")
+    }
+    nobody = (0, 0, 0, 1, 7, 1)
+    assert found == {
+        "username": {"a": (1, 2, 20, 0, 0, 2), "b": (0, 0, 0, 1, 10, 1), None: nobody},
+        "listener": {"tcp": (1, 2, 20, 1, 10, 3), None: nobody},
+        "protocol": {5: (1, 2, 20, 0, 0, 2), 4: (0, 0, 0, 1, 10, 1), None: nobody},
+    }
+
+
+def test_sizes_end_with_their_bounds(spark: "SparkSession") -> None:
+    rows = [row("message.publish", 1, size=size, weight=2) for size in (0, 1, 100, 101, 1_000_001)]
+    assert [tuple(one) for one in rows_of(sizes(frame(spark, [*rows, row("message.publish", 1)])))] == [
+        (0, 2, 0, 0),
+        (100, 4, 202, 100),
+        (1000, 2, 202, 101),
+        (None, 2, 2_000_002, 1_000_001),
+    ]
 
 
 def test_ways_are_how_messages_came(spark: "SparkSession") -> None:

@@ -59,6 +59,22 @@ def test_tiles_add_up() -> None:
     assert found["Published"].more.endswith("MB")
 
 
+def test_each_tile_tells_what_it_was_before() -> None:
+    results = bad_day()
+    assert all(tile.before for tile in tiles(results))
+    found = {tile.name: tile.before for tile in tiles(results)}
+    assert found["Denied"] == "before: 46 (+50%); 3 clients"
+    assert found["Within 100\N{NO-BREAK SPACE}ms"] == "before: 100% (+0%); of 50 live deliveries"
+    assert found["Lost"] == "before: 0; 0% of deliveries"
+    assert not any(tile.before for tile in tiles(replace(results, before=None)))
+
+
+def test_what_there_is_none_of_has_not_changed() -> None:
+    found = {tile.name: tile.before for tile in tiles(replace(bad_day(), latency=[]))}
+    assert found["Latency, worst p99"] == "before: 300\N{NO-BREAK SPACE}µs; usual p50 100\N{NO-BREAK SPACE}µs"
+    assert found["Within 100\N{NO-BREAK SPACE}ms"] == "before: 100%; of 50 live deliveries"
+
+
 def test_what_will_be_full_is_told_by_the_first() -> None:
     results = replace(nothing(), filling=Who(2, ("queue_length of b", "queue_length of a")), full_in=90.0)
     assert [finding.text for finding in findings(results)] == [

@@ -17,6 +17,15 @@ def test_a_program_gets_the_sums_and_findings_of_the_page() -> None:
     assert document["totals"]["denied"] == 69
     assert document["totals"]["worst_p99_us"] == max(row.p99 for row in results.latency)
     assert document["totals"]["published"] == sum(row.published for row in results.timeline)
+    assert results.before is not None
+    assert document["before"] == {
+        "begin": "2025-06-01T14:00:00+00:00",
+        "end": "2025-06-01T14:30:00+00:00",
+        "totals": totals(results.before)._asdict(),
+    }
+    assert document["use"]["users"]["total"] == 300
+    assert document["use"]["users"]["first"][0] == results.users.rows[0].asDict()
+    assert document["payload_sizes"] == [row.asDict() for row in results.sizes]
     assert [(one["severity"], one["name"], one["number"]) for one in document["findings"]][:4] == [
         ("error", "missing", 5),
         ("error", "unwritten", 40),
@@ -30,6 +39,7 @@ def test_where_nothing_happened_there_are_sums_of_nothing() -> None:
     document = json.loads(summary(nothing()))
     assert document["findings"] == []
     assert document["totals"]["worst_p99_us"] is None
+    assert document["before"] is None
     assert document["totals"]["published"] == 0
     assert tiles(nothing())[0].figure == "0"
 

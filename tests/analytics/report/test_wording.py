@@ -70,6 +70,17 @@ def test_moments_are_told_in_utc() -> None:
     assert wording.moment(datetime(2025, 6, 1, 1, 2, 3, tzinfo=timezone(timedelta(hours=2)))) == "2025-05-31 23:02:03"
 
 
+def test_a_share_is_all_only_if_it_is() -> None:
+    assert [wording.share(part, 1_000_000) for part in (0, 1, 333_333, 999_999, 1_000_000)] == [
+        "0%",
+        "0%",
+        "33.333%",
+        "99.999%",
+        "100%",
+    ]
+    assert wording.share(0, 0) == "–"
+
+
 def test_counts() -> None:
     assert wording.count(1, "client") == "1 client"
     assert wording.count(1234, "reply", "replies") == "1\N{NARROW NO-BREAK SPACE}234 replies"
