@@ -1,13 +1,15 @@
 """What survives the process: all that changed is committed together, and whoever waits for that is told.
 
-A commit is a snapshot of the whole broker between two turns of the run queue: what a turn does to one session and to
-another is on the disk together or not at all. While one commit runs, others go on; what changes meanwhile is the next
-one. A store that refuses loses nothing: what was refused is in the next commit, and acknowledgements wait for it.
+What is gathered is a snapshot of the whole broker between two turns of the run queue: what a turn does to one session
+and to another is on the disk together or not at all. While a commit runs, or the store refuses, much that changes is
+gathered piece by piece, so that no turn is long. The next commit has all pieces, or those of them, in order, for which
+there is room. A store that refuses loses nothing: what was refused is in the next commit, and acknowledgements wait.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -15,6 +17,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
+from trunkline.broker.gathering import Gathering, tell
 from trunkline.broker.heartbeat import Heartbeat
 from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import IndexEntry, StoredPublication
@@ -52,12 +55,15 @@ MAX_RETRY: Final = 8.0
 MAX_COMMIT: Final = 10.0
 #: Seconds that the end of the broker waits for the last commit.
 MAX_CLOSE: Final = 20.0
+#: While a commit runs, or the store refuses, so many bytes or changed parts are gathered as soon as they are there.
+PIECE: Final = 1 << 18
+PIECE_PARTS: Final = 256
 
 
 class Commits(Protocol):
     """The thread that writes."""
 
-    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None: ...
+    def commit(self, batches: list[WriteBatch], done: Callable[[int, StoreError | None], None]) -> None: ...
     async def read(self, function: Callable[[Engine], T]) -> T: ...
 
 
@@ -105,9 +111,9 @@ class Committer:
         #: Sessions that are stored.
         self.sessions = 0
         self.max_uncommitted = max_uncommitted
-        #: Bytes of what has changed and is in no batch yet, and those of the batch that goes on or was refused.
+        #: Bytes of what has changed and is not gathered yet, and of what is, but is not stored.
         self.noted = 0.0
-        self._gathered = 0
+        self._weight = 0
         #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
         self._armed = self._busy = self._due = self._resting = False
         self._beats = self._closed = False
@@ -126,9 +132,11 @@ class Committer:
         self.indexed: WeakValueDictionary[int, StoredPublication] = WeakValueDictionary()
         #: Whether an entry of a backlog that somebody still needs refers to it.
         self.is_needed: Callable[[Iterable[IndexEntry]], bool] = any
-        #: What was refused, and comes again.
-        self._batch = WriteBatch()
+        #: In order: what is not stored yet, and what is, but nobody was told of it.
+        self._gathered: list[Gathering] = []
+        self._stored = deque[Gathering]()
         self._timer = scheduler.call_at(inf, self._is_due)
+        self._next = scheduler.call_at(inf, self._tell)
         self._late = scheduler.call_at(inf, self._is_late, "the disk does not answer")
         #: Seconds for which a commit has been due.
         self._put_off = 0.0
@@ -148,6 +156,10 @@ class Committer:
         """Call back when all that has changed until now is stored: outside of any actor's turn, so let it cast."""
         self._waiting.append(action)
         self._arm()
+
+    def when_stored(self, action: Callable[[], None]) -> None:
+        """As `after_commit`, for `Persistent.write`: when what it puts into this batch is stored."""
+        self._waiting.append(action)
 
     def wait_for(self, stored: StoredPublication, action: Callable[[], None]) -> None:
         """As `after_commit`, of a publication that durable sessions get in this turn; sooner, if they are done with it
@@ -193,12 +205,13 @@ class Committer:
     @property
     def waiting(self) -> int:
         """What has to be told that it is stored."""
-        return len(self._unsafe) + len(self._waiting)
+        gathered = sum(len(each.unsafe) + len(each.waiting) for each in self._gathered)
+        return gathered + len(self._unsafe) + len(self._waiting)
 
     @property
     def uncommitted(self) -> float:
         """Bytes of memory that wait for the store, roughly."""
-        return self.noted + self._gathered
+        return self.noted + self._weight
 
     @property
     def is_crowded(self) -> bool:
@@ -284,22 +297,19 @@ class Committer:
                     self._unsafe[stored] = None
             else:
                 self._unsafe.pop(stored, None)
-                _tell(stored)
+                tell(stored)
         if self._busy or self._resting:
+            if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
+                self._gather(beats=False)
             return
-        due, self._due = self._due and bool(self._changed or self._batch), False
+        due, self._due = self._due and bool(self._changed or self._gathered), False
         if self._unsafe or self._waiting or self._beats or due:
             self._commit()
 
-    def _commit(self) -> None:
-        self._timer.cancel()
-        self._put_off = 0.0
-        beats, self._beats = self._beats, False
+    def _gather(self, *, beats: bool) -> None:
         number = self.gathering
         self.gathering += 1
-        batch, self._batch = self._batch, WriteBatch()
-        unsafe, self._unsafe = self._unsafe, {}
-        waiting, self._waiting = self._waiting, []
+        batch = WriteBatch()
         changed, self._changed = self._changed, {}
         for part in changed:
             try:
@@ -312,45 +322,71 @@ class Committer:
                 batch.delete(MESSAGES, key_of(stored.number), put_once=True)
                 stored.written = False
         self._released.clear()
-        self.noted, self._gathered = 0.0, batch.memory
+        if batch or beats:
+            self._write_note(batch)
+        gathering = Gathering(number, batch, self._unsafe, self._waiting)
+        self._unsafe, self._waiting, self.noted = {}, [], 0.0
+        last = self._gathered[-1] if self._gathered and not self._busy else None
+        if last is not None and last.batch.memory + batch.memory <= PIECE:
+            last.take_in(gathering)
+        else:
+            self._gathered.append(gathering)
+        self._weigh()
 
-        def done(error: StoreError | None) -> None:
-            self._busy = False
-            self._late.cancel()
-            self._gathered = 0 if error is None else batch.memory
-            if error is None:
-                self.committed = number
-                self._retry = DELAY
-                self._alarms.deactivate(STORE_FAILED)
-                for stored in unsafe:
-                    _tell(stored)
-                for action in waiting:
-                    action()
-            else:
-                text = f"what changes is not stored, {batch.weight:,} bytes by now, and acknowledgements wait: {error}"
-                self._alarms.activate(STORE_FAILED, text)
-                self._batch = batch
-                self._unsafe, self._waiting = unsafe | self._unsafe, waiting + self._waiting
-                self._resting = True
-                self._timer.restart(self._retry)
-                self._retry = min(2 * self._retry, MAX_RETRY)
-                self._ended.set()
-            if (
-                self._changed or self._touched or self._unsafe or self._waiting
-            ):  # armed for nothing, it would wake nobody
-                self._arm()
+    def _weigh(self) -> None:
+        self._weight = sum(each.batch.memory for each in self._gathered)
 
-        if not batch and not beats:
-            done(None)
+    def _commit(self) -> None:
+        self._timer.cancel()
+        self._put_off = 0.0
+        beats, self._beats = self._beats, False
+        self._gather(beats=beats or bool(self._gathered))
+        batches = [each.batch for each in self._gathered]
+        if not any(batches):
+            self._committed(len(batches), None)
             return
         self._busy = True
         self._late.restart(MAX_COMMIT)
         try:
-            self._write_note(batch)
-            self._writer.commit(batch, done)
+            self._writer.commit(batches, self._committed)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)
-            done(StoreError(f"an error in the broker: {error}"))
+            self._committed(0, StoreError(f"an error in the broker: {error}"))
+
+    def _committed(self, count: int, error: StoreError | None) -> None:
+        """So many of what is gathered are stored, all if there is no error."""
+        self._busy = False
+        self._late.cancel()
+        self._stored.extend(self._gathered[:count])
+        del self._gathered[:count]
+        self._weigh()
+        if error is None:
+            self._retry = DELAY
+            self._alarms.deactivate(STORE_FAILED)
+        else:
+            weight = sum(each.batch.weight for each in self._gathered)
+            text = f"what changes is not stored, {weight:,} bytes by now, and acknowledgements wait: {error}"
+            self._alarms.activate(STORE_FAILED, text)
+            self._resting = True
+            self._timer.restart(self._retry)
+            self._retry = min(2 * self._retry, MAX_RETRY)
+            self._ended.set()
+        if self._stored:
+            self._tell()
+        self._go_on()
+
+    def _tell(self) -> None:
+        """Those that wait for one of what is stored. Others have their turn before the next."""
+        gathering = self._stored.popleft()
+        self.committed = gathering.number
+        if self._stored:
+            self._next.restart(0.0)
+        gathering.tell()
+
+    def _go_on(self) -> None:
+        # armed for nothing, it would wake nobody
+        if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:
+            self._arm()
 
     def _write_note(self, batch: WriteBatch) -> None:
         note = self._clock.note(self._scheduler.now)
@@ -376,10 +412,5 @@ class Committer:
         self._closed = True
         self._timer.discard()
         self._late.discard()
+        self._next.discard()
         self.heartbeat.stop()
-
-
-def _tell(stored: StoredPublication) -> None:
-    waiting, stored.waiting = stored.waiting, []
-    for action in waiting:
-        action()

@@ -156,7 +156,7 @@ class StreamKeeper:
             batch = WriteBatch()
             self._has_more = self.registry.write(batch)
             self._engine.commit(batch)
-            self.registry.stored()
+            self.registry.stored(self.registry.take_written())
         elif has_more:
             self._committer.change(self, at_once=True)
 
@@ -182,6 +182,8 @@ class StreamKeeper:
         if self.registry.write(batch):
             self._has_more = True
             self._wake.set()
+        assert self._committer is not None
+        self._committer.when_stored(partial(self.registry.stored, self.registry.take_written()))
 
     def hold(self, publication: Publication) -> None:
         """The publisher waits for the commit."""

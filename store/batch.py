@@ -1,5 +1,7 @@
 """What one commit writes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -59,6 +61,17 @@ class WriteBatch:
             self.put(space, key, b"")
             self._later[space, key] = partial(pack, *arguments)
             self.weight += weight
+
+    def add(self, later: WriteBatch) -> None:
+        """Change what the other one changes, after what this one does."""
+        for each in later.ranges:
+            self.delete_range(*each)
+        for space, values in later.values.items():
+            self.values.setdefault(space, {}).update(values)
+            if space in self._sorted:
+                self._sorted[space].update(values)
+        self._later |= later._later
+        self.weight += later.weight
 
     def pack(self) -> None:
         """Get the values that are not there yet."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from trunkline.store.errors import StoreError, StoreUnavailable
+from trunkline.store.batch import WriteBatch
+from trunkline.store.errors import StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.store.batch import WriteBatch
     from trunkline.store.engine import Engine
 
 T = TypeVar("T")
@@ -52,37 +52,64 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="trunkline store", daemon=True)
         self._thread.start()
 
-    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], object]) -> None:
-        """Commit the batch, which must not be changed any more; one at a time. `done` is called in the trio thread."""
+    def commit(self, batches: list[WriteBatch], done: Callable[[int, StoreError | None], object]) -> None:
+        """Commit the batches, which must not be changed any more: in one go, or, if there is no room for all, one
+        after the other as far as there is. One call at a time. `done` is called in the trio thread with how many are
+        stored, and why not all are."""
         assert not self.busy
         self.busy = True
 
-        def finish(error: StoreError | None, seconds: float = 0.0) -> None:
+        def finish(count: int, stored: list[WriteBatch], error: StoreError | None, seconds: float = 0.0) -> None:
             self.busy = False
-            self._count(batch, seconds, error is None)
-            done(error)
+            for each in stored:
+                self._count(each, seconds / len(stored), True)
+            if error is not None:
+                self._count(batches[count], seconds, False)
+            done(count, error)
 
         def job() -> None:
             error = None
-            began = time.perf_counter()
+            stored: list[WriteBatch] = []
+            count, began = 0, time.perf_counter()
             try:
                 self._check_files()
-                self._engine.commit(batch)
+                for each in batches:
+                    each.pack()
+                try:
+                    stored.append(self._commit(batches))
+                    count = len(batches)
+                except StoreFull:
+                    if len(batches) == 1:
+                        raise
+                    for count, each in enumerate(batches):
+                        stored.append(self._commit([each]))
+                    count = len(batches)
             except StoreError as failure:
                 error = failure
-                batch.weigh()  # it comes again, with more
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
-            self._soon(finish, error, time.perf_counter() - began)
+            for each in batches[count:]:
+                each.weigh()  # it comes again
+            self._soon(finish, count, stored, error, time.perf_counter() - began)
             try:
                 self._engine.maintain()
             except Exception:
                 _logger.exception("the store's log could not be brought home")
 
         if self._closed:
-            self._soon(finish, StoreUnavailable("the store is closed"))
+            self._soon(finish, 0, [], StoreUnavailable("the store is closed"))
         else:
             self._jobs.put(job)
+
+    def _commit(self, batches: list[WriteBatch]) -> WriteBatch:
+        """As one, which is returned."""
+        batch, *later = batches
+        if later:
+            batch = WriteBatch()
+            for each in batches:
+                batch.add(each)
+        self._engine.commit(batch)
+        return batch
 
     async def read(self, function: Callable[[Engine], T]) -> T:
         """What a function of the engine returns or raises; it runs in the thread, between commits.

@@ -79,7 +79,7 @@ class StreamLog:
         #: Messages that may be looked at, and consumers that may be told of it, before others get their turn.
         self.patience = MAX_STEP
         self._open: StreamBlock | None = None
-        #: Last sequences of blocks that are not written, and of those that the last commit wrote.
+        #: Last sequences of blocks that are not written, and of those that are, since somebody asked.
         self._unwritten: list[int] = []
         self._written: list[int] = []
         #: Blocks below are erased.
@@ -337,7 +337,6 @@ class StreamLog:
 
     def write(self, batch: WriteBatch, more: list[Any]) -> bool:
         """`more` is stored with the head. Returns whether the next commit has something to write, too."""
-        self._see_stored(batch)
         self._seal()
         for last in self._unwritten:
             block = self._live_part(last)
@@ -367,20 +366,13 @@ class StreamLog:
         row_key = key(self.number, block.last)
         batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
 
-    def _see_stored(self, batch: WriteBatch) -> None:
-        """What is not in the batch again was not refused."""
-        again = batch.values.get(STREAM_BLOCKS, {})
+    def take_written(self) -> list[int]:
+        """The last sequences of the blocks that were written since the last call."""
         written, self._written = self._written, []
-        for last in written:
-            if key(self.number, last) in again:
-                self._written.append(last)
-            elif last in self.memory:
-                self.memory.stored(last)
-        self.memory.drop_below(self.first)
+        return written
 
-    def stored(self) -> None:
-        """All that was written is stored."""
-        written, self._written = self._written, []
+    def stored(self, written: list[int]) -> None:
+        """What was written is stored."""
         for last in written:
             if last in self.memory:
                 self.memory.stored(last)

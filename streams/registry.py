@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import rows
@@ -21,7 +21,7 @@ from trunkline.streams.keys import (
     key,
     stream_key,
 )
-from trunkline.streams.log import MAX_ERASED
+from trunkline.streams.log import MAX_ERASED, StreamLog
 from trunkline.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from trunkline.store.clock import StoreClock
 
 _NUMBER: Final = 4
+
+#: The blocks of a log, by their last sequences.
+Written: TypeAlias = tuple[StreamLog, list[int]]
 
 
 class StreamChanged(Protocol):
@@ -51,6 +54,7 @@ class StreamRegistry:
         self._changed: dict[Stream, None] = {}
         #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
         self._erasing: dict[int, tuple[int, int]] = {}
+        self._written: list[Written] = []
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._streams.values()))
@@ -153,6 +157,7 @@ class StreamRegistry:
         for stream in changed:
             if stream.write(batch):
                 self._changed[stream] = None
+            self._written.append((stream.log, stream.log.take_written()))
         for number, (low, end) in list(self._erasing.items()):
             high = min(end, low + MAX_ERASED)
             batch.delete_range(STREAM_BLOCKS, key(number, low), key(number, high))
@@ -167,10 +172,16 @@ class StreamRegistry:
                 batch.delete(STREAMS, stream_key(number))
         return bool(self._changed or self._erasing)
 
-    def stored(self) -> None:
-        """All that was written is stored."""
-        for stream in self._streams.values():
-            stream.log.stored()
+    def take_written(self) -> list[Written]:
+        """The blocks that were written since the last call."""
+        written, self._written = self._written, []
+        return written
+
+    @staticmethod
+    def stored(written: list[Written]) -> None:
+        """What was written is stored."""
+        for log, blocks in written:
+            log.stored(blocks)
 
     def restore(self, engine: Engine) -> None:
         """Read everything but the messages. In a thread, before anything else happens here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import takewhile
 from math import inf
@@ -110,7 +111,6 @@ class Backlog:
     owner: Ref[Any] | None = None
 
     __slots__ = (
-        "_awaited",
         "_check",
         "_committer",
         "_heap",
@@ -120,6 +120,7 @@ class Backlog:
         "_upgrade_qos",
         "_written",
         "cut_at",
+        "dropped",
         "filter",
         "last",
         "low",
@@ -150,13 +151,14 @@ class Backlog:
         self.recent: deque[Recent] = _NOTHING
         #: The last entry before these, the last that is in a batch, and the last that is in the store.
         self.settled = self._written = self._safe = self.last
+        #: Entries that were let go of in a commit that goes on or was refused: they are, or come, in the store.
+        self.dropped: list[Entry] = []
         #: The first entry that anybody needs.
         self.low: float = 0
         #: Up to here, without, entries are deleted.
         self.trimmed = 0
         #: The entry where the last cut was.
         self.cut_at = 0
-        self._awaited = False
         #: When a member was seen last, what it needed.
         self._heap: list[tuple[int, int, Membership]] = []
 
@@ -183,20 +185,12 @@ class Backlog:
         stored.entries = (*stored.entries, (self.number, sequence))
         committer.indexed[stored.number] = stored
         committer.hold(stored, 1)
-        committer.change(self)
-        if not self._awaited:
-            self._awaited = True
-            committer.after_commit(self._committed)
+        committer.change(self, at_once=True)
         for member in self.watchers:
             member.cursor.wake(member)
         if self.total > self._max_total or self.total_weight > self._max_weight:
             self.check_at(inf, inf)
             self._check(self)
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether all that was written is in the store, and not in a commit that goes on or was refused."""
-        return self._written == self._safe
 
     def check_at(self, total: float, total_weight: float) -> None:
         """Members are looked at when so much was ever in the backlog."""
@@ -207,7 +201,6 @@ class Backlog:
         return [*takewhile(lambda recent: recent.entry.sequence > sequence, reversed(self.recent))][::-1]
 
     def write(self, batch: WriteBatch) -> None:
-        self._awaited = False
         if not self.members:
             return
         for entry, publication in self.behind(self._written):
@@ -219,10 +212,20 @@ class Backlog:
         self._written = self.last
         found = StoredBacklog(self.number, self.filter, self.total, self.total_weight, self.last)
         batch.put(FILTERS, key_of(self.number), filter_to_row(found))
+        self._committer.when_stored(partial(self._stored, self.last))
 
-    def _committed(self) -> None:
-        self._safe = self._written
+    def _stored(self, sequence: int) -> None:
+        self._safe = sequence
         self._forget()
+
+    def drop_below(self, low: float) -> None:
+        """Let go of the entries in memory that nobody needs any more."""
+        recent = self.recent
+        while recent and recent[0].entry.sequence < low:
+            entry = recent[0].entry
+            if self._safe < entry.sequence <= self._written:
+                self.dropped.append(entry)
+            self._let_go(recent.popleft())
 
     def _forget(self) -> None:
         """Leave what is stored to the store, but for the last entries, which members with a client need."""
@@ -254,8 +257,7 @@ class Backlog:
         self.members.pop(member, None)
         self.unwatch(member)
         if not self.members:
-            while self.recent:
-                self._let_go(self.recent.popleft())
+            self.drop_below(inf)
         if len(self._heap) > 2 * len(self.members) + 16:
             self._heap = [(each.needed, id(each), each) for each in self.members]
             heapify(self._heap)

@@ -12,7 +12,7 @@ import trio
 
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key, place_of
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
 from trunkline.broker.committer import MESSAGES
 from trunkline.store import StoreError
 from trunkline.store.engine import key_of
@@ -97,8 +97,6 @@ class Backlogs:
         self._unwanted: deque[Unwanted] = deque()
         self._garbage: list[tuple[int, Entry]] = []
         self._empty: list[Backlog] = []
-        #: Those of which a commit that was refused may have entries that nobody needs any more.
-        self._unsafe: dict[Backlog, None] = {}
         #: All members are back after a start.
         self._is_whole = False
         self._wanted = trio.Event()
@@ -271,11 +269,11 @@ class Backlogs:
 
     async def _trim(self, backlog: Backlog) -> None:
         low = backlog.low = backlog.find_low()
-        if not backlog.is_safe:  # entries in a commit that goes on, or was refused, are not in the store yet
-            self.committer.after_commit(partial(self.moved, backlog))
-            self._unsafe[backlog] = None
-            self.committer.change(self)
         number = backlog.number
+        backlog.drop_below(low)
+        while entries := backlog.dropped[:READ_AT_ONCE]:
+            del backlog.dropped[:READ_AT_ONCE]
+            await self._discard(number, entries)
         end = entry_key(number + 1, 0) if low == inf else entry_key(number, int(low))
         while backlog.trimmed < low:
             begin = entry_key(number, backlog.trimmed)
@@ -283,24 +281,21 @@ class Backlogs:
             if not rows:
                 break
             entries = [entry_from_row(key, row) for key, row in rows]
-            self._garbage += [(number, entry) for entry in entries]
             backlog.trimmed = entries[-1].sequence + 1
-            if len(self._garbage) >= TRIMMED_AT_ONCE:
-                self.committer.change(self, at_once=True)
-                self._written = trio.Event()
-                await self._written.wait()
+            await self._discard(number, entries)
         if low == inf and not backlog.members:
             self._empty.append(backlog)
         if self._garbage or self._empty:
             self.committer.change(self)
 
+    async def _discard(self, number: int, entries: list[Entry]) -> None:
+        self._garbage += [(number, entry) for entry in entries]
+        if len(self._garbage) >= TRIMMED_AT_ONCE:
+            self.committer.change(self, at_once=True)
+            self._written = trio.Event()
+            await self._written.wait()
+
     def write(self, batch: WriteBatch) -> None:
-        lows = {backlog.number: backlog.low for backlog in self._unsafe}
-        for key, row in batch.values.get(ENTRIES, {}).items() if lows else ():
-            number, sequence = place_of(key)
-            if row is not None and sequence < lows.get(number, 0):
-                self._garbage.append((number, entry_from_row(key, row)))
-        self._unsafe.clear()
         for number, entry in self._garbage:
             batch.delete(ENTRIES, entry_key(number, entry.sequence), put_once=True)
             stored = self.committer.indexed.get(entry.number)

@@ -289,6 +289,7 @@ async def test_what_waits_fits_into_a_small_store_once_its_messages_are_delivere
         for number in range(1, count + 1):
             await publisher.send(raw.publish("t/1", b"x" * 50_000, qos=1, packet_id=number, version=5))
         while not committer_of(life).is_crowded:
+            await life.rests()
             mock_clock.jump(MAX_RETRY)
             await settled()
         subscriber, _ = await life.stay("subscriber")
@@ -308,6 +309,7 @@ async def test_what_waits_fits_into_a_small_store_once_its_messages_are_delivere
                 nursery.cancel_scope.cancel()
 
             for _ in range(100):
+                await life.rests()
                 mock_clock.jump(MAX_RETRY)
                 await settled()
             pytest.fail("something waits for ever")

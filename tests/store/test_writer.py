@@ -45,9 +45,11 @@ class Answer:
 
     def __init__(self) -> None:
         self.errors: list[StoreError | None] = []
+        self.stored = 0
         self._came = trio.Event()
 
-    def __call__(self, error: StoreError | None) -> None:
+    def __call__(self, stored: int, error: StoreError | None) -> None:
+        self.stored = stored
         self.errors.append(error)
         self._came.set()
 
@@ -60,7 +62,7 @@ class Answer:
 async def test_commits_and_reads_in_order() -> None:
     engine, answer = Recorded(), Answer()
     writer = Writer(engine)
-    writer.commit(batch(), answer)
+    writer.commit([batch()], answer)
     assert writer.busy
     async with trio.open_nursery() as nursery:
 
@@ -83,13 +85,13 @@ async def test_a_commit_that_fails_is_answered(error: Exception) -> None:
     engine.error = error
     engine.may_commit.set()
     writer = Writer(engine)
-    writer.commit(batch(), answer)
+    writer.commit([batch()], answer)
     found = await answer.error()
     assert isinstance(found, StoreUnavailable)
     assert str(error) in str(found)
     engine.error = None
     again = Answer()
-    writer.commit(batch(), again)
+    writer.commit([batch()], again)
     assert await again.error() is None
     await writer.close()
 
@@ -97,7 +99,7 @@ async def test_a_commit_that_fails_is_answered(error: Exception) -> None:
 async def test_the_end_finishes_what_was_begun_and_closes_the_engine() -> None:
     engine, answer = Recorded(), Answer()
     writer = Writer(engine)
-    writer.commit(batch(), answer)
+    writer.commit([batch()], answer)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.close)
         await trio.testing.wait_all_tasks_blocked()
@@ -106,7 +108,7 @@ async def test_the_end_finishes_what_was_begun_and_closes_the_engine() -> None:
     assert engine.done == ["commit", "maintain", "close"]
     assert await answer.error() is None
     late = Answer()
-    writer.commit(batch(), late)
+    writer.commit([batch()], late)
     assert str(await late.error()) == "the store is closed"
     with pytest.raises(StoreUnavailable, match="closed"):
         await writer.read(lambda engine: engine.count(COLOURS))
@@ -142,7 +144,7 @@ async def test_files_are_looked_at_now_and_then_and_after_a_failure_until_they_a
     for is_gone in (True, True, False, True):
         engine.is_gone = is_gone
         answer = Answer()
-        writer.commit(batch(), answer)
+        writer.commit([batch()], answer)
         error = await answer.error()
         assert (error is not None) == (is_gone and "check" not in engine.done)
     await writer.close()
@@ -155,7 +157,7 @@ async def test_a_disk_that_does_not_answer_does_not_hold_the_end(
     monkeypatch.setattr("trunkline.store.writer.MAX_CLOSE", 0.01)
     engine = Recorded()
     writer = Writer(engine)
-    writer.commit(batch(), Answer())
+    writer.commit([batch()], Answer())
     await writer.close()
     assert "does not answer" in caplog.text
     engine.may_commit.set()

@@ -110,6 +110,7 @@ class World:
             batch = WriteBatch()
             more = self.registry.write(batch)
             self.engine.commit(batch)
+            self.registry.stored(self.registry.take_written())
             if not more:
                 return
             self.settle()

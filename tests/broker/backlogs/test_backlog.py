@@ -93,7 +93,7 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     member = here.backlogs.join("t", Place())
     message = here.publish("t")
     done: list[str] = []
-    commits: list[Callable[[StoreError | None], None]] = []
+    commits: list[Callable[[int, StoreError | None], None]] = []
     here.writer.commit = lambda _, done: commits.append(done)  # type: ignore[method-assign]
     assert message.stored is not None
     here.committer.wait_for(message.stored, lambda: done.append("stored"))
@@ -101,7 +101,7 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     member.backlog.unwatch(member)
     here.turns.end()
     assert not done
-    commits.pop()(None)
+    commits.pop()(1, None)
     assert done == ["stored"]
     assert not member.backlog.recent
 

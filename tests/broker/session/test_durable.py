@@ -95,10 +95,11 @@ class AtOnce:
         self.engine = engine
         self.refuses: StoreError | None = None
 
-    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None:
+    def commit(self, batches: list[WriteBatch], done: Callable[[int, StoreError | None], None]) -> None:
         if self.refuses is None:
-            self.engine.commit(batch)
-        done(self.refuses)
+            for batch in batches:
+                self.engine.commit(batch)
+        done(len(batches) if self.refuses is None else 0, self.refuses)
 
 
 def committer_of(engine: Engine, last: int = 0) -> tuple[Committer, Turns, AtOnce]:
