@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sortedcontainers import SortedSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What a row takes in memory besides its bytes, roughly.
 ROW_OVERHEAD: Final = 200

@@ -81,9 +81,9 @@ class Writer:
                 except StoreFull:
                     if len(batches) == 1:
                         raise
-                    for count, each in enumerate(batches):
+                    for each in batches:
                         stored.append(self._commit([each]))
-                    count = len(batches)
+                        count += 1
             except StoreError as failure:
                 error = failure
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
