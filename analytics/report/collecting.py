@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 #: The jobs of a report.
-JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues")
+JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues", "unheard")
 #: Kinds whose last reading from before the period counts.
 _READINGS: Final = ("session.stats", "node.stats")
 #: What figures of a report need: all but what may be long.
@@ -102,12 +102,12 @@ def collect(
     begin, end = period(source, since, until)
     seconds = window(begin, end)
     first = math.floor((begin - EPOCH).total_seconds() / seconds) * seconds
-    found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
-    found["begin"] = EPOCH + timedelta(seconds=first)
+    results = Results(source=source, made=now, window=seconds, begin=EPOCH + timedelta(seconds=first), end=end)
+    found: dict[str, Any] = {}
     former = begin - (end - begin)
     if _recorded(source)[0] <= former:
         say("the period before")
-        found["before"] = _before(spark, Results(**found | {"begin": former, "end": begin}))
+        found["before"] = _before(spark, replace(results, begin=former, end=begin))
     reading = _Reading(spark, source, begin, end)
     say("audit")
     findings = rows_of(reading.audit())
@@ -117,7 +117,7 @@ def collect(
         found |= _of_events(reading, source, begin, end, seconds, found["health"], say)
     finally:
         reading.close()
-    return Results(**found)
+    return replace(results, **found)
 
 
 def _of_events(
@@ -140,10 +140,11 @@ def _of_events(
     losses = figures.losses(events)
     most = (falling("messages"), "client_id", "reason")
     found |= cut("losses", losses, most, losers=who("client_id", most), lost=total("messages"))
-    say("top talkers")
+    say("top talkers, topics")
     published = events.where("kind = 'message.publish'")
-    for name, column in (("topics", "topic"), ("clients", "client_id")):
-        found |= cut(name, figures.talkers(published, column), (falling("messages"), falling("bytes"), "name"))
+    biggest = (falling("messages"), falling("bytes"), "name")
+    found |= cut("clients", figures.talkers(published, "client_id"), biggest)
+    found |= _topics(reading, figures.talkers(published, "topic"), end)
     found["sizes"] = rows_of(figures.sizes(published))
     say("use")
     found |= _use(events)
@@ -181,6 +182,24 @@ def _before(spark: SparkSession, period: Results) -> Results:
         return replace(period, **_headlines(events, period.window)[0])
     finally:
         events.unpersist()
+
+
+def _topics(reading: _Reading, topics: DataFrame, end: datetime) -> dict[str, Any]:
+    topics.persist(StorageLevel.DISK_ONLY)
+    once = F.count_if(F.col("messages") == 1)
+    unheard = reading.run("unheard", subject="topics", window=_whole(end)).withColumnRenamed("count", "messages")
+    found = {
+        **cut("topics", topics, (falling("messages"), falling("bytes"), "name"), topics_once=once),
+        **cut("branches", figures.branches(topics), (falling("names"), falling("topics"), "branch")),
+        **cut("unheard", unheard.select("topic", "messages", "last"), (falling("messages"), "topic")),
+    }
+    topics.unpersist()
+    return found
+
+
+def _whole(end: datetime) -> int:
+    """Seconds of a window that holds the whole period: windows begin with the epoch."""
+    return math.ceil(end.timestamp()) + 1
 
 
 def _use(events: DataFrame) -> dict[str, Any]:
@@ -232,8 +251,7 @@ def _queues(reading: _Reading, losses: DataFrame, end: datetime) -> dict[str, An
     growth = figures.growth(reading.run("queues", window=_GROWTH, slide=_GROWTH / 5), end)
     whose = F.coalesce(F.nullif("client_id", F.lit("")), "node")
     first = (F.col("full_in").isNull(), "full_in", falling("slope"), "node", "client_id", "metric")
-    # windows begin with the epoch: one of them holds the whole period
-    slow = reading.run("slow-consumers", window=math.ceil(end.timestamp()) + 1).where("slow")
+    slow = reading.run("slow-consumers", window=_whole(end)).where("slow")
     losers = losses.groupBy("client_id").agg(F.lit(True).alias("lost"))
     consumers = slow.join(losers, "client_id", "left").select(
         *slow.columns, (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped"), "lost"

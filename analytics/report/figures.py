@@ -57,6 +57,8 @@ HELD: Final = 700.0
 IN_ORDER: Final = (Reason.SUCCESS.value, Reason.DISCONNECT_WITH_WILL.value)
 #: Bytes of payloads that are told apart.
 SIZES: Final = (0, 100, 1000, 10_000, 100_000, 1_000_000)
+#: Levels of topics that are looked at for how they spread.
+MAX_LEVELS: Final = 16
 #: Clients whose queues are drawn.
 MAX_QUEUES: Final = 10
 
@@ -148,6 +150,20 @@ def sizes(published: DataFrame) -> DataFrame:
             F.max("size").alias("largest"),
         )
         .orderBy(F.asc_nulls_last("most"))
+    )
+
+
+def branches(topics: DataFrame) -> DataFrame:
+    """Where several names follow the same first levels: how many `names`, and how many `topics` these have."""
+    depths = F.explode(F.sequence(F.lit(1), F.least(F.size(F.split("name", "/")), F.lit(MAX_LEVELS))))
+    level = topics.select("name", depths.alias("depth"))
+    first = F.expr("substring_index(name, '/', depth - 1)")
+    own = F.substring_index(F.expr("substring_index(name, '/', depth)"), "/", -1)
+    return (
+        level.groupBy("depth", F.when(F.col("depth") > 1, F.concat(first, F.lit("/"))).otherwise("").alias("above"))
+        .agg(F.count_distinct(own).alias("names"), F.count("*").alias("topics"))
+        .where("names > 1")
+        .select(F.concat("above", F.lit("+")).alias("branch"), "names", "topics")
     )
 
 

@@ -196,6 +196,14 @@ class Results:
     #: Topics and clients by `name`, with the `messages` and `bytes` published by each, most messages first.
     topics: Top[Row] = Top()
     clients: Top[Row] = Top()
+    #: How many of the topics had one message only.
+    topics_once: int = 0
+    #: Where topics spread: different `names` at the `+` of a `branch`, and the `topics` below them, most names
+    #: first.
+    branches: Top[Row] = Top()
+    #: Of the job unheard: topics whose messages had no subscriber, with their number (`messages`) and the `last`, most
+    #: first.
+    unheard: Top[Row] = Top()
     #: By `name` (null: none), which is a level of the protocol in the last: what was `connected`, `published` and
     #: `delivered`, and `published_bytes` and `delivered_bytes`; most messages first.
     users: Top[Row] = Top()

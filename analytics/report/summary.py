@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from trunkline.analytics.report.findings import findings, totals
 from trunkline.analytics.report.tables import MAX_ROWS
 
 if TYPE_CHECKING:
-    from trunkline.analytics.report.results import Results
+    from pyspark.sql import Row
+
+    from trunkline.analytics.report.results import Results, Top
 
 
 def summary(results: Results) -> str:
@@ -28,13 +31,16 @@ def summary(results: Results) -> str:
             "totals": totals(results.before)._asdict(),
         },
         "payload_sizes": [row.asDict() for row in results.sizes],
+        "topics": {
+            "once": results.topics_once,
+            "most": _first(results.topics),
+            "spread": _first(results.branches),
+            "unheard": _first(results.unheard),
+        },
         "use": {
-            name: {"total": top.total, "first": [row.asDict() for row in top.rows[:MAX_ROWS]]}
-            for name, top in (
-                ("users", results.users),
-                ("listeners", results.listeners),
-                ("protocols", results.protocols),
-            )
+            "users": _first(results.users),
+            "listeners": _first(results.listeners),
+            "protocols": _first(results.protocols),
         },
         "findings": [
             {"severity": found.severity, "name": found.name, "number": found.number, "text": found.text}
@@ -42,3 +48,14 @@ def summary(results: Results) -> str:
         ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _first(top: Top[Row]) -> dict[str, Any]:
+    rows = [row.asDict() for row in top.rows[:MAX_ROWS]]
+    return {
+        "total": top.total,
+        "first": [
+            {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+            for row in rows
+        ],
+    }

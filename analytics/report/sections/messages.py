@@ -10,7 +10,7 @@ from trunkline.analytics.report.findings import totals
 from trunkline.analytics.report.plots import Plot, Series, bars, lines
 from trunkline.analytics.report.results import WITHIN
 from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sums
-from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SHARE, SIZE, TIME, Table, table
+from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SHARE, SIZE, TIME, Form, Table, table
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ _WAYS: Final = {
 }
 
 
-_VERSIONS: Final = {version.value: str(version) for version in Version}
+_VERSIONS: Final[dict[int, str]] = {version.value: str(version) for version in Version}
+
+
+def _version(level: int) -> str:
+    return _VERSIONS.get(level, str(level))
+
+
+_VERSION: Final = Form(_version)
 
 
 def traffic(results: Results, grid: Grid) -> Section:
@@ -141,23 +148,61 @@ def _talker_table(id: str, title: str, heading: str, rows: Top[Row]) -> Table:
     )
 
 
+def topics(results: Results, grid: Grid) -> Section:
+    parts: list[Plot | Table] = []
+    if results.topics:
+        parts.append(
+            table(
+                "topic-numbers",
+                "Topics that messages were published to",
+                [("different topics", results.topics.total), ("of these with one message only", results.topics_once)],
+                ("Topics", NAME, lambda row: row[0]),
+                ("Number", COUNT, lambda row: row[1]),
+            )
+        )
+    if results.branches:
+        parts.append(
+            table(
+                "branches",
+                "Where they spread",
+                results.branches,
+                ("Level", NAME, "branch"),
+                ("Different names", COUNT, "names"),
+                ("Topics", NUMBER, "topics"),
+            )
+        )
+    if results.unheard:
+        parts.append(
+            table(
+                "unheard-topics",
+                "Topics that nobody heard",
+                results.unheard,
+                ("Topic", NAME, "topic"),
+                ("Messages without subscribers", COUNT, "messages"),
+                ("The last (UTC)", TIME, "last"),
+            )
+        )
+    words = "How many topics there are, at which level they have most names, and which of them have no subscriber."
+    return Section("topics", "Topics", words, parts, "No message was published.", ("message.publish",))
+
+
 def use(results: Results, grid: Grid) -> Section:
     parts = [
         table(
             f"use-by-{id}",
             f"By {id}",
             rows,
-            (heading, NAME, name),
+            (heading, form, "name"),
             ("Connections", COUNT, "connected"),
             ("Published", COUNT, "published"),
             ("Bytes", SIZE, "published_bytes"),
             ("Delivered", COUNT, "delivered"),
             ("Bytes", SIZE, "delivered_bytes"),
         )
-        for id, heading, rows, name in (
-            ("user", "User", results.users, "name"),
-            ("listener", "Listener", results.listeners, "name"),
-            ("protocol", "MQTT", results.protocols, lambda row: row.name and _VERSIONS.get(row.name, str(row.name))),
+        for id, heading, rows, form in (
+            ("user", "User", results.users, NAME),
+            ("listener", "Listener", results.listeners, NAME),
+            ("protocol", "MQTT", results.protocols, _VERSION),
         )
         if rows
     ]

@@ -28,6 +28,7 @@ def sections(results: Results) -> list[Section]:
         clients.flapping,
         clients.silent,
         messages.talkers,
+        messages.topics,
         messages.use,
         clients.denials,
         messages.drops,

@@ -37,6 +37,8 @@ Slow = Row("window_start", "prefix", "qos", "delivered", "p99_us", "undelivered"
 Way = Row("way", "deliveries", "p50", "oldest")
 Talker = Row("name", "messages", "bytes")
 Use = Row("name", "connected", "published", "published_bytes", "delivered", "delivered_bytes")
+Branch = Row("branch", "names", "topics")
+Unheard = Row("topic", "messages", "last")
 Sizes = Row("most", "messages", "bytes", "largest")
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
@@ -110,6 +112,9 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             4711,
         ),
         clients=whole([Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)]),
+        topics_once=4000,
+        branches=whole([Branch("site/+", 4000, 4000), Branch(f"{hostile}/+", 2, 3)]),
+        unheard=whole([Unheard(hostile, 7, times[9])]),
         before=before(),
         sizes=[Sizes(100, 90, 4000, 99), Sizes(None, 1, 2_000_000, 2_000_000)],
         users=Top([Use(None, 3, 9, 90, 1, 10), Use(hostile, 1, 2, 3, 4, 5)], 300),

@@ -60,6 +60,7 @@ class Plan:
             self._fall_silent,
             self._guess,
             self._lose,
+            self._go_unheard,
             self._ack_late,
             self._fill,
             self._nodes,
@@ -97,9 +98,11 @@ class Plan:
                 self.left.add(name)
             for second in times:
                 of = {"username": f"user of {name}", "listener": f"by {name}", "protocol": 1000 + number}
-                self.add("message.publish", second, client_id=name, topic=f"t/{name}", size=size, qos=0, **of)
+                # one message of each has a topic of its own
+                topic = f"t/{name}/{'once' if second == begin else 'often'}"
+                self.topics[topic] += 1
+                self.add("message.publish", second, client_id=name, topic=topic, size=size, qos=0, **of)
             self.counts["silent"][name] = len(times)
-            self.topics[f"t/{name}"] = len(times)
             self.bytes += size * len(times)
             self.sizes[next(most for most in (0, 100, 1000) if size <= most)] += len(times)
 
@@ -117,6 +120,13 @@ class Plan:
                 self.drops[reason] += weight
                 if reason in LOSSES:
                     self.counts["loser"][f"{name} {reason}"] = weight
+
+    def _go_unheard(self) -> None:
+        for name in self.clients("unheard"):
+            weight = self.random.randrange(1, 9)
+            self.add("message.dropped", self.soon(), topic=f"u/{name}", reason="no_subscribers", weight=weight)
+            self.drops["no_subscribers"] += weight
+            self.counts["unheard"][f"u/{name}"] = weight
 
     def _ack_late(self) -> None:
         for number, name in enumerate(self.clients("late")):
@@ -238,6 +248,11 @@ TABLES: dict[str, tuple[Callable[[Plan], Sequence[str]], Callable[[Any], str] | 
     "flapping": (lambda plan: plan.first("flapping"), lambda row: str(row.subject)),
     "topics": (lambda plan: sorted(plan.topics), None),
     "clients": (lambda plan: plan.first("silent"), None),
+    "branches": (
+        lambda plan: ["t/+", *(f"t/{name}/+" for name in sorted(plan.last_seen))],
+        lambda row: str(row.branch),
+    ),
+    "unheard": (lambda plan: ["t", *plan.first("unheard")], lambda row: str(row.topic)),
     "users": (
         lambda plan: ["None", *(f"user of {name}" for name in plan.first("silent"))],
         lambda row: str(row.name),
@@ -307,6 +322,12 @@ def test_the_totals_before_are_of_the_period_before(told: tuple[Plan, Results]) 
     assert results.before is not None
     found = totals(results.before)._asdict()
     assert {name: number for name, number in found.items() if number} == plan.before
+
+
+def test_topics_with_one_message_are_counted_among_all(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    assert results.topics_once == sum(number == 1 for number in plan.topics.values()) > MAX_ROWS
+    assert (results.branches.rows[0].names, results.branches.rows[0].topics) == (len(plan.last_seen), len(plan.topics))
 
 
 def test_sums_by_size_and_by_use_are_those_of_the_totals(told: tuple[Plan, Results]) -> None:

@@ -3,7 +3,9 @@ from typing import TYPE_CHECKING
 from tests.analytics.events_made import at, frame, row
 from trunkline.analytics.report.cutting import rows_of
 from trunkline.analytics.report.figures import (
+    MAX_LEVELS,
     alerts,
+    branches,
     delays,
     findings,
     growth,
@@ -132,6 +134,24 @@ def test_use_is_by_one_of_what_connections_have(spark: "SparkSession") -> None:
         "listener": {"tcp": (1, 2, 20, 1, 10, 3), None: nobody},
         "protocol": {5: (1, 2, 20, 0, 0, 2), 4: (0, 0, 0, 1, 10, 1), None: nobody},
     }
+
+
+def test_topics_spread_where_names_follow_the_same_levels(spark: "SparkSession") -> None:
+    names = ["plant/1/up", "plant/2/up", "plant/2/down", "plant", "/x", "/y", "a/b/c"]
+    topics = spark.createDataFrame([(name,) for name in names], "name string")
+    assert sorted(tuple(one) for one in rows_of(branches(topics))) == [
+        ("+", 3, 7),
+        ("/+", 2, 2),
+        ("plant/+", 2, 3),
+        ("plant/2/+", 2, 2),
+    ]
+
+
+def test_the_levels_of_a_topic_are_bounded(spark: "SparkSession") -> None:
+    deep = "/".join("l" * MAX_LEVELS)
+    topics = spark.createDataFrame([(f"{deep[:-1]}{last}/{last}",) for last in "xy"], "name string")
+    topics = topics.union(spark.createDataFrame([(f"{deep}/{last}",) for last in "xy"], "name string"))
+    assert [tuple(one) for one in rows_of(branches(topics))] == [(f"{deep[:-1]}+", 3, 4)]
 
 
 def test_sizes_end_with_their_bounds(spark: "SparkSession") -> None:

@@ -24,6 +24,7 @@ SECTIONS = [
     "flapping",
     "silent",
     "talkers",
+    "topics",
     "use",
     "denials",
     "drops",
@@ -97,7 +98,7 @@ def test_drawings_and_tables_say_what_they_are() -> None:
     assert len(drawings) == 6
     assert all(re.search(r"<title [^>]*>[^<]+</title>\s*<desc [^>]*>[^<]+</desc>", drawing) for drawing in drawings)
     tables = re.findall(r"<table>.*?</table>", page, re.DOTALL)
-    assert len(tables) == 6 + 25
+    assert len(tables) == 6 + 28
     assert all("<caption" in table and 'scope="col"' in table for table in tables)
 
 

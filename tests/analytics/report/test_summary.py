@@ -8,6 +8,7 @@ from trunkline.analytics.jobs.catalogue import summaries
 from trunkline.analytics.report.collecting import JOBS
 from trunkline.analytics.report.findings import SEVERITIES, Finding, FindingName, failing, findings, tiles, totals
 from trunkline.analytics.report.summary import summary
+from trunkline.analytics.report.tables import MAX_ROWS
 
 
 def test_a_program_gets_the_sums_and_findings_of_the_page() -> None:
@@ -25,6 +26,12 @@ def test_a_program_gets_the_sums_and_findings_of_the_page() -> None:
     }
     assert document["use"]["users"]["total"] == 300
     assert document["use"]["users"]["first"][0] == results.users.rows[0].asDict()
+    assert document["topics"]["once"] == 4000
+    assert document["topics"]["most"]["total"] == 4711
+    assert len(document["topics"]["most"]["first"]) == MAX_ROWS
+    assert document["topics"]["unheard"]["first"] == [
+        {"topic": results.source, "messages": 7, "last": "2025-06-01T14:31:30+00:00"}
+    ]
     assert document["payload_sizes"] == [row.asDict() for row in results.sizes]
     assert [(one["severity"], one["name"], one["number"]) for one in document["findings"]][:4] == [
         ("error", "missing", 5),
@@ -66,7 +73,7 @@ def test_the_page_of_the_docs_has_the_severity_of_each_finding() -> None:
 def test_the_page_of_the_docs_says_which_jobs_feed_the_report() -> None:
     page = (Path(__file__).parents[3] / "docs" / "analytics-report.md").read_text(encoding="utf-8")
     (told,) = re.findall(
-        r"Of the thirteen jobs, seven feed the report: (.*?)\. Run the others \((.*?)\)", page, re.DOTALL
+        r"Of the thirteen jobs, eight feed the report: (.*?)\. Run the others \((.*?)\)", page, re.DOTALL
     )
     feeding, others = (re.findall(r"`([\w-]+)`", names) for names in told)
     assert feeding == [*JOBS, "audit"]
