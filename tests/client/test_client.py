@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.opening import client_of
+from tests.client.opening import client_of, cut, session_of
 from trunkline.client.client import Client
 from trunkline.client.errors import (
     AuthenticationFailed,
@@ -20,13 +20,16 @@ from trunkline.client.errors import (
     NotOffered,
     PublishesRefused,
     PublishRefused,
+    ReauthenticationFailed,
     RequestQueueFull,
     SubscribeRefused,
 )
 from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
+from trunkline.client.running import CLOSE_TIMEOUT
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings, WillMessage
+from trunkline.hooks.exchange import Success
 from trunkline.mqtt.packets import Disconnect, Publish
 from trunkline.testing import Broker
 from trunkline.testing.published import Published
@@ -826,3 +829,76 @@ async def test_a_function_that_opens_a_stream_may_wait(mqtt_broker: Broker) -> N
     settings = ConnectionSettings(host="elsewhere")
     async with Client(settings, open_stream=opens):
         assert seen == [settings]
+
+
+class Nod:
+    """Authentication by a method that needs no data."""
+
+    method = "nod"
+
+    def begin(self) -> None: ...
+
+    def answer(self, challenge: bytes) -> None: ...
+
+    def finish(self, data: bytes) -> None: ...
+
+
+async def test_a_reauthentication_without_an_answer_ends_the_connection(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    mqtt_broker.hooks.add("client.enhanced_authenticate", lambda client, exchange: Success())
+    with pytest.raises(ReauthenticationFailed):
+        async with client_of(mqtt_broker, authenticator=Nod(), connect_timeout=7) as client:
+            mqtt_broker.faults.drop("AUTH")
+            began = trio.current_time()
+            with pytest.raises(ReauthenticationFailed):
+                await client.reauthenticate()
+            assert trio.current_time() == began + 7
+            with trio.move_on_after(CLOSE_TIMEOUT):
+                await trio.sleep_forever()
+            raise AssertionError("it goes on")
+
+
+async def test_a_stream_that_fails_at_writing_alone_ends_the_block(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    class Clogged(trio.abc.Stream):
+        def __init__(self, stream: trio.abc.Stream) -> None:
+            self.stream, self.is_clogged = stream, False
+
+        async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+            if self.is_clogged:
+                raise trio.BrokenResourceError("it is clogged")
+            await self.stream.send_all(data)
+
+        async def wait_send_all_might_not_block(self) -> None:
+            await self.stream.wait_send_all_might_not_block()
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+            return await self.stream.receive_some(max_bytes)
+
+        async def aclose(self) -> None:
+            await self.stream.aclose()
+
+    stream = Clogged(mqtt_broker.connect())
+    with pytest.raises(Disconnected, match=r"^the connection broke: it is clogged$"):
+        async with Client(ConnectionSettings(client_id="c", keep_alive=0), open_stream=lambda _: stream) as client:
+            stream.is_clogged = True
+            client.publish_nowait("t", "x")
+            await trio.sleep(100)
+            raise AssertionError("it goes on")
+
+
+async def test_a_full_queue_discards_no_unsubscription(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
+    async with session_of(mqtt_broker, max_queued=2, overflow="drop_oldest") as client:
+        subscription = await client.subscribe("t")
+        await cut(mqtt_broker, client)
+        with pytest.raises(LookupError):
+            async with subscription:
+                raise LookupError
+        receipts = [client.publish_nowait("u", qos=1) for _ in range(3)]
+        await client.connected()
+        await client.ping()
+        assert receipts[0].error is not None
+        assert receipts[2].error is None
+        assert mqtt_broker.subscriptions == []

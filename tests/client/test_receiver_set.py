@@ -7,10 +7,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.client.opening import client_of
 from tests.client.rig import publish
+from tests.conformance import raw
 from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.limits import WaitingLimits
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.versions import Version
 from trunkline.testing import Broker
 
 if TYPE_CHECKING:
@@ -91,6 +94,18 @@ def received(subscriptions: dict[str, int], identifiers: list[int]) -> list[str]
     properties: Properties = {"subscription_identifier": identifiers} if identifiers else {}
     receivers.hand_over([Handover(publish(properties=properties), None, IncomingHalf())], 1)
     return [name for name, receiver in found.items() if len(receiver)]
+
+
+@pytest.mark.parametrize("topics", [["t"], ["t", "u", "t"]], ids=["of one topic", "of several"])
+def test_messages_that_came_together_are_handed_over_each(topics: list[str]) -> None:
+    receivers = ReceiverSet(lambda: None, lambda function: function())
+    receiver = receiver_of(receivers, Receiver, "#")
+    packets = [raw.publish(topics[number % len(topics)], b"%d" % number, version=4) for number in range(3)]
+    size = len(packets[0])
+    batch = PublishBatch(topics, 0x30, Version.V311, b"".join(packets), range(0, 3 * size, size), [])
+    receivers.hand_over([Handover(batch, None, IncomingHalf())], 3 * size)
+    got = [(message.topic, message.payload) for message in iter(receiver.poll, None) if message]
+    assert got == [(topics[number % len(topics)], b"%d" % number) for number in range(3)]
 
 
 async def test_each_gets_its_own_from_the_broker(mqtt_broker: Broker, autojump_clock: MockClock) -> None:

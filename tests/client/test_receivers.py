@@ -242,6 +242,23 @@ async def test_a_receiver_is_crowded_by_bytes_as_well() -> None:
     assert not receiver.is_crowded
 
 
+async def test_who_polls_all_gets_as_many_again_as_the_limit_says() -> None:
+    owner = Owner()
+    receiver = owner.receiver(4, max_bytes=1000)
+    receiver.put([sized(400) for _ in range(3)], 1200)
+    assert receiver.is_crowded
+    while receiver.poll() is not None:
+        pass
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receiver.polled)
+        await wait_all_tasks_blocked()
+        assert owner.woken == 1
+        receiver.put([sized(1) for _ in range(3)], 3)
+    assert not receiver.is_crowded
+    receiver.put([sized(1)], 1)
+    assert receiver.is_crowded
+
+
 async def test_bytes_that_are_gone_do_not_count() -> None:
     owner = Owner()
     receiver = owner.receiver(10, max_bytes=1000)

@@ -34,6 +34,27 @@ def test_the_url_for_logs_leads_to_the_same_address(url: str) -> None:
     assert ConnectionSettings.from_url(url).url == url
 
 
+@pytest.mark.parametrize(
+    ("key", "least", "most", "default"),
+    [
+        ("receive_maximum", 1, 65_535, 1000),
+        ("max_inflight", 1, 65_535, None),
+        ("topic_aliases_in", 0, 65_535, 0),
+        ("topic_aliases_out", 0, 65_535, 0),
+        ("max_packet_size", 0, 268_435_460, 0),
+    ],
+)
+def test_numbers_have_the_bounds_of_the_protocol(key: str, least: int, most: int, default: int | None) -> None:
+    assert getattr(ConnectionSettings(), key) == default
+    for value in (least, most):
+        given: dict[str, Any] = {key: value}
+        assert getattr(ConnectionSettings(**given), key) == value
+    for value in (least - 1, most + 1):
+        given = {key: value}
+        with pytest.raises(ConfigError, match=key):
+            ConnectionSettings(**given)
+
+
 ALL_WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"host": ""}, 'host: "": accepted is text of 1 or more characters'),
     ({"port": 70_000}, "port: 70000: accepted is a port, 1 to 65535"),

@@ -129,6 +129,11 @@ def test_publish_and_receive(broker: ThreadBroker, qos: int) -> None:
     assert broker.clients == []
 
 
+def test_its_settings_are_those_that_it_was_given(broker: ThreadBroker) -> None:
+    settings = settings_of(broker, keep_alive=77)
+    assert sync.Client(settings).settings is settings
+
+
 def test_a_receipt(broker: ThreadBroker) -> None:
     with client_of(broker) as client:
         receipt = client.publish_nowait("a", "x", qos=1)
@@ -222,6 +227,39 @@ def test_a_handler_that_raises_holds_up_no_acknowledgement(broker: ThreadBroker)
             second.receive(timeout=SOON)
             broker.wait_until(lambda: len(acked) == 2 * number + 2)  # noqa: B023 - called at once
     assert acked == [b"a0", b"b0", b"a1", b"b1"]
+
+
+def test_who_asks_a_receiver_that_has_ended_goes_on_with_the_client(broker: ThreadBroker) -> None:
+    acked: list[bytes] = []
+    broker.hooks.add("message.acked", lambda client, message: acked.append(message.payload))
+    with client_of(broker) as client:
+        messages, ended = client.subscribe("a", qos=1), client.subscribe("b")
+        ended.unsubscribe()
+        client.publish("a", "x", qos=1)
+        for _ in messages:
+            break
+        with pytest.raises(trio.EndOfChannel):
+            ended.receive(timeout=SOON)
+        broker.wait_until(lambda: acked == [b"x"])
+
+
+@pytest.mark.parametrize("error", [None, LookupError])
+def test_a_block_that_is_left_acknowledges_what_a_loop_that_goes_on_has(
+    broker: ThreadBroker, error: type[Exception] | None
+) -> None:
+    acked: list[bytes] = []
+    broker.hooks.add("message.acked", lambda client, message: acked.append(message.payload))
+    with client_of(broker) as client:
+        client.publish("a", "x", qos=1)
+        with suppress(LookupError), client.subscribe("a", qos=1) as messages:
+            client.publish("a", "x", qos=1)
+            loop = iter(messages)
+            next(loop)
+            if error is not None:
+                raise error
+        broker.wait_until(lambda: acked == [b"x"])
+        with pytest.raises(StopIteration):
+            next(loop)
 
 
 def test_an_interrupted_loop_leaves_its_message_to_the_next_connection(broker: ThreadBroker) -> None:

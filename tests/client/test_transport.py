@@ -123,6 +123,13 @@ async def test_a_trusted_certificate_of_another_name(files: Path) -> None:
         assert "certificate verify failed" in await fails(ConnectionSettings.from_url(broker.url, **other))
 
 
+async def test_a_stream_is_opened_when_its_server_has_proved_its_name(files: Path) -> None:
+    async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
+        with pytest.raises(ConnectFailed, match="certificate verify failed"):
+            await open_stream(ConnectionSettings.from_url(broker.url))
+        broker.hook_errors.clear()
+
+
 async def test_tls_towards_a_port_without_it() -> None:
     async with testing.broker(listeners=[{"url": "tcp://127.0.0.1:0"}]) as broker:
         words = await fails(ConnectionSettings.from_url(broker.url, transport="tls"))
