@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.disk import Disk
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
@@ -106,6 +107,20 @@ async def test_a_session_that_ends_while_a_client_asks_for_it_is_opened_anew() -
         await back.expect_type(raw.CONNACK)
         await back.expect(raw.PINGRESP)
         assert here.session("a") is not session or session.channel is not None
+
+
+async def test_a_successor_is_welcomed_when_the_end_of_a_stored_session_is_stored(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        wire, _ = await life.stay("a")
+        async with life.full(mock_clock):
+            await wire.send(raw.disconnect(0, raw.session_expiry(0)))
+            while life.node.sessions.get("a") is not None:
+                await trio.lowlevel.checkpoint()
+            successor, other = await life.wire(), await life.wire()
+            await other.connect("other", clean=True)  # it has nothing to wait for
+            await successor.send(raw.connect("a"))
+            await successor.expect_silence()
+        await successor.expect_type(raw.CONNACK)
 
 
 def test_priorities_go_by_name_first_and_then_by_filter() -> None:

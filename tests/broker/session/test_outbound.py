@@ -16,6 +16,7 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from trunkline.broker.committer import MESSAGES
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.acknowledged import Acknowledged
@@ -23,6 +24,7 @@ from trunkline.broker.session.outbound import Outbound
 from trunkline.hooks import DROP, ClientInfo, Deny, Hooks, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
+from trunkline.streams import StreamConfig
 
 
 def congest(here: Room, client_id: str, on: bool = True) -> None:
@@ -626,3 +628,54 @@ async def test_acknowledged_messages_are_counted_at_each_qos() -> None:
             await client.take_publish("t", b"x", qos=qos)
             await client.ping()
             assert here.node.metrics.messages_acked == number
+
+
+ORDERS = StreamConfig(name="orders", filters=("orders/#",))
+FROM_ITS_BEGINNING = raw.user_property("from", "earliest")
+
+
+async def test_what_a_client_gets_of_a_stream_fits_its_window_and_goes_on_when_it_is_back() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        for number in range(5):
+            here.broker.publish("orders/1", b"%d" % number, qos=1)
+        client = await here.client("a", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(2))
+        await client.send(raw.subscribe(1, ("$stream/orders/#", 1), properties=FROM_ITS_BEGINNING))
+        await client.expect_type(raw.SUBACK)
+        for number in range(2):
+            await client.expect_publish("orders/1", b"%d" % number, qos=1)
+        await client.expect_nothing()
+        assert len(here.session("a").session.inflight) == 2
+        await client.abort()
+        client = await here.stay("a")
+        for number in range(5):
+            assert (await client.expect_type(raw.PUBLISH)).payload == b"%d" % number
+
+
+async def test_what_a_durable_session_has_got_of_a_stream_comes_again_after_a_power_cut() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await life.node.streams.create(ORDERS)
+        life.node.publish("orders/1", b"x", qos=1)
+        wire, _ = await life.stay("a")
+        await wire.send(raw.subscribe(1, ("$stream/orders/#", 1), properties=FROM_ITS_BEGINNING))
+        while (await wire.receive()).type != raw.PUBLISH:
+            pass
+        assert disk.engine.count(MESSAGES) == 1
+    async with disk.broker() as life:
+        wire, _ = await life.stay("a")
+        packet = await wire.expect_type(raw.PUBLISH)
+        assert (packet.payload, packet.dup) == (b"x", True)
+
+
+async def test_what_a_crashed_session_was_to_get_is_counted_as_dropped() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 0))
+        session = here.session("a")
+        assert session.channel is not None
+        (target,) = here.node.router.targets("t")
+        outbound = session._outbound  # pyright: ignore[reportPrivateUsage]
+        outbound.lose((Message("t", b"x", 1), target))
+        outbound.lose(mail.Writable(session.channel))
+        assert here.node.metrics.dropped[DropReason.SESSION_ENDED] == 1

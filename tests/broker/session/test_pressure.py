@@ -232,3 +232,38 @@ async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(aut
         assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         await slow.aclose()
         await fast.abort()
+
+
+@pytest.mark.parametrize(
+    ("length", "byte_size", "in_vain"),
+    [(199, 1999, False), (200, 0, True), (0, 2000, True), (200, 2000, True)],
+)
+async def test_it_is_in_vain_when_the_queue_is_twice_as_long_as_publishers_are_held_for(
+    length: int, byte_size: int, in_vain: bool
+) -> None:
+    async with room() as here:
+        context = SimpleNamespace(config=here.node.config)
+        pressure = Pressure(cast("Any", context))
+        pressure.high, pressure.high_bytes = 100, 1000
+        assert pressure.is_in_vain(cast("Any", SimpleNamespace(length=length, byte_size=byte_size))) is in_vain
+
+
+async def test_a_subscriber_that_caught_up_has_all_its_time_again() -> None:
+    delays: list[float] = []
+
+    def after(delay: float, action: Callable[[], None]) -> Callable[[], None]:
+        delays.append(delay)
+        return lambda: None
+
+    async with room(session={"backpressure": 5}) as here:
+        await here.client("fast")
+        slow = SimpleNamespace(
+            config=here.node.config, services=here.node.services, session=SimpleNamespace(client_id="slow"), after=after
+        )
+        pressure = Pressure(cast("Any", slow))
+        pressure.hold("fast", 0.0)
+        pressure.leave(3.0)
+        pressure.hold("fast", 10.0)
+        pressure.release()
+        pressure.hold("fast", 20.0)
+        assert delays == [5, 2, 5]

@@ -344,3 +344,15 @@ async def test_a_filter_that_is_denied_may_look_granted() -> None:
         assert await client.subscribe(("t", 2)) == [1]
         here.broker.publish("t", b"y")
         await client.expect_nothing()
+
+
+async def test_what_is_denied_after_a_while_may_look_granted(autojump_clock: MockClock) -> None:
+    async def check(client: ClientInfo, action: str, *_: object) -> Deny | None:
+        await trio.sleep(1)
+        return Deny() if action == "subscribe" else None
+
+    async with room(mqtt={"subscribe_denied": "grant", "max_qos": 1}) as here:
+        here.node.hooks.add("client.check_acl", check)
+        client = await here.client("a")
+        assert await client.subscribe(("t", 2), ("u", 0)) == [1, 0]
+        assert not here.node.router.subscriptions
