@@ -14,6 +14,7 @@ from trunkline.analytics.report import wording
 from trunkline.analytics.report.collecting import collect
 from trunkline.analytics.report.findings import findings, tiles
 from trunkline.analytics.report.plots import SIDE, Plot
+from trunkline.analytics.report.sections.named import named
 from trunkline.analytics.report.sections.order import sections
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _template() -> Template:
 
 def render(results: Results) -> str:
     """One HTML page that needs nothing else: no network, no script."""
+    made = sections(results)
     return _template().render(
         results=results,
         source=wording.name(results.source),
@@ -52,7 +54,8 @@ def render(results: Results) -> str:
         before=results.before and {name: wording.moment(getattr(results.before, name)) for name in ("begin", "end")},
         tiles=tiles(results),
         findings=findings(results),
-        sections=sections(results),
+        sections=made,
+        named=named(made),
         side=SIDE,
         version=__version__,
         whole=wording.whole,

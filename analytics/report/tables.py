@@ -19,6 +19,8 @@ class Cell(NamedTuple):
     text: str
     #: Per cent of the column's largest value; None for no bar.
     bar: float | None = None
+    #: Whose name it is.
+    client_id: str = ""
 
 
 class Form(NamedTuple):
@@ -34,6 +36,8 @@ def _microseconds(value: float) -> str:
 
 
 NAME: Final = Form(wording.name)
+#: The name of a client, which leads to all that the page has of it.
+CLIENT: Final = Form(wording.name)
 TIME: Final = Form(wording.moment)
 #: The end of an alert, or of another thing that may go on.
 END: Final = Form(lambda time: "goes on" if time is None else wording.moment(time))
@@ -80,6 +84,7 @@ def table(
                 Cell(
                     "–" if value is None and form not in (BEGIN, END) else form.say(value),
                     round(100 * value / top, 1) if top and value is not None else None,
+                    value or "" if form is CLIENT else "",
                 )
                 for value in values[:MAX_ROWS]
             ]

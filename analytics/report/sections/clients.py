@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.report.plots import bars
 from trunkline.analytics.report.sections.section import Section, sums
-from trunkline.analytics.report.tables import COUNT, END, NAME, SECONDS, TIME, table
+from trunkline.analytics.report.tables import CLIENT, COUNT, END, NAME, SECONDS, TIME, table
 
 if TYPE_CHECKING:
     from trunkline.analytics.report.axes import Grid
@@ -58,7 +58,7 @@ def flapping(results: Results, grid: Grid) -> Section:
         "flapping-clients",
         "Flapping clients",
         results.flapping,
-        ("Client", NAME, "subject"),
+        ("Client", CLIENT, "subject"),
         ("Connections", COUNT, "events"),
         ("From (UTC)", TIME, "begin"),
         ("To (UTC)", END, "end"),
@@ -74,7 +74,7 @@ def silent(results: Results, grid: Grid) -> Section:
         "silent-clients",
         "Silent clients",
         results.silences,
-        ("Client", NAME, "client_id"),
+        ("Client", CLIENT, "client_id"),
         ("Published last (UTC)", TIME, "last_seen"),
         ("Usually every", SECONDS, "usual"),
         ("Until (UTC)", END, "end"),
@@ -91,7 +91,7 @@ def denials(results: Results, grid: Grid) -> Section:
             "denied",
             "Refused",
             results.denials,
-            ("Client", NAME, "client_id"),
+            ("Client", CLIENT, "client_id"),
             ("Address", NAME, "peer"),
             ("Action", NAME, "action"),
             ("Topic, or reason", NAME, "target"),
@@ -105,7 +105,8 @@ def denials(results: Results, grid: Grid) -> Section:
                 "More than usual",
                 results.alerts,
                 ("Events", NAME, lambda row: _ALERTS.get(row.name, row.name)),
-                ("Client, address or node", NAME, "subject"),
+                ("Client", CLIENT, lambda row: row.subject if row.scope == "client" else None),
+                ("Address or node", NAME, lambda row: None if row.scope == "client" else row.subject),
                 ("From (UTC)", TIME, "begin"),
                 ("To (UTC)", END, "end"),
                 ("Number", COUNT, "events"),

@@ -10,7 +10,19 @@ from trunkline.analytics.report.findings import totals
 from trunkline.analytics.report.plots import Plot, Series, bars, lines
 from trunkline.analytics.report.results import WITHIN
 from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sums
-from trunkline.analytics.report.tables import COUNT, MICROSECONDS, NAME, NUMBER, SHARE, SIZE, TIME, Form, Table, table
+from trunkline.analytics.report.tables import (
+    CLIENT,
+    COUNT,
+    MICROSECONDS,
+    NAME,
+    NUMBER,
+    SHARE,
+    SIZE,
+    TIME,
+    Form,
+    Table,
+    table,
+)
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -126,10 +138,10 @@ def latency(results: Results, grid: Grid) -> Section:
 
 def talkers(results: Results, grid: Grid) -> Section:
     parts = [
-        _talker_table(id, title, heading, rows)
-        for id, title, heading, rows in (
-            ("top-topics", "Topics", "Topic", results.topics),
-            ("top-clients", "Clients", "Client", results.clients),
+        _talker_table(id, title, heading, form, rows)
+        for id, title, heading, form, rows in (
+            ("top-topics", "Topics", "Topic", NAME, results.topics),
+            ("top-clients", "Clients that published most", "Client", CLIENT, results.clients),
         )
         if rows
     ]
@@ -137,12 +149,12 @@ def talkers(results: Results, grid: Grid) -> Section:
     return Section("talkers", "Top talkers", words, parts, "No message was published.", ("message.publish",))
 
 
-def _talker_table(id: str, title: str, heading: str, rows: Top[Row]) -> Table:
+def _talker_table(id: str, title: str, heading: str, form: Form, rows: Top[Row]) -> Table:
     return table(
         id,
         title,
         rows,
-        (heading, NAME, "name"),
+        (heading, form, "name"),
         ("Messages", COUNT, "messages"),
         ("Bytes", SIZE, "bytes"),
     )

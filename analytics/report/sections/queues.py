@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.plots import Plot, Series, lines
 from trunkline.analytics.report.sections.section import MAX_SERIES, Section
-from trunkline.analytics.report.tables import COUNT, LEVEL, MICROSECONDS, NAME, NUMBER, Form, Table, table
+from trunkline.analytics.report.tables import CLIENT, COUNT, LEVEL, MICROSECONDS, NAME, NUMBER, Form, Table, table
 
 if TYPE_CHECKING:
     from trunkline.analytics.report.axes import Grid
@@ -53,7 +53,8 @@ def queues(results: Results, grid: Grid) -> Section:
                 "Growth at the end",
                 results.growth,
                 ("Metric", NAME, "metric"),
-                ("Client, or node", NAME, lambda row: row.client_id or row.node),
+                ("Client", CLIENT, lambda row: row.client_id or None),
+                ("Node", NAME, "node"),
                 ("Last", LEVEL, "last"),
                 ("Limit", LEVEL, "limit"),
                 ("Growth", _SLOPE, "slope"),
@@ -67,7 +68,7 @@ def queues(results: Results, grid: Grid) -> Section:
                 "slow-consumers",
                 "Slow consumers",
                 results.consumers,
-                ("Client", NAME, "client_id"),
+                ("Client", CLIENT, "client_id"),
                 ("Delivered", COUNT, "delivered"),
                 ("Lost", COUNT, "dropped"),
                 ("Not acknowledged", NUMBER, "unanswered"),
@@ -80,7 +81,7 @@ def queues(results: Results, grid: Grid) -> Section:
                 "losses",
                 "Who lost messages by being slow or away",
                 results.losses,
-                ("Client", NAME, "client_id"),
+                ("Client", CLIENT, "client_id"),
                 ("Reason", NAME, "reason"),
                 ("Messages", COUNT, "messages"),
             )

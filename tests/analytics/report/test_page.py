@@ -1,13 +1,14 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.analytics.report.made import HOSTILE, bad_day, nothing
+from tests.analytics.report.made import HOSTILE, Loss, bad_day, nothing, whole
 from trunkline.analytics.report import page
 from trunkline.analytics.report.page import render
 
@@ -102,6 +103,21 @@ def test_drawings_and_tables_say_what_they_are() -> None:
     assert all("<caption" in table and 'scope="col"' in table for table in tables)
 
 
+def test_the_name_of_a_client_leads_to_all_that_names_it() -> None:
+    page = render(bad_day())
+    (id,) = set(re.findall(r'<a href="#(client-\d+)">archive</a>', page))
+    (entry,) = re.findall(rf'<div id="{id}">(.*?)</div>', page)
+    assert re.findall(r'href="#([\w-]+)"', entry) == ["queue-growth", "slow-consumers", "losses"]
+    assert page.count(f'href="#{id}"') == 3
+    assert 'id="named"' not in render(nothing())
+
+
+def test_clients_whose_names_look_the_same_are_told_apart() -> None:
+    names = [f"{'x' * 80}{last}" for last in "ab"]
+    page = render(replace(nothing(), losses=whole([Loss(name, "queue_full", 1) for name in names])))
+    assert re.findall(r'<a href="#(client-\d)">x+', page) == ["client-1", "client-2"]
+
+
 def test_a_page_is_bounded() -> None:
     assert len(render(bad_day())) < 500_000
 
@@ -128,7 +144,7 @@ def test_a_browser_shows_all_sections_and_complains_of_nothing(tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert "CONSOLE" not in done.stderr, done.stderr
     seen = re.findall(r'<section id="([a-z]+)"', done.stdout)
-    assert seen == ["summary", *SECTIONS]
+    assert seen == ["summary", *SECTIONS, "named"]
     assert "<script" not in done.stdout
 
 

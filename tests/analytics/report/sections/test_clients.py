@@ -53,6 +53,7 @@ def test_alerts_stand_with_what_was_refused() -> None:
     assert isinstance(table, Table)
     assert [cell.text for cell in table.rows[0]] == [
         "failed logins",
+        "–",
         "192.0.2.1",
         "2025-06-01 14:30:00",
         "goes on",

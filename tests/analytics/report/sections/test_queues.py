@@ -19,10 +19,10 @@ def test_what_is_full_says_so() -> None:
     table = part(section(sections(replace(nothing(), growth=whole(rows))), "queues"), "queue-growth")
     assert isinstance(table, Table)
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["queue_length", "d", "1k", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
-        ["queue_length", "c", "900", "4.5k", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
-        ["retained.count", "n1", "34", "–", "+0 a minute", "–"],
-        ["queue_length", "e", "7", "–", "–", "–"],
+        ["queue_length", "d", "n1", "1k", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
+        ["queue_length", "c", "n1", "900", "4.5k", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
+        ["retained.count", "–", "n1", "34", "–", "+0 a minute", "–"],
+        ["queue_length", "e", "n1", "7", "–", "–", "–"],
     ]
     assert table.note == LIMITS
 
