@@ -302,8 +302,8 @@ class Committer:
             if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
                 self._gather(beats=False)
             return
-        due, self._due = self._due and bool(self._changed or self._gathered), False
-        if self._unsafe or self._waiting or self._beats or due:
+        due, self._due = self._due and bool(self._changed), False
+        if self._gathered or self._unsafe or self._waiting or self._beats or due:
             self._commit()
 
     def _gather(self, *, beats: bool) -> None:

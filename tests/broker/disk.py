@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import trio
@@ -78,9 +79,9 @@ class Life:
         """The power fails at a later commit, before so many others."""
         self._face.cut_at, self._face.applied = self._face.commits + commits, applied
 
-    def fill(self, *, full: bool = True) -> None:
-        """The disk takes no more, or has room again."""
-        self._face.is_full = full
+    def fill(self, *, full: bool = True, room: float = 0) -> None:
+        """The disk takes no more than so many bytes, or has room again."""
+        self._face.room = room if full else inf
 
     @asynccontextmanager
     async def full(self, clock: MockClock) -> AsyncIterator[None]:
@@ -123,7 +124,8 @@ class _Face:
         self._engine = engine
         self.cut_at = cut_at
         self.applied = applied
-        self.is_cut = self.is_full = False
+        self.is_cut = False
+        self.room = inf
         self.cut_off = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self.over = threading.Event()
@@ -138,9 +140,11 @@ class _Face:
             self.over.wait()  # nobody hears of it
         if self.is_cut:
             raise StoreUnavailable("the power has failed")
-        if self.is_full:
+        batch.weigh()
+        if batch.weight > self.room:
             raise StoreFull("the disk is full")
         self._engine.commit(batch)
+        self.room -= batch.weight
         self.commits += 1
 
     def close(self) -> None:

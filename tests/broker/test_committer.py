@@ -10,7 +10,7 @@ import trio.testing
 from tests.broker.session.test_durable import Turns
 from tests.store.clocks import Clocks
 from trunkline.broker.alarms import STORE_FAILED, Alarms
-from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE, Committer
+from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE, PIECE, PIECE_PARTS, Committer
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import pack
@@ -199,6 +199,113 @@ def test_what_was_refused_comes_again_with_what_is_new() -> None:
     house.writer.end()
     assert house.told == ["first", "second"]
     assert not house.alarms.active
+
+
+@pytest.mark.parametrize("weight", [0.0, PIECE / 3 + 1])
+def test_while_a_commit_runs_what_is_much_is_gathered_piece_by_piece(weight: float) -> None:
+    house = House()
+    house.set(Value(b"first"), 1)
+    house.fire()
+    each = 3 if weight else PIECE_PARTS + 1
+    parts = [Value(b"%d" % number) for number in range(3 * each + 2)]
+    for number, part in enumerate(parts, 1):
+        house.committer.change(part, weight=weight)
+        if number % each == 0:
+            house.committer.after_commit(house.tell(f"{number // each}"))
+        house.turns.end()
+    house.writer.end()
+    house.turns.end()
+    keys = [set(batch.values[SPACE]) for batch in house.writer.pieces]
+    ends = [each, 2 * each, len(parts)]  # little more goes with the last piece
+    assert keys == [{part.key for part in parts[low:end]} for low, end in zip([0, *ends], ends, strict=False)]
+    assert all(NODE in batch.values for batch in house.writer.pieces), "one may be stored without the next"
+    house.writer.end()
+    assert (house.told, house.committer.committed) == (["1"], 1), "others have their turn before the next"
+    house.fire()
+    assert house.told == ["1", "2"]
+    house.fire()
+    assert house.told == ["1", "2", "3"]
+    assert house.committer.committed == house.committer.gathering - 1
+
+
+class Large(Value):
+    """No two of them fit into one piece."""
+
+    def write(self, batch: WriteBatch) -> None:
+        batch.put(SPACE, self.key, bytes(PIECE))
+
+
+def refused(house: House, count: int) -> None:
+    """So many pieces wait behind a commit that was refused, each with somebody who waits for it."""
+    for number in range(count):
+        house.committer.change(Large(b"%d" % number), weight=PIECE + 1)
+        house.committer.after_commit(house.tell(f"{number}"))
+        house.turns.end()
+        if not number:
+            house.writer.end(StoreFull("no room"))
+
+
+def test_what_there_is_room_for_is_stored_and_the_rest_comes_again() -> None:
+    house = House()
+    refused(house, 4)
+    weight = house.committer.uncommitted
+    house.fire()
+    assert len(house.writer.pieces) == 5, "the last says what the time is"
+    house.writer.end(StoreFull("no room"), stored=2)
+    assert house.told == ["0"]
+    assert [alarm.name for alarm in house.alarms.active] == [STORE_FAILED]
+    assert weight / 3 < house.committer.uncommitted < weight * 2 / 3
+    house.fire()
+    assert house.told == ["0", "1"]
+    assert [set(batch.values.get(SPACE, ())) for batch in house.writer.pieces] == [{b"2"}, {b"3"}, set()]
+    house.writer.end()
+    house.fire()
+    assert house.told == ["0", "1", "2", "3"]
+    assert (house.committer.uncommitted, house.committer.waiting) == (0, 0)
+
+
+def test_pieces_of_what_was_refused_are_put_together_while_they_are_small() -> None:
+    house, part = House(), Value(b"k")
+    refused(house, 2)
+    for value in range(3):
+        house.set(part, value)
+        house.fire()
+        house.writer.end(StoreFull("no room"))
+    assert [len(batch.values[SPACE]) for batch in house.writer.pieces] == [1, 1, 1]
+    assert house.writer.pieces[2].values[SPACE] == {b"k": b"2"}
+
+
+def test_nothing_is_put_together_with_what_is_being_written() -> None:
+    house = House()
+    house.set(Value(b"first"), 1)
+    house.fire()
+    [piece] = house.writer.pieces
+    house.committer.change(Value(b"second"), weight=PIECE + 1)
+    house.turns.end()
+    assert set(piece.values[SPACE]) == {b"first"}
+    house.writer.end()
+    house.turns.end()
+    assert set(house.writer.pieces[0].values[SPACE]) == {b"second"}
+
+
+def test_what_a_part_writes_is_stored_when_it_is_told_so() -> None:
+    house = House()
+
+    class Part(Value):
+        def write(self, batch: WriteBatch) -> None:
+            super().write(batch)
+            house.committer.when_stored(house.tell(f"{self.value}"))
+
+    part = Part(b"k")
+    for value in (1, 2):
+        part.value = value
+        house.committer.change(part, at_once=True)
+        house.turns.end()
+    house.writer.end()
+    assert house.told == ["1"]
+    house.turns.end()
+    house.writer.end()
+    assert house.told == ["1", "2"]
 
 
 def test_a_store_that_goes_on_refusing_is_tried_less_often() -> None:

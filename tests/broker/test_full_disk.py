@@ -277,6 +277,42 @@ def test_what_may_wait_fits_into_a_small_store() -> None:
     assert StoreSettings(max_uncommitted_bytes=0).max_uncommitted == inf
 
 
+async def test_what_there_is_room_for_is_acknowledged_in_order(mock_clock: MockClock) -> None:
+    """The first of what waits, as much as fits, and no less than a third of the room is used."""
+    count, room = 30, 20 * LARGE
+    async with Disk().broker() as life:
+        await subscribed(life)
+        publisher, _ = await life.stay("publisher")
+        publisher.patience = 1e9  # the clock jumps
+        life.fill()
+        for number in range(1, count + 1):
+            await publisher.send(raw.publish("t/1", b"x" * LARGE, qos=1, packet_id=number, version=5))
+            await settled()
+        await life.rests()
+        life.fill(room=room)
+        acknowledged: list[int] = []
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def receive() -> None:
+                while len(acknowledged) < count:
+                    packet = await publisher.receive()
+                    assert packet.type == raw.PUBACK
+                    acknowledged.append(packet.packet_id)
+
+            for _ in range(3):
+                mock_clock.jump(MAX_RETRY)
+                await settled()
+                await life.rests()
+            some = len(acknowledged)
+            assert room // LARGE // 3 <= some < room // LARGE
+            life.fill(full=False)
+            while len(acknowledged) < count:
+                mock_clock.jump(MAX_RETRY)
+                await settled()
+        assert acknowledged == list(range(1, count + 1))
+
+
 async def test_what_waits_fits_into_a_small_store_once_its_messages_are_delivered(
     mock_clock: MockClock, tmp_path: Path
 ) -> None:

@@ -179,3 +179,34 @@ def test_many_ranges_do_not_look_at_all_values_each() -> None:
         batch.delete_range(COLOURS, CountedKey(b"%06d" % (number // 2)), CountedKey(b"%06d" % (number // 2 + 1)))
     assert len(batch.values[COLOURS]) == count // 2
     assert CountedKey.compared < 200 * count
+
+
+CHANGE = st.tuples(st.sampled_from(["put", "late", "delete", "once", "range"]), st.integers(0, 9), st.integers(0, 9))
+
+
+@given(st.lists(st.lists(CHANGE, max_size=12), min_size=2, max_size=4))
+def test_batches_that_are_put_together_do_what_they_do_one_after_another(
+    found: list[list[tuple[str, int, int]]],
+) -> None:
+    one_by_one, together = MemoryEngine(), MemoryEngine()
+    whole = WriteBatch()
+    for commit, changes in enumerate(found):
+        batch = WriteBatch()
+        for what, number, other in changes:
+            key = b"%d" % number
+            if what == "put":
+                batch.put(COLOURS, key, b"%d in %d" % (other, commit))
+            elif what == "late":
+                batch.put_packed(COLOURS, key, LARGE, bytes, b"%d late in %d" % (other, commit))
+            elif what == "range":
+                batch.delete_range(COLOURS, key, b"%d" % other)
+            else:
+                batch.delete(COLOURS, key, put_once=what == "once" and key not in one_by_one_keys(one_by_one))
+        whole.add(batch)
+        one_by_one.commit(batch)
+    together.commit(whole)
+    assert together.scan(COLOURS) == one_by_one.scan(COLOURS)
+
+
+def one_by_one_keys(engine: MemoryEngine) -> set[bytes]:
+    return {key for key, _ in engine.scan(COLOURS)}

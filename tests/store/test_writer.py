@@ -3,7 +3,7 @@ import threading
 import pytest
 import trio
 
-from trunkline.store import Engine, Space, StoreError, StoreUnavailable, WriteBatch
+from trunkline.store import Engine, Space, StoreError, StoreFull, StoreUnavailable, WriteBatch
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.writer import Writer
 
@@ -112,6 +112,61 @@ async def test_the_end_finishes_what_was_begun_and_closes_the_engine() -> None:
     assert str(await late.error()) == "the store is closed"
     with pytest.raises(StoreUnavailable, match="closed"):
         await writer.read(lambda engine: engine.count(COLOURS))
+    await writer.close()
+
+
+class Roomy(MemoryEngine):
+    """Has room for so many rows, and counts what it is asked to commit."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.asked: list[int] = []
+
+    def commit(self, batch: WriteBatch) -> None:
+        self.asked.append(len(batch))
+        if len(batch) > self.room:
+            raise StoreFull("no room")
+        self.room -= len(batch)
+        super().commit(batch)
+
+
+@pytest.mark.parametrize(
+    ("room", "asked", "stored"),
+    [(9, [6], 3), (6, [6], 3), (5, [6, 1, 2, 3], 2), (2, [6, 1, 2], 1), (0, [6, 1], 0)],
+)
+async def test_as_many_batches_are_stored_as_there_is_room_for(room: int, asked: list[int], stored: int) -> None:
+    engine, counted = Roomy(room), list[tuple[int, bool]]()
+    writer = Writer(engine, count=lambda batch, seconds, done: counted.append((len(batch), done)))
+    batches = [WriteBatch() for _ in range(3)]
+    for number, each in enumerate(batches, 1):
+        for row in range(number):
+            each.put(COLOURS, b"%d.%d" % (number, row), b"")
+    answer = Answer()
+    writer.commit(batches, answer)
+    error = await answer.error()
+    assert (engine.asked, answer.stored) == (asked, stored)
+    assert isinstance(error, StoreFull) is (stored < 3)
+    assert engine.count(COLOURS) == sum(range(1, stored + 1))
+    done = [(rows, True) for rows in ([6] if stored == 3 else range(1, stored + 1))]
+    assert counted == [*done, *[(stored + 1, False)][: stored < 3]]
+    await writer.close()
+
+
+async def test_what_is_refused_is_weighed_again_and_what_was_stored_is_not_refused_with_it() -> None:
+    writer = Writer(Roomy(3))
+    batches = [WriteBatch() for _ in range(3)]
+    for each in batches:
+        for value in (b"one", b"other"):
+            each.put(COLOURS, b"red", value)
+            each.put(COLOURS, b"blue", value)
+    answer = Answer()
+    writer.commit(batches[:1], answer)
+    await answer.error()
+    answer = Answer()
+    writer.commit(batches[1:], answer)
+    assert isinstance(await answer.error(), StoreFull)
+    assert [each.weight for each in batches] == [30, 17, 17]
     await writer.close()
 
 

@@ -10,6 +10,7 @@ from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.committer import MESSAGES
 from trunkline.mqtt.message import Message
 from trunkline.router import Router
+from trunkline.store import WriteBatch
 from trunkline.store.memory import MemoryEngine
 
 if TYPE_CHECKING:
@@ -31,9 +32,19 @@ class Place:
         self.too_long += 1
 
 
+class Noting(MemoryEngine):
+    """Knows how many entries there were at most."""
+
+    most = 0
+
+    def commit(self, batch: WriteBatch) -> None:
+        super().commit(batch)
+        self.most = max(self.most, self.count(ENTRIES))
+
+
 class Here:
     def __init__(self, max_length: int = 0) -> None:
-        self.engine = MemoryEngine()
+        self.engine = Noting()
         self.committer, self.turns, self.writer = committer_of(self.engine)
         self.router: Router = Router()
         self.backlogs = Backlogs(self.router, self.committer, max_length)
@@ -94,7 +105,7 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     message = here.publish("t")
     done: list[str] = []
     commits: list[Callable[[int, StoreError | None], None]] = []
-    here.writer.commit = lambda _, done: commits.append(done)  # type: ignore[method-assign]
+    here.writer.commit = lambda batches, done: commits.append(done)  # type: ignore[method-assign]
     assert message.stored is not None
     here.committer.wait_for(message.stored, lambda: done.append("stored"))
     here.turns.end()

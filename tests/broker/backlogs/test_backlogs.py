@@ -9,7 +9,7 @@ import trio
 from tests.broker.backlogs.test_backlog import Here, Place
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
 from trunkline.broker.committer import MESSAGES
-from trunkline.store import Engine
+from trunkline.store import Engine, StoreFull
 from trunkline.store.engine import rows
 
 pytestmark = pytest.mark.trio
@@ -74,6 +74,31 @@ async def test_a_publication_goes_with_the_last_entry() -> None:
     here.backlogs.leave(two)
     await here.collect()
     assert here.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool) -> None:
+    here, place = Readable(), Place()
+    member = here.backlogs.join("t", place)
+    for _ in range(3):
+        here.publish("t")
+    here.turns.end()
+    here.writer.refuses = StoreFull("no room")
+    messages = [here.publish("t") for _ in range(4)]
+    here.turns.end()
+    here.publish("t")  # in no batch yet
+    if leaves:
+        here.backlogs.leave(member)
+    else:
+        place.needed = member.backlog.last
+        here.backlogs.moved(member.backlog)
+    await here.collect()
+    assert [message.stored and message.stored.held for message in messages] == [0] * 4
+    here.writer.refuses = None
+    await here.collect()
+    left = 0 if leaves else 1
+    assert here.counts() == (left, left, left)
+    assert here.engine.most <= 3 + 1, "the others were never stored"
 
 
 async def test_a_publication_that_a_session_refers_to_stays() -> None:
