@@ -177,12 +177,12 @@ def _arm(fault: Fault) -> None:
 
     order = Writer.commit
 
-    def ordering(self: Writer, batch: WriteBatch, done: Callable[[StoreError | None], object]) -> None:
-        def known(error: StoreError | None) -> None:
-            done(error)
+    def ordering(self: Writer, batches: list[WriteBatch], done: Callable[[int, StoreError | None], object]) -> None:
+        def known(count: int, error: StoreError | None) -> None:
+            done(count, error)
             passing("commit known")
 
-        order(self, batch, known)
+        order(self, batches, known)
 
     for kind, name, replacement in (
         (SqliteEngine, "__init__", opening),
