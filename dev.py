@@ -5,7 +5,7 @@
     python3 dev.py test [OPTIONS OF pytest]
 
 `run` is set up in less than a minute, `test --quick` in one or two: it leaves out Spark, the event log, benchmarks,
-attacks, fuzzing and other clients, and takes about four minutes on two processors. `test` runs everything: its
+attacks, fuzzing, other clients, power cuts and examples, and takes about four minutes on two processors. `test` runs everything: its
 set-up takes minutes, as Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there
 are, and how long they take about, they say when they begin.
 
@@ -35,7 +35,15 @@ PACKAGES = {
     "test": ["--editable", ".", "--group", "test"],
 }
 #: What the quick form leaves out.
-SLOW = ["analytics", "attacks", "bench", "events", "fuzz", "interop"]
+SLOW = [
+    *("analytics", "attacks", "bench", "events", "fuzz", "interop"),
+    *("broker/test_full_disk.py", "broker/test_storing.py", "streams/test_turns.py"),
+    *("client/rows/test_integration.py", "conformance/test_two_clients.py", "plugins/shipped/test_under_load.py"),
+    *("management/test_upgrade.py", "testing/test_clean_end.py", "testing/test_projects.py"),
+    *("store/test_damage.py", "store/test_model.py", "store/test_salvage.py"),
+    *("store/test_power_loss.py", "store/test_power_loss_of_a_broker.py"),
+    *("test_examples.py", "test_mutants.py", "test_newcomers.py"),
+]
 HOW_LONG = {"run": "half a minute", "quick": "a minute", "test": "minutes: Spark and its Java are a gigabyte"}
 
 
@@ -54,7 +62,7 @@ def main(arguments):
         execute([prepare(venv, command), "-m", "trunkline", "serve", *options])
     elif "--quick" in options:
         options.remove("--quick")
-        test(prepare(venv, "quick"), ["--ignore=tests/" + folder for folder in SLOW] + options)
+        test(prepare(venv, "quick"), ["--ignore=tests/" + each for each in SLOW] + options)
     else:
         python = prepare(venv, command)
         prepare_node()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -218,9 +219,12 @@ PEERS: Final = known()
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Nobody takes it until a peer listens: it is below those that the system gives to whoever asks for any."""
+    while True:
+        port = random.randrange(20_000, 32_768)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass(slots=True)

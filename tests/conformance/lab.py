@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench.peers import free_port
 
 from tests.conformance import raw
 from tests.wire import Wire
@@ -110,9 +111,7 @@ def mosquitto(settings: dict[str, dict[str, object]]) -> "Iterator[tuple[str, in
     executable = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if executable is None:
         pytest.skip("no mosquitto here")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "mosquitto.conf")
         config.write_text(_mosquitto_config(port, settings))

@@ -458,7 +458,7 @@ def play(steps: list[Op]) -> None:
 
 
 @settings(
-    max_examples=150 * THOROUGH,
+    max_examples=60 * THOROUGH,
     print_blob=True,
 )
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 2**32), min_size=25, max_size=50))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from bench.peers import free_port
 
 from trunkline.management.credential_files import change_credentials
 
@@ -84,12 +85,6 @@ def with_passwords(folder: Path) -> Iterator[Broker]:
     change_credentials(file, "somebody", "secret", scram=False)
     with running(folder, more=f'[auth]\nallow_anonymous = true\npassword_file = "{file}"\n') as broker:
         yield broker
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def accepts(port: int) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from bench.peers import free_port
 from paho.mqtt.client import CallbackAPIVersion, Client
 
-from tests.interop.server import free_port
 from trunkline import testing
 
 HAPROXY: Final = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/bin")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from bench.peers import free_port
 from paho.mqtt.client import CallbackAPIVersion, Client
 
-from tests.interop.server import free_port
 from tests.interop.test_haproxy import PATIENCE, listens
 from trunkline import testing
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from bench.peers import free_port
 
-from tests.interop.server import accepts, free_port
+from tests.interop.server import accepts
 from trunkline.client.retry import ExponentialBackoff
 from trunkline.client.session_client import SessionClient
 from trunkline.client.settings import ConnectionSettings

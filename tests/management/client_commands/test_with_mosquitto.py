@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import trio
+from bench.peers import free_port
 
-from tests.interop.server import Broker, free_port, mosquitto, running
+from tests.interop.server import Broker, mosquitto, running
 from tests.management.client_commands.running import command, run, start
 
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="needs mosquitto (Debian: mosquitto)")
