@@ -5,9 +5,9 @@
     python3 dev.py test [OPTIONS OF pytest]
 
 `run` is set up in less than a minute, `test --quick` in one or two: it leaves out Spark, the event log, benchmarks,
-attacks, fuzzing, other clients, power cuts and examples, and takes about four minutes on two processors. `test` runs everything: its
-set-up takes minutes, as Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there
-are, and how long they take about, they say when they begin.
+attacks, fuzzing, other clients, power cuts and examples, and takes about four minutes on two processors. `test` runs
+everything: its set-up takes minutes, as Spark and its Java are a gigabyte, and the tests take ten to fifteen more. How
+many tests there are, and how long they take about, they say when they begin.
 
 The packages go into .venv beside this file (or into the folder that `--venv` before the command names), and are
 installed again only when pyproject.toml has changed.
