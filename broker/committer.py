@@ -373,7 +373,9 @@ class Committer:
             self._ended.set()
         if self._stored:
             self._tell()
-        self._go_on()
+        # armed for nothing, it would wake nobody
+        if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:
+            self._arm()
 
     def _tell(self) -> None:
         """Those that wait for one of what is stored. Others have their turn before the next."""
@@ -382,11 +384,6 @@ class Committer:
         if self._stored:
             self._next.restart(0.0)
         gathering.tell()
-
-    def _go_on(self) -> None:
-        # armed for nothing, it would wake nobody
-        if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:
-            self._arm()
 
     def _write_note(self, batch: WriteBatch) -> None:
         note = self._clock.note(self._scheduler.now)
