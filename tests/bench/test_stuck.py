@@ -110,11 +110,10 @@ def run(folder: Path, *words: str) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.parametrize("qos", ["0", "1"])
-def test_whatever_is_missing_was_counted_as_dropped(tmp_path: Path, qos: str) -> None:
-    results = run(tmp_path, "--qos", qos, "--reader", "50000")
+def test_whatever_is_missing_was_counted_as_dropped(tmp_path: Path) -> None:
+    results = run(tmp_path, "--qos", "1", "--reader", "50000")
     [seen] = results["stuck"]
-    assert seen["qos"] == int(qos)
+    assert seen["qos"] == 1
     assert seen["pairs_lost"] == seen["healthy_lost"] == 0
     assert seen["stuck_lost"] == seen["figures"]["dropped"]
     assert seen["closed"] is None
