@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
-from trunkline.broker.gathering import Gathering, tell
+from trunkline.broker.gathering import Gathering
 from trunkline.broker.heartbeat import Heartbeat
 from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import IndexEntry, StoredPublication
@@ -297,7 +297,7 @@ class Committer:
                     self._unsafe[stored] = None
             else:
                 self._unsafe.pop(stored, None)
-                tell(stored)
+                self._is_safe(stored)
         if self._busy or self._resting:
             if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
                 self._gather(beats=False)
@@ -383,7 +383,20 @@ class Committer:
         self.committed = gathering.number
         if self._stored:
             self._next.restart(0.0)
-        gathering.tell()
+        for stored in gathering.unsafe:
+            self._is_safe(stored)
+        self._call(gathering.waiting)
+
+    def _is_safe(self, stored: StoredPublication) -> None:
+        waiting, stored.waiting = stored.waiting, []
+        self._call(waiting)
+
+    def _call(self, actions: list[Callable[[], None]]) -> None:
+        for action in actions:
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - the others wait, too
+                self._scheduler.blame(None, action, error)
 
     def _write_note(self, batch: WriteBatch) -> None:
         note = self._clock.note(self._scheduler.now)

@@ -33,16 +33,3 @@ class Gathering:
         self.batch.add(later.batch)
         self.unsafe |= later.unsafe
         self.waiting += later.waiting
-
-    def tell(self) -> None:
-        for stored in self.unsafe:
-            tell(stored)
-        for action in self.waiting:
-            action()
-
-
-def tell(stored: StoredPublication) -> None:
-    """Those that wait until it is safe."""
-    waiting, stored.waiting = stored.waiting, []
-    for action in waiting:
-        action()

@@ -452,6 +452,28 @@ def test_an_error_of_one_part_costs_no_other() -> None:
     assert [str(error) for error in blamed] == ["broken"]
 
 
+def test_an_error_of_one_that_is_told_costs_no_other() -> None:
+    house, blamed = House(), list[str]()
+    house.turns.blame = lambda owner, callback, error: blamed.append(str(error))  # type: ignore[method-assign]
+
+    def fail() -> None:
+        raise RuntimeError(f"broken {len(blamed)}")
+
+    for count in range(2):  # held until it is stored, and done with at once
+        stored = house.committer.stored(Message("t", b"x", 1))
+        house.committer.hold(stored, 1)
+        house.committer.wait_for(stored, fail)
+        house.committer.wait_for(stored, house.tell(f"safe {count}"))
+        house.committer.let_go(stored, count)
+    house.committer.after_commit(fail)
+    house.committer.after_commit(house.tell("stored"))
+    house.set(Value(b"k"), 1)
+    house.turns.end()
+    house.writer.end()
+    assert house.told == ["safe 1", "safe 0", "stored"]
+    assert blamed == ["broken 0", "broken 1", "broken 2"]
+
+
 def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     house = House()
     house.committer.sessions = 1
