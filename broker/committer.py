@@ -409,6 +409,7 @@ class Committer:
         """Store what has changed, and the time, unless the store refuses. What happens later is not stored: the
         sessions are there for the next start."""
         self._beats = True
+        self._ended = trio.Event()  # an earlier refusal has set the other one
         if not self._resting:
             self.after_commit(self._ended.set)
             with trio.move_on_after(MAX_CLOSE):

@@ -250,7 +250,8 @@ def test_what_there_is_room_for_is_stored_and_the_rest_comes_again() -> None:
     refused(house, 4)
     weight = house.committer.uncommitted
     house.fire()
-    assert len(house.writer.pieces) == 5, "the last says what the time is"
+    assert len(house.writer.pieces) == 5
+    assert set(house.writer.pieces[-1].values) == {NODE}, "the last says what the time is"
     house.writer.end(StoreFull("no room"), stored=2)
     assert house.told == ["0"]
     assert [alarm.name for alarm in house.alarms.active] == [STORE_FAILED]
@@ -308,6 +309,37 @@ def test_what_a_part_writes_is_stored_when_it_is_told_so() -> None:
     assert house.told == ["1", "2"]
 
 
+def test_what_cannot_be_handed_over_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    blamed: list[object] = []
+    house.turns.blame = lambda owner, callback, error: blamed.append(error)  # type: ignore[method-assign]
+
+    def fail(batches: object, done: object) -> None:
+        raise RuntimeError("our own fault")
+
+    house.set(Value(b"k"), 1)
+    house.committer.after_commit(house.tell("stored"))
+    with monkeypatch.context() as patch:
+        patch.setattr(house.writer, "commit", fail)
+        house.turns.end()
+    assert [str(error) for error in blamed] == ["our own fault"]
+    assert [alarm.name for alarm in house.alarms.active] == [STORE_FAILED]
+    house.fire()
+    assert house.writer.values == [{b"k": b"1"}]
+    house.writer.end()
+    assert house.told == ["stored"]
+
+
+def test_who_is_told_finds_it_stored() -> None:
+    house, seen = House(), list[bool]()
+    house.set(Value(b"k"), 1)
+    number = house.committer.gathering
+    house.committer.after_commit(lambda: seen.append(number <= house.committer.committed))
+    house.turns.end()
+    house.writer.end()
+    assert seen == [True]
+
+
 def test_a_store_that_goes_on_refusing_is_tried_less_often() -> None:
     house, part = House(), Value(b"k")
     retry = house.turns.timers[0]
@@ -350,16 +382,34 @@ def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
     assert not house.alarms.active
 
 
+def test_a_commit_that_is_done_is_not_late() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.fire()
+    house.writer.end()
+    house.fire()
+    assert not house.alarms.active
+
+
 def test_a_commit_that_is_put_off_for_long_is_an_alarm() -> None:
     house, part = House(), Value(b"k")
     house.set(part, 1)
-    house.turns.ready = 1
     timer = house.turns.timers[0]
-    for _ in range(10):
-        timer.fire()
-        tasks, house.turns._tasks = house.turns._tasks, []
-        tasks[0].end_turn()
-    assert not house.alarms.active
+
+    def put_off(times: int) -> None:
+        house.turns.ready = 1
+        for _ in range(times):
+            timer.fire()
+            tasks, house.turns._tasks = house.turns._tasks, []
+            tasks[0].end_turn()
+
+    put_off(10)
+    house.turns.ready = 0
+    house.turns.end()
+    house.writer.end()
+    house.set(part, 2)
+    put_off(10)
+    assert not house.alarms.active, "only the time since the last one counts"
     timer.fire()
     [alarm] = house.alarms.active
     assert "keep each other busy" in alarm.text
@@ -433,6 +483,11 @@ def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
     house.fire()
     house.fire()
     assert house.writer.batches[1].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
+    house.writer.end()
+    assert house.committer.stored(message).number == 2, "it is in the store no more"
+    house.set(Value(b"k"), 1)
+    house.fire()
+    assert MESSAGES not in house.writer.batches[2].values, "it is deleted once"
 
 
 def test_an_error_of_one_part_costs_no_other() -> None:
@@ -505,7 +560,7 @@ def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None
 async def test_after_the_end_nothing_is_stored(
     refuses: bool, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house, part = House(), Value(b"k")
+    house, part, began = House(), Value(b"k"), trio.current_time()
     house.set(part, 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(house.committer.close)
@@ -518,3 +573,32 @@ async def test_after_the_end_nothing_is_stored(
     assert house.writer.values == [{b"k": b"1"}]
     assert house.told == []
     assert ("last changes are not stored" in caplog.text) is refuses
+    assert trio.current_time() == began, "a store that refuses is not waited for"
+
+
+async def test_the_end_waits_for_the_last_commit_although_an_earlier_one_was_refused(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.fire()
+    house.writer.end(StoreFull("no room"))
+    house.fire()
+    house.writer.end()
+    house.set(part, 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.committer.close)
+        await trio.testing.wait_all_tasks_blocked()
+        house.turns.end()
+        house.writer.end()
+    assert house.writer.values == [{b"k": b"1"}, {b"k": b"1"}, {b"k": b"2"}]
+    assert "last changes are not stored" not in caplog.text
+
+
+def test_after_the_end_nothing_is_waited_for() -> None:
+    house = House()
+    house.set(Value(b"k"), 1)
+    house.committer.stop()
+    house.turns.end()
+    assert not house.writer.batches
+    assert not any(timer.armed for timer in house.turns.timers)
