@@ -371,7 +371,7 @@ class Committer:
             self._timer.restart(self._retry)
             self._retry = min(2 * self._retry, MAX_RETRY)
             self._ended.set()
-        if self._stored:
+        if self._stored and not self._next.armed:
             self._tell()
         # armed for nothing, it would wake nobody
         if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:

@@ -265,6 +265,20 @@ def test_what_there_is_room_for_is_stored_and_the_rest_comes_again() -> None:
     assert (house.committer.uncommitted, house.committer.waiting) == (0, 0)
 
 
+def test_who_has_still_to_be_told_waits_for_no_commit_that_ends_sooner() -> None:
+    house = House()
+    refused(house, 3)
+    house.fire()
+    house.writer.end(StoreFull("no room"), stored=2)
+    retry = house.turns.timers[0]
+    retry.fire()
+    house.turns.end()
+    house.writer.end(StoreFull("no room"))
+    assert house.told == ["0"], "others have their turn"
+    house.fire()
+    assert house.told == ["0", "1"]
+
+
 def test_pieces_of_what_was_refused_are_put_together_while_they_are_small() -> None:
     house, part = House(), Value(b"k")
     refused(house, 2)
