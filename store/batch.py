@@ -66,6 +66,7 @@ class WriteBatch:
 
     def add(self, later: WriteBatch) -> None:
         """Change what the other one changes, after what this one does."""
+        weight = self.weight + later.weight
         for each in later.ranges:
             self.delete_range(*each)
         for space, values in later.values.items():
@@ -73,7 +74,7 @@ class WriteBatch:
             if space in self._sorted:
                 self._sorted[space].update(values)
         self._later |= later._later
-        self.weight += later.weight
+        self.weight = weight
 
     def pack(self) -> None:
         """Get the values that are not there yet."""

@@ -451,6 +451,20 @@ def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     assert house.told == ["safe"]
 
 
+def test_nobody_waits_any_more_for_a_publication_that_is_done_with_while_a_commit_runs() -> None:
+    house, message = House(), Message("t", b"x", 1)
+    house.set(Value(b"k"), 1)
+    house.fire()
+    stored = house.committer.stored(message)
+    house.committer.hold(stored, 1)
+    house.committer.wait_for(stored, house.tell("safe"))
+    house.turns.end()
+    assert house.committer.waiting == 1
+    house.committer.let_go(stored, 1)
+    house.turns.end()
+    assert (house.told, house.committer.waiting) == (["safe"], 0)
+
+
 def test_a_publication_that_is_done_with_in_its_turn_is_never_written() -> None:
     house, message = House(), Message("t", b"x", 1)
     stored = house.committer.stored(message)
@@ -611,8 +625,11 @@ async def test_the_end_waits_for_the_last_commit_although_an_earlier_one_was_ref
 
 def test_after_the_end_nothing_is_waited_for() -> None:
     house = House()
-    house.set(Value(b"k"), 1)
+    refused(house, 3)
+    house.fire()
+    house.writer.end(StoreFull("no room"), stored=2)
+    commits = len(house.writer.batches)
     house.committer.stop()
     house.turns.end()
-    assert not house.writer.batches
+    assert len(house.writer.batches) == commits
     assert not any(timer.armed for timer in house.turns.timers)

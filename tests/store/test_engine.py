@@ -208,5 +208,27 @@ def test_batches_that_are_put_together_do_what_they_do_one_after_another(
     assert together.scan(COLOURS) == one_by_one.scan(COLOURS)
 
 
+def test_a_batch_weighs_what_its_parts_do() -> None:
+    parts = [WriteBatch(), WriteBatch()]
+    for part in parts:
+        part.put(COLOURS, b"key", b"value")
+        part.delete_range(COLOURS, b"low", b"lower")
+    weight = sum(part.weight for part in parts)
+    first, second = parts
+    first.add(second)
+    assert first.weight == weight
+
+
+def test_a_range_deletes_of_a_batch_with_many_values_what_another_has_added() -> None:
+    many, more = WriteBatch(), WriteBatch()
+    for number in range(SCANNED + 1):
+        many.put(COLOURS, b"%d" % number, b"")
+    many.delete_range(COLOURS, b"0", b"1")
+    more.put(COLOURS, b"new", b"")
+    many.add(more)
+    many.delete_range(COLOURS, b"n", b"o")
+    assert b"new" not in many.values[COLOURS]
+
+
 def one_by_one_keys(engine: MemoryEngine) -> set[bytes]:
     return {key for key, _ in engine.scan(COLOURS)}

@@ -153,6 +153,27 @@ async def test_as_many_batches_are_stored_as_there_is_room_for(room: int, asked:
     await writer.close()
 
 
+class Refusing(MemoryEngine):
+    def __init__(self, error: StoreError) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    def commit(self, batch: WriteBatch) -> None:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(("error", "count"), [(StoreUnavailable("no disk"), 3), (StoreFull("no room"), 1)])
+async def test_what_is_not_refused_for_its_size_is_tried_once(error: StoreError, count: int) -> None:
+    engine, answer = Refusing(error), Answer()
+    writer = Writer(engine)
+    writer.commit([batch() for _ in range(count)], answer)
+    assert await answer.error() is error
+    assert engine.asked == 1
+    await writer.close()
+
+
 async def test_what_is_refused_is_weighed_again_and_what_was_stored_is_not_refused_with_it() -> None:
     writer = Writer(Roomy(3))
     batches = [WriteBatch() for _ in range(3)]

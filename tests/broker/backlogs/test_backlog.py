@@ -1,13 +1,14 @@
 """A backlog, without a broker around it."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.broker.session.test_durable import EPOCH, committer_of
 from trunkline.broker.backlogs.backlog import Membership
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.committer import MESSAGES, PIECE
 from trunkline.mqtt.message import Message
 from trunkline.router import Router
 from trunkline.store import WriteBatch
@@ -115,6 +116,25 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     commits.pop()(1, None)
     assert done == ["stored"]
     assert not member.backlog.recent
+
+
+def test_what_is_in_a_later_piece_is_not_stored_with_an_earlier_one() -> None:
+    here, told = Here(), list[str]()
+    member = here.backlogs.join("t", Place())
+    commits: list[Callable[[int, StoreError | None], None]] = []
+    here.writer.commit = lambda batches, done: commits.append(done)  # type: ignore[method-assign]
+    for name in ("first", "second"):
+        message = here.publish("t")
+        assert message.stored is not None
+        here.committer.wait_for(message.stored, partial(told.append, name))
+        here.committer.noted = PIECE + 1
+        here.turns.end()
+    commits.pop()(1, None)
+    here.turns.end()
+    assert told == ["first"]
+    assert len(member.backlog.recent) == 1
+    commits.pop()(1, None)
+    assert told == ["first", "second"]
 
 
 def test_a_member_whose_client_is_there_is_told() -> None:
