@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from tests.broker.backlogs.test_backlog import Here, Place
+from trunkline.broker.backlogs.backlogs import READ_AT_ONCE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
 from trunkline.broker.committer import MESSAGES
 from trunkline.store import Engine, StoreFull
@@ -76,6 +77,20 @@ async def test_a_publication_goes_with_the_last_entry() -> None:
     assert here.counts() == (0, 0, 0)
 
 
+async def test_a_publication_that_has_left_the_memory_goes_with_the_last_entry() -> None:
+    here = Readable()
+    one, two = here.backlogs.join("t", Place()), here.backlogs.join("#", Place())
+    here.publish("t")
+    here.turns.end()
+    assert not here.committer.indexed
+    here.backlogs.leave(one)
+    await here.collect()
+    assert here.counts() == (1, 1, 1)
+    here.backlogs.leave(two)
+    await here.collect()
+    assert here.counts() == (0, 0, 0)
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool) -> None:
     here, place = Readable(), Place()
@@ -84,7 +99,7 @@ async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool)
         here.publish("t")
     here.turns.end()
     here.writer.refuses = StoreFull("no room")
-    messages = [here.publish("t") for _ in range(4)]
+    messages = [here.publish("t") for _ in range(READ_AT_ONCE + 1)]
     here.turns.end()
     here.publish("t")  # in no batch yet
     if leaves:
@@ -93,7 +108,7 @@ async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool)
         place.needed = member.backlog.last
         here.backlogs.moved(member.backlog)
     await here.collect()
-    assert [message.stored and message.stored.held for message in messages] == [0] * 4
+    assert [message.stored and message.stored.held for message in messages] == [0] * len(messages)
     here.writer.refuses = None
     await here.collect()
     left = 0 if leaves else 1
