@@ -17,6 +17,8 @@ from trunkline.config.units import Accepts
 
 #: With these a session ends, and its queue.
 ENDS: Final = ("session.discarded", "session.terminated")
+#: Growth in a second below which it is none: what the rounding of readings that stay the same leaves.
+FLAT: Final = 1e-9
 KINDS: Final = ("session.stats", "node.stats", *ENDS)
 #: A session's own figures, which are columns of `session.stats`, and those of their limits; all others are a node's.
 OF_SESSIONS: Final = {"queue_length": "queue_limit", "inflight": "inflight_limit"}
@@ -130,7 +132,8 @@ def _slope(points: Expression, until: Expression) -> Expression:
         return point["reading"] * (end - point["at"]) * ((point["at"] + end) / 2 - middle)
 
     moments = F.aggregate(F.transform(points, moment), F.lit(0.0), lambda sum, one: sum + one)
-    return F.when(until > begin, 12 * moments / F.pow(until - begin, F.lit(3)))
+    line = 12 * moments / F.pow(until - begin, F.lit(3))
+    return F.when(until > begin, F.when(F.abs(line) < FLAT, 0.0).otherwise(line))
 
 
 @job(

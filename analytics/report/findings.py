@@ -226,7 +226,7 @@ def findings(results: Results) -> list[Finding]:
             results.guessers.total,
             "guesses",
             "denials",
-            f"Passwords were guessed from {_named(results.guessers)}.",
+            f"Many logins failed from {_named(results.guessers)}.",
         ),
         (denied, "refused", "denials", f"Refused: {count(denied, 'request')}."),
         (dropped, "dropped", "drops", f"{count(dropped, 'message')} did not reach a subscriber."),

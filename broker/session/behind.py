@@ -470,7 +470,8 @@ class Behind:
         publication: Publication | None = None
         for entry, data, totals in reads:
             if data is None:
-                _logger.error("the store has lost messages", extra=self._context.session.client.log_fields)
+                extra = self._context.session.client.log_fields
+                _logger.error("the store has lost %d messages", entry.length, extra=extra)
                 self._pass_over(totals)
                 continue
             if publication is None or publication.stored is None or publication.stored.number != entry.number:

@@ -125,7 +125,7 @@ async def one_life(story: Story, chance: random.Random, store: Path) -> str:
         nursery.cancel_scope.cancel()
     expected = 0 if end == "order" else -signal.SIGKILL
     assert broker.exit_code == expected, f"{end} {fault}: {broker.exit_code}\n{broker.said.decode()}"
-    assert not re.search(rb"Traceback|crashed|lost messages", broker.said), broker.said.decode()
+    assert not re.search(rb"Traceback|crashed|has lost", broker.said), broker.said.decode()
     return fault.point if fault else end
 
 

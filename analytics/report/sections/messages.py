@@ -65,7 +65,13 @@ def traffic(results: Results, grid: Grid) -> Section:
                 "payload-sizes",
                 "Sizes of published payloads",
                 results.sizes,
-                ("Up to", NAME, lambda row: "more" if row.most is None else wording.size(row.most)),
+                (
+                    "Up to",
+                    NAME,
+                    lambda row: (
+                        "more" if row.most is None else wording.size(row.most).replace("\N{NO-BREAK SPACE}", " ")
+                    ),
+                ),
                 ("Messages", COUNT, "messages"),
                 ("Bytes", SIZE, "bytes"),
                 ("Largest", SIZE._replace(bar=False), "largest"),

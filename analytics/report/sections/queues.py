@@ -71,7 +71,7 @@ def queues(results: Results, grid: Grid) -> Section:
                 ("Client", CLIENT, "client_id"),
                 ("Delivered", COUNT, "delivered"),
                 ("Lost", COUNT, "dropped"),
-                ("Not acknowledged", NUMBER, "unanswered"),
+                ("Not acknowledged in time", NUMBER, "unanswered"),
                 ("p99 of acknowledgements", MICROSECONDS, "ack_p99_us"),
             )
         )

@@ -107,6 +107,8 @@ def test_a_reading_holds_until_the_next_and_the_end(spark: "SparkSession") -> No
         *readings("changed", *changed, limit=1_000),
         *readings("steady", *enumerate(steps), limit=1_000),
         *readings("flat", (0, 40), limit=40),
+        # times like these leave a rest of rounding
+        *readings("same", *[(0.1 + 19.7 * number, 40.0) for number in range(4)], limit=1_000),
         row("node.tick", 60),
         # of another node the events end before the window does
         *(one | {"node": "n2"} for one in readings("short", (0, 0), (1, 10), (2, 20), limit=1_000)),
@@ -123,6 +125,7 @@ def test_a_reading_holds_until_the_next_and_the_end(spark: "SparkSession") -> No
     assert found["changed"]["slope"] == pytest.approx(found["steady"]["slope"], rel=1e-6)
     assert found["changed"]["full_in"] == pytest.approx((1_000 - 95) / found["changed"]["slope"])
     assert (found["flat"]["slope"], found["flat"]["full_in"]) == (None, 0.0)
+    assert (found["same"]["slope"], found["same"]["full_in"]) == (0.0, None)
     assert found["short"]["slope"] == pytest.approx(10 * 8 / 9)
     assert (found["shorter"]["slope"], found["shorter"]["full_in"]) == (None, None)
 

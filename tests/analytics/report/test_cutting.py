@@ -228,7 +228,7 @@ SENTENCES: dict[str, Callable[[Plan], str]] = {
         f"{len(plan.last_seen) - len(plan.left)} clients fell silent: "
         f"{named([name for name in plan.silences if name not in plan.left])}."
     ),
-    "guesses": lambda plan: f"Passwords were guessed from {named(plan.first('guess'))}.",
+    "guesses": lambda plan: f"Many logins failed from {named(plan.first('guess'))}.",
     "refused": lambda plan: f"Refused: {wording.whole(plan.counts['guess'].total())} requests.",
     "dropped": lambda plan: f"{wording.whole(plan.lost)} messages did not reach a subscriber.",
     "losers": lambda plan: (

@@ -31,7 +31,7 @@ def test_all_that_went_wrong_is_told_and_leads_somewhere() -> None:
         "Clocks were corrected 1 time: durations across that are not exact.",
         "Alarms that are on: events.disk.",
         "1 client fell silent: meter-3.",
-        "Passwords were guessed from 203.0.113.7.",
+        "Many logins failed from 203.0.113.7.",
     ]
 
 
