@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.disk import Disk, Life
 from tests.broker.room import room
@@ -325,3 +325,21 @@ async def test_nothing_is_published_where_the_stream_refuses() -> None:
         with pytest.raises(StreamRefuses):
             await here.node.streams.publish("orders/1", b"x" * 20)
         assert here.node.streams.info("orders").messages == 0
+
+
+async def test_messages_of_a_refused_commit_are_not_taken_for_stored(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        await life.node.streams.create(ORDERS)
+        await life.node.streams.publish("orders/1", b"first")
+        await life.node.plugin_stores.committed()
+        log = life.node.stream_keeper.registry.get("orders").log
+        assert not log.unwritten_weight
+        async with life.full(mock_clock), await life.wire() as wire:
+            await wire.connect("a")
+            await wire.send(raw.publish("orders/1", b"second", qos=1, packet_id=1, version=5))
+            await wire.ping()
+            await wait_all_tasks_blocked()
+            await life.rests()
+            assert log.unwritten_weight
+        await life.node.plugin_stores.committed()
+        assert not log.unwritten_weight
