@@ -101,6 +101,7 @@ def prepare(venv, command):
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     if command != "run":
         step([*pip, "--upgrade", "pip>=25.1"])  # the first that knows dependency groups
+        pip.append("--no-compile")  # tests compile into a folder of their own
     step([*pip, *PACKAGES[command]])
     stamps[command].write_text(state)
     return str(python)

@@ -59,7 +59,7 @@ def test_set_up_happens_once(dev: Any, steps: list[str], tmp_path: Path) -> None
 def test_what_the_tests_need_is_enough_for_a_run(dev: Any, steps: list[str], tmp_path: Path) -> None:
     dev.prepare(tmp_path / "venv", "test")
     assert steps[-2].endswith("install --upgrade pip>=25.1")
-    assert steps[-1].endswith("install --editable . --group test")
+    assert steps[-1].endswith("install --no-compile --editable . --group test")
     steps.clear()
     dev.prepare(tmp_path / "venv", "run")
     assert not steps
@@ -67,12 +67,12 @@ def test_what_the_tests_need_is_enough_for_a_run(dev: Any, steps: list[str], tmp
 
 def test_the_quick_tests_need_no_spark(dev: Any, steps: list[str], tmp_path: Path) -> None:
     dev.prepare(tmp_path / "venv", "quick")
-    assert steps[-1].endswith("install --editable . --group test-quick")
+    assert steps[-1].endswith("install --no-compile --editable . --group test-quick")
     steps.clear()
     dev.prepare(tmp_path / "venv", "run")
     assert not steps
     dev.prepare(tmp_path / "venv", "test")
-    assert steps[-1].endswith("install --editable . --group test")
+    assert steps[-1].endswith("install --no-compile --editable . --group test")
     steps.clear()
     dev.prepare(tmp_path / "venv", "quick")
     assert not steps

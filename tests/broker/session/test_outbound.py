@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.committer import DELAY, MESSAGES
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.acknowledged import Acknowledged
@@ -652,7 +652,7 @@ async def test_what_a_client_gets_of_a_stream_fits_its_window_and_goes_on_when_i
             assert (await client.expect_type(raw.PUBLISH)).payload == b"%d" % number
 
 
-async def test_what_a_durable_session_has_got_of_a_stream_comes_again_after_a_power_cut() -> None:
+async def test_what_a_durable_session_has_got_of_a_stream_comes_again_after_a_power_cut(mock_clock: MockClock) -> None:
     disk = Disk()
     async with disk.broker() as life:
         await life.node.streams.create(ORDERS)
@@ -661,7 +661,10 @@ async def test_what_a_durable_session_has_got_of_a_stream_comes_again_after_a_po
         await wire.send(raw.subscribe(1, ("$stream/orders/#", 1), properties=FROM_ITS_BEGINNING))
         while (await wire.receive()).type != raw.PUBLISH:
             pass
-        assert disk.engine.count(MESSAGES) == 1
+        await life.rests()
+        mock_clock.jump(DELAY)
+        while not disk.engine.count(MESSAGES):
+            await trio.lowlevel.checkpoint()
     async with disk.broker() as life:
         wire, _ = await life.stay("a")
         packet = await wire.expect_type(raw.PUBLISH)
