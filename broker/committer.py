@@ -407,7 +407,9 @@ class Committer:
 
     async def close(self) -> None:
         """Store what has changed, and the time, unless the store refuses. What happens later is not stored: the
-        sessions are there for the next start."""
+        sessions are there for the next start. To close it again does nothing."""
+        if self._closed:
+            return
         self._beats = True
         self._ended = trio.Event()  # an earlier refusal has set the other one
         if not self._resting:

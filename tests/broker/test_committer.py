@@ -600,6 +600,9 @@ async def test_after_the_end_nothing_is_stored(
     house.turns.end()
     assert house.writer.values == [{b"k": b"1"}]
     assert house.told == []
+    ended = trio.current_time()
+    await house.committer.close()
+    assert trio.current_time() == ended, "there is nothing to wait for"
     assert ("last changes are not stored" in caplog.text) is refuses
     assert trio.current_time() == began, "a store that refuses is not waited for"
 
