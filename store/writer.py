@@ -72,9 +72,9 @@ class Writer:
             stored: list[WriteBatch] = []
             count, began = 0, time.perf_counter()
             try:
-                self._check_files()
                 for each in batches:
                     each.pack()
+                self._check_files()
                 try:
                     stored.append(self._commit(batches))
                     count = len(batches)
@@ -86,10 +86,10 @@ class Writer:
                         count += 1
             except StoreError as failure:
                 error = failure
+                for each in batches[count:]:
+                    each.weigh()  # it comes again
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
-            for each in batches[count:]:
-                each.weigh()  # it comes again
             self._soon(finish, count, stored, error, time.perf_counter() - began)
             try:
                 self._engine.maintain()

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from trunkline.store import Engine, Space, StoreError, StoreFull, StoreUnavailable, WriteBatch
+from trunkline.store.batch import LARGE
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.writer import Writer
 
@@ -171,6 +172,27 @@ async def test_what_is_not_refused_for_its_size_is_tried_once(error: StoreError,
     writer.commit([batch() for _ in range(count)], answer)
     assert await answer.error() is error
     assert engine.asked == 1
+    await writer.close()
+
+
+@pytest.mark.parametrize("files_are_there", [True, False])
+async def test_what_cannot_be_packed_does_not_end_the_thread(files_are_there: bool) -> None:
+    class Looking(MemoryEngine):
+        def check_files(self) -> None:
+            if not files_are_there:
+                raise StoreUnavailable("somebody has deleted it")
+
+    def fail() -> bytes:
+        raise ValueError("no such form")
+
+    writer, answer = Writer(Looking()), Answer()
+    broken = WriteBatch()
+    broken.put_packed(COLOURS, b"red", LARGE, fail)
+    writer.commit([broken], answer)
+    assert "no such form" in str(await answer.error())
+    again = Answer()
+    writer.commit([batch()], again)
+    assert (await again.error() is None) is files_are_there
     await writer.close()
 
 
