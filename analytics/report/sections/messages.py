@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.report import wording
@@ -49,6 +50,7 @@ def _version(level: int) -> str:
 
 
 _VERSION: Final = Form(_version)
+_UP_TO: Final = Form(lambda most: wording.size(most) if most < inf else "more")
 
 
 def traffic(results: Results, grid: Grid) -> Section:
@@ -65,13 +67,7 @@ def traffic(results: Results, grid: Grid) -> Section:
                 "payload-sizes",
                 "Sizes of published payloads",
                 results.sizes,
-                (
-                    "Up to",
-                    NAME,
-                    lambda row: (
-                        "more" if row.most is None else wording.size(row.most).replace("\N{NO-BREAK SPACE}", " ")
-                    ),
-                ),
+                ("Up to", _UP_TO, lambda row: inf if row.most is None else row.most),
                 ("Messages", COUNT, "messages"),
                 ("Bytes", SIZE, "bytes"),
                 ("Largest", SIZE._replace(bar=False), "largest"),

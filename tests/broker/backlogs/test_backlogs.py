@@ -61,28 +61,17 @@ async def test_entries_go_when_no_member_needs_them() -> None:
     assert here.counts() == (1, 1, 1)
 
 
-async def test_a_publication_goes_with_the_last_entry() -> None:
+@pytest.mark.parametrize("is_in_memory", [True, False])
+async def test_a_publication_goes_with_the_last_entry(is_in_memory: bool) -> None:
     here = Readable()
     one, two = here.backlogs.join("t", Place()), here.backlogs.join("#", Place())
-    message, number = here.publish("t"), here.committer.number
-    del number
+    message = here.publish("t")
     here.turns.end()
     assert message.stored is not None
     assert len(message.stored.entries) == 2
-    here.backlogs.leave(one)
-    await here.collect()
-    assert here.counts() == (1, 1, 1)
-    here.backlogs.leave(two)
-    await here.collect()
-    assert here.counts() == (0, 0, 0)
-
-
-async def test_a_publication_that_has_left_the_memory_goes_with_the_last_entry() -> None:
-    here = Readable()
-    one, two = here.backlogs.join("t", Place()), here.backlogs.join("#", Place())
-    here.publish("t")
-    here.turns.end()
-    assert not here.committer.indexed
+    if not is_in_memory:
+        del message
+    assert bool(here.committer.indexed) is is_in_memory
     here.backlogs.leave(one)
     await here.collect()
     assert here.counts() == (1, 1, 1)

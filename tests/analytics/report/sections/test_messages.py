@@ -1,7 +1,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.analytics.report.made import BEGIN, WINDOW, Drop, bad_day, nothing
+from tests.analytics.report.made import BEGIN, WINDOW, Drop, Sizes, bad_day, nothing
 from tests.analytics.report.sections.parts import part, section
 from trunkline.analytics.report.plots import Plot
 from trunkline.analytics.report.results import Window
@@ -15,6 +15,14 @@ def test_traffic_is_what_the_rows_say() -> None:
     plot = part(section(sections(results), "traffic"), "traffic-bytes")
     assert isinstance(plot, Plot)
     assert plot.table == [["2025-06-01 14:30:00", "30\N{NO-BREAK SPACE}B", "60\N{NO-BREAK SPACE}B"]]
+
+
+def test_sizes_of_payloads_are_written_as_other_sizes_are() -> None:
+    sizes = [Sizes(most, 1, 9, 9) for most in (100, 1000, None)]
+    results = replace(nothing(), timeline=[Window(BEGIN, 3, 30, 6, 60)], sizes=sizes)
+    table = part(section(sections(results), "traffic"), "payload-sizes")
+    assert isinstance(table, Table)
+    assert [row[0].text for row in table.rows] == ["100\N{NO-BREAK SPACE}B", "1\N{NO-BREAK SPACE}kB", "more"]
 
 
 def test_latency_says_when_windows_were_grouped() -> None:
