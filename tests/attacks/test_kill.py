@@ -20,8 +20,7 @@ def chance() -> random.Random:
     return random.Random(seed)
 
 
-@pytest.mark.parametrize("story", range(2))
-async def test_a_broker_that_is_killed(tmp_path: Path, chance: random.Random, story: int) -> None:
+async def test_a_broker_that_is_killed(tmp_path: Path, chance: random.Random) -> None:
     figures = Figures()
     await tell(chance, tmp_path / "store.db", KILLS_EACH, figures)
     assert figures.kills.total() == KILLS_EACH
