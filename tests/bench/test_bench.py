@@ -52,9 +52,7 @@ KINDS: Final = [name for kind, name in {WORKLOADS[name].kind: name for name in O
 LARGEST: Final = max(SIZES)
 
 
-@pytest.mark.parametrize(
-    ("peer", "version", "workloads"), [("trunkline", "5", OVER_TCP), ("sink", "3.1.1", KINDS)], ids=["trunkline", "sink"]
-)
+@pytest.mark.parametrize(("peer", "version", "workloads"), [("trunkline", "5", OVER_TCP), ("sink", "3.1.1", KINDS)])
 def test_nothing_is_lost(tmp_path: Path, peer: str, version: str, workloads: list[str]) -> None:
     """By the broker in any workload, nor by the splice that shows the generator's limit."""
     results = run(tmp_path, peer, workloads, "-V", version, "--payload", str(PAYLOAD), "--payload", str(LARGEST))
