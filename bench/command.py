@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.load import RunFailed, generator_cores
 from bench.peers import PEERS, NotStarted, Peer
-from bench.report import machine
+from bench.results import called, machine
 from bench.wire import Refused
 
 
@@ -51,9 +51,7 @@ def pinned(given: argparse.Namespace) -> tuple[int | None, list[int]]:
 
 def write_results(given: argparse.Namespace, results: object) -> None:
     if given.json is not None:
-        # without the folders of this machine
-        command = [Path(part).name if Path(part).is_absolute() else part for part in sys.argv]
-        document = {"machine": machine(), "command": command, "results": results}
+        document = {"machine": machine(), "command": called(), "results": results}
         given.json.write_text(json.dumps(document, indent=2) + "\n")
 
 

@@ -97,6 +97,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def called() -> list[str]:
+    """The command line, without the folders of this machine."""
+    return [Path(part).name if Path(part).is_absolute() else part for part in sys.argv]
+
+
 def document(options: dict[str, Any], peers: dict[str, str | None], all_series: list[Series]) -> dict[str, Any]:
     """`peers` are their versions."""
     return {
@@ -104,7 +109,7 @@ def document(options: dict[str, Any], peers: dict[str, str | None], all_series: 
         "machine": machine(),
         "peers": peers,
         "options": options,
-        "command": sys.argv,
+        "command": called(),
         "results": [series.as_json() for series in all_series],
     }
 

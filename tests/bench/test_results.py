@@ -222,3 +222,8 @@ def test_a_file_with_something_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(NotResults):
         results.read(tmp_path / "other.json")
+
+
+def test_the_command_line_names_no_folder_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "__main__.py"), "-w", "pair", "--json", str(tmp_path / "a.json")])
+    assert results.document({}, {}, [])["command"] == ["__main__.py", "-w", "pair", "--json", "a.json"]
