@@ -21,6 +21,7 @@ from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, 
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 from trunkline.management.store_export import NotAnExport, export_lines, import_lines
+from trunkline.mqtt.explanations import quoted
 from trunkline.store import StoreCorrupt, StoreError, StoreInUse
 from trunkline.store.format import VERSION, publish
 from trunkline.store.lock import FileLock, give_to_owner
@@ -30,9 +31,12 @@ from trunkline.store.sqlite import SqliteEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from trunkline.broker.mending import LostMessages
     from trunkline.config.node_settings import StoreSettings
     from trunkline.store import Defect, Progress
 
+#: Clients that are named because they have lost most.
+MAX_NAMED: Final = 10
 #: Bytes that are given back between two steps of the progress.
 COMPACTED: Final = 4 << 20
 
@@ -130,6 +134,7 @@ def check(place: Place) -> None:
     try:
         found = _check(engine)
         rows = sum(map(engine.count, engine.spaces()))
+        messages = "" if found else _messages(engine)
     finally:
         engine.close()
     if not found:
@@ -137,6 +142,8 @@ def check(place: Place) -> None:
     click.echo(f"{rows:,} rows: {found or 'no'} problem{'s' * (found != 1)}")
     if found:
         raise SystemExit(FAILED)
+    if messages:
+        click.echo(messages)
 
 
 def _check(engine: SqliteEngine) -> int:
@@ -153,6 +160,16 @@ def _defects(engine: SqliteEngine) -> Iterator[Defect]:
 
     with _progress("Checking", "rows") as progress:
         yield from chain(engine.check(progress), _ignoring_damage(malformed(engine)))
+
+
+def _messages(engine: SqliteEngine) -> str:
+    """Nothing of a store that has none."""
+    # imported here: they need the broker
+    from trunkline.broker.committer import MESSAGES
+    from trunkline.broker.mending import messages_in
+
+    count = engine.count(MESSAGES)
+    return f"messages: {messages_in(engine):,} in {count:,} rows, each as it was published" if count else ""
 
 
 def _is_whole(place: Place) -> bool:
@@ -293,17 +310,37 @@ def repair(place: Place) -> None:
         name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
     )
     with _lock(path), _made_aside(path, damaged) as engine, _progress("Reading", "rows") as progress:
+        # imported here: it needs the broker
+        from trunkline.broker.mending import mend
+
         spaces, log_defect = salvage(path, engine, progress)
-    lost = int(log_defect is not None)
-    for space, rows, former in spaces:
+        lost = mend(engine)
+        kept = {space: engine.count(space) for space, _, _ in spaces}
+        messages = _messages(engine)
+    all_there = log_defect is None
+    for space, _, former in spaces:
+        rows = kept[space]
         missing = "how many there were cannot be told" if former is None else f"{former - rows:,} lost"
-        lost += former is None or former > rows
+        all_there = all_there and former == rows
         click.echo(printable(f"{space.name}: {rows:,} rows kept, {missing}"))
+    if messages:
+        click.echo(messages)
+    for line in lost_messages(lost):
+        click.echo(printable(line))
     if log_defect:
         click.echo(printable(f"{path}: {log_defect}"))
     click.echo(f"{path}: made anew; what was there is {damaged}")
-    if not lost:
+    if all_there:
         click.echo("All rows are there.")
+
+
+def lost_messages(lost: LostMessages) -> Iterator[str]:
+    if lost.by_client:
+        named = [f"{quoted(client)} {count:,}" for client, count in lost.by_client.most_common(MAX_NAMED)]
+        others = f" and {len(lost.by_client) - len(named):,} others" if len(lost.by_client) > len(named) else ""
+        yield f"lost: {lost.by_client.total():,} messages that waited, of {', '.join(named)}{others}"
+    if lost.of_filters:
+        yield f"lost: {lost.of_filters:,} messages that waited for filters that are lost"
 
 
 def _set_aside(path: Path, damaged: Path) -> None:

@@ -41,3 +41,12 @@ def publication_from_bytes(data: bytes, epoch: float) -> Publication:
     batch.publisher, batch.username, batch.guid = message.publisher, message.username, message.guid
     batch.timestamp, batch.expires_at = message.timestamp, message.expires_at
     return batch
+
+
+def count_in(data: bytes) -> int:
+    """How many messages a publication has."""
+    _, *packets = unpack(data)
+    if not packets:
+        return 1
+    *_, wire, places = packets
+    return len(range(0, len(wire), places)) if isinstance(places, int) else len(places)

@@ -68,8 +68,12 @@ class Membership:
         #: False: these are less than they should be.
         self.is_exact = True
 
+    def to_plain(self) -> tuple[int, int, int]:
+        """For the store. Totals that are less than they should be are not known to the next process either."""
+        return (self.since, self.total, self.total_weight) if self.is_exact else (self.since, -1, -1)
+
     def restore(self, total: int, total_weight: int) -> None:
-        """The totals that were stored with it; negative ones were not."""
+        """The totals that were stored with it; negative ones were not known."""
         self.is_exact = total >= 0
         self.total, self.total_weight = (total, total_weight) if self.is_exact else (0, 0)
 

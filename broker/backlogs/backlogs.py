@@ -40,7 +40,7 @@ MAX_PAGE_BYTES: Final = 1 << 18
 PAUSE: Final = 5.0
 
 #: A member that began before the position, and whose totals were not stored.
-_UNSAID: Final = (0, -1, -1)
+UNSAID: Final = (0, -1, -1)
 
 _logger = logging.getLogger("trunkline.store")
 
@@ -153,7 +153,7 @@ class Backlogs:
         sequence, done, begins = stored or (self.committer.number + 1, 0, {})
         members: dict[str, Membership] = {}
         for filter in filters:
-            begin = begins.get(filter, _UNSAID)
+            begin = begins.get(filter, UNSAID)
             if stored is None or begin is None:
                 members[filter] = self.join(filter, cursor)
             else:

@@ -192,9 +192,7 @@ class Behind:
         subscriptions = self._context.session.subscriptions
         some = len(self.members) <= MAX_TOTALS
         begins: dict[str, tuple[int, int, int] | None] = {
-            filter: (member.since, member.total, member.total_weight)
-            for filter, member in self.members.items()
-            if some or member.since >= sequence
+            filter: member.to_plain() for filter, member in self.members.items() if some or member.since >= sequence
         }
         if len(self.members) < len(subscriptions):
             begins.update(dict.fromkeys(filter(self._is_missing, subscriptions)))

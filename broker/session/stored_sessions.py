@@ -79,7 +79,7 @@ def find(engine: Engine) -> Found:
     for space in (SUBSCRIPTIONS, WINDOWS, QUEUES, POSITIONS):
         for key, value in rows(engine, space):
             stored = sessions.get(number_of(key))
-            place = _place(space, key, value)
+            place = place_in(space, key, value)
             if place is not None:
                 referred[place[0]] = place[3]
             if stored is None:
@@ -112,7 +112,7 @@ def _session(head: bytes) -> StoredSession:
     return StoredSession(head, plain["client"]["client_id"], left_at, expiry_interval, has_will, has_ended)
 
 
-def _place(space: Space, key: bytes, value: bytes) -> Place | None:
+def place_in(space: Space, key: bytes, value: bytes) -> Place | None:
     """The place of the messages that a row refers to."""
     if space == QUEUES:
         return cast("Place", unpack(value)[0])

@@ -6,14 +6,21 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import trio
 from click.testing import CliRunner
 
+from tests.broker.disk import Disk
+from tests.broker.test_mending import filled
 from tests.store.test_engine import COLOURS, OTHERS, put
+from trunkline.broker.committer import MESSAGES
+from trunkline.broker.mending import LostMessages, messages_in
 from trunkline.management.cli import cli
+from trunkline.management.store_commands import lost_messages
 from trunkline.store import WriteBatch
 from trunkline.store.sqlite import SqliteEngine
 
@@ -116,6 +123,47 @@ def test_a_flipped_bit_is_found_and_repaired(file: Path, tmp_path: Path) -> None
     assert said[2].endswith("a.db-damaged")
     assert call("check", "--store", file) == "1,000 rows: no problems\n"
     assert "the row is not what was written" in call_checked(tmp_path / "a.db-damaged")
+
+
+def test_messages_are_counted_in_what_is_whole_and_in_what_is_lost(tmp_path: Path) -> None:
+    """A row may be many of them."""
+    disk = trio.run(filled, Disk(lambda: SqliteEngine(tmp_path / "a.db")))
+    rows_before, messages_before = disk.engine.count(MESSAGES), messages_in(disk.engine)
+    disk.engine.close()
+    counted = f"messages: {messages_before:,} in {rows_before:,} rows, each as it was published"
+    assert call("check", "--store", tmp_path / "a.db").splitlines()[1:] == [counted]
+    damage(tmp_path / "a.db", (tmp_path / "a.db").read_bytes().rindex(b"t/x\x00"))  # of the last, which are three
+    said = call("repair", "--store", tmp_path / "a.db").splitlines()
+    left = SqliteEngine(tmp_path / "a.db", read_only=True)
+    messages = messages_in(left)
+    left.close()
+    lost = messages_before - messages
+    assert 1 < lost < messages
+    assert f"messages: {rows_before - 1:,} rows kept, 1 lost" in said
+    assert f"messages: {messages:,} in {rows_before - 1:,} rows, each as it was published" in said
+    assert f"lost: {3 * lost:,} messages that waited, of 'one' {lost}, 'two' {lost}, 'many' {lost}" in said
+    assert "All rows are there." not in said
+    assert call("check", "--store", tmp_path / "a.db").splitlines()[0].endswith("no problems")
+
+
+@pytest.mark.parametrize(
+    ("lost", "lines"),
+    [
+        (LostMessages(Counter(), 0), []),
+        (LostMessages(Counter(a=1), 0), ["lost: 1 messages that waited, of 'a' 1"]),
+        (
+            LostMessages(Counter({f"{number:02}": 1000 - number for number in range(12)}), 1),
+            [
+                "lost: 11,934 messages that waited, of "
+                + ", ".join(f"'{number:02}' {1000 - number:,}" for number in range(10))
+                + " and 2 others",
+                "lost: 1 messages that waited for filters that are lost",
+            ],
+        ),
+    ],
+)
+def test_who_haslost_messages_is_named(lost: LostMessages, lines: list[str]) -> None:
+    assert list(lost_messages(lost)) == lines
 
 
 def test_a_whole_store_is_not_repaired(file: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.conformance import raw
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.stored import StoredPublication
-from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
+from trunkline.mqtt.stored_codec import count_in, publication_from_bytes, publication_to_bytes
 from trunkline.mqtt.versions import Version
 
 EPOCH = 1_700_000_000.0
@@ -43,8 +43,10 @@ def plain(message: Any) -> tuple[object, ...]:
 def test_a_message(topic: str, payload: bytes, qos: int, username: str | None, expires: float) -> None:
     properties: Any = {"content_type": "t", "user_property": (("a", "b"), ("a", "c")), "correlation_data": b"\0"}
     message = Message(topic, payload, qos, True, properties, "client", username, 1 << 100, 1.5, expires)
-    back = publication_from_bytes(publication_to_bytes(message, EPOCH), LATER)
+    data = publication_to_bytes(message, EPOCH)
+    back = publication_from_bytes(data, LATER)
     assert plain(back) == plain(message)
+    assert count_in(data) == 1
     assert back.expires_at == (inf if expires == inf else expires - 100)
 
 
@@ -62,7 +64,9 @@ def test_a_batch(version: Version, qos: int, payloads: list[bytes], topics: list
     places = range(0, sum(map(len, packets)), len(packets[0])) if len(set(map(len, packets))) == 1 else starts
     batch = PublishBatch(topics, 0x30 | qos << 1, version, b"".join(packets), places, [9, 9, 9])
     batch.publisher, batch.guid, batch.timestamp, batch.expires_at = "client", 77, 2.5, 50.0
-    back = publication_from_bytes(publication_to_bytes(batch, EPOCH), LATER)
+    data = publication_to_bytes(batch, EPOCH)
+    assert count_in(data) == 3
+    back = publication_from_bytes(data, LATER)
     assert list(map(plain, back.messages)) == list(map(plain, batch.messages))
     assert back.expires_at == -50.0
     ids = range(5, 8)

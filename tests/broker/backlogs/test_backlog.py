@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.broker.session.test_durable import EPOCH, committer_of
 from trunkline.broker.backlogs.backlog import Membership
-from trunkline.broker.backlogs.backlogs import Backlogs
+from trunkline.broker.backlogs.backlogs import UNSAID, Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.committer import MESSAGES, PIECE
 from trunkline.mqtt.message import Message
@@ -172,3 +172,20 @@ def test_the_first_entry_that_anybody_needs() -> None:
     here.backlogs.leave(members[0])
     here.backlogs.leave(members[1])
     assert backlog.find_low() == float("inf")
+
+
+def test_totals_that_are_not_known_stay_so_in_the_store() -> None:
+    """Taken for known ones, they would say that more waits than there is, and whole messages be dropped for that."""
+    here = Here()
+    member = here.backlogs.join("t", Place())
+    here.publish("t")
+    known = member.to_plain()
+    assert known == (member.since, 0, 0)
+    for stored, is_exact in ((known, True), (UNSAID, False)):
+        for _ in range(2):
+            member.restore(*stored[1:])
+            assert (member.is_exact, member.total) == (is_exact, 0)
+            stored = member.to_plain()
+    [recent] = member.backlog.recent
+    member.advance(recent.entry)
+    assert member.to_plain()[1:] == (1, recent.entry.weight)
