@@ -100,7 +100,10 @@ class HttpClient:
         settings.check_installed()
         import httpx
 
+        from trunkline.plugins.shipped.http_body import Body
+
         self._httpx = httpx
+        self._body = Body
         self._request_timeout = settings.request_timeout
         self._max_size = settings.max_response_size
         self._headers = {
@@ -155,6 +158,7 @@ class HttpClient:
         request = self._httpx.Request(
             method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=self._extensions
         )
+        request.stream = self._body(content or b"")
         response = await self._transport.handle_async_request(request)
         try:
             body = await self._read(response)
