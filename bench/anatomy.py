@@ -45,6 +45,7 @@ LAYERS: Final = {
     "actors/": "actors",
     "mqtt/": "codec",
     "broker/connection/": "connection",
+    "broker/net/": "connection",
     "broker/session/": "session",
     "broker/pubsub": "pubsub and router",
     "router/": "pubsub and router",

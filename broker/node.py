@@ -16,8 +16,7 @@ from trunkline.actors import Child, Restart, Scheduler, Supervisor, TaskActor, T
 from trunkline.actors.system import innermost
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
-from trunkline.broker.connection import poller as polling
-from trunkline.broker.connection.connection import say_failed
+from trunkline.broker.connection.mqtt import Mqtt
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
@@ -25,7 +24,10 @@ from trunkline.broker.limit_report import LimitReport
 from trunkline.broker.log_throttle import LogThrottle
 from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics
-from trunkline.broker.node_listeners import NodeListeners
+from trunkline.broker.net import poller as polling
+from trunkline.broker.net.failure_log import FailureLog
+from trunkline.broker.net.listeners import Listeners
+from trunkline.broker.net.services import NetServices
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.periodic_tasks import PeriodicTasks
 from trunkline.broker.pubsub import PubSub
@@ -37,6 +39,7 @@ from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
 from trunkline.broker.storing import Storing, store_opener
 from trunkline.broker.system_clock import EmbeddedClock, MachineClock
+from trunkline.config.addresses import PORTS
 from trunkline.config.config import Config, reloaded
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
-    from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
+    from trunkline.broker.net.protocol import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.hooks.client import ClientInfo
@@ -134,7 +137,6 @@ class Node:
             metrics=self.metrics,
             drops=LogThrottle(self.scheduler.call_at, say_dropped),
             refusals=LogThrottle(self.scheduler.call_at, say_refused),
-            failures=LogThrottle(self.scheduler.call_at, say_failed),
             limit_report=LimitReport(self.metrics, self.scheduler.call_at),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
@@ -151,15 +153,25 @@ class Node:
             streams=lambda: self.stream_keeper,
         )
         self.sessions = Directory(self.services, self._sessions)
-        self.listeners = NodeListeners(
-            self.services,
-            self.sessions,
-            self.scheduler,
-            self._poller,
-            self._connections,
-            layers,
-            self.start_background,
-            self._wall,
+        #: Connections that their layers ended.
+        self._failures = FailureLog(self.metrics, self.scheduler.call_at)
+        mqtt = Mqtt(self.services, self.sessions, self._failures)
+        self.listeners = Listeners(
+            NetServices(
+                self.scheduler,
+                self._poller,
+                self._connections,
+                self.metrics,
+                self.alarms,
+                self.services.limit_report,
+                self.start_background,
+                self._start_task,
+                self._wall,
+                layers,
+            ),
+            config,
+            dict.fromkeys(PORTS, mqtt.at),
+            mqtt.at,
         )
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
@@ -447,7 +459,7 @@ class Node:
             await self.listeners.wait_empty()
         self.services.drops.flush()
         self.services.refusals.flush()
-        self.services.failures.flush()
+        self._failures.flush()
         self.services.limit_report.flush()
 
     async def quiet(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from trunkline.actors import Scheduler, Supervisor
-    from trunkline.broker.connection.acceptor import ProtocolActor
+    from trunkline.broker.net.protocol import ProtocolActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.statistics import Statistics

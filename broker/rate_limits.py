@@ -126,13 +126,12 @@ class ClientRegistry:
 
 
 class NodeLimits:
-    """The limits of all listeners together."""
+    """The limits of messages and bytes of all listeners together."""
 
-    __slots__ = ("clients", "connections", "rates", "shared")
+    __slots__ = ("clients", "rates", "shared")
 
     def __init__(self, rates: RateSettings) -> None:
         self.rates = rates
-        self.connections = limit_of(LimitKind.NODE_CONNECTIONS, rates)
         self.shared = limit_of(LimitKind.NODE_MESSAGES, rates), limit_of(LimitKind.NODE_BYTES, rates)
         #: For listeners without rates of their own.
         self.clients = ClientRegistry(rates)
@@ -141,7 +140,7 @@ class NodeLimits:
 class RateLimits:
     """The limits of one listener's clients."""
 
-    __slots__ = ("_clients", "_node", "_rates", "_shared", "connections", "is_unlimited", "pauses")
+    __slots__ = ("_clients", "_node", "_rates", "_shared", "is_unlimited", "pauses")
 
     def __init__(
         self, node: NodeLimits, own: ListenerRateSettings | None = None, zone: RateSettings | None = None
@@ -152,12 +151,8 @@ class RateLimits:
         #: What holds for each client id and each connection.
         self._rates = rates = _merged(zone or node.rates, own)
         self._clients = node.clients if rates == node.rates else ClientRegistry(rates)
-        #: Of new connections.
-        self.connections = [] if node.connections is None else [node.connections]
         self._shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
         if own is not None:
-            connections = limit_of(LimitKind.LISTENER_CONNECTIONS, own)
-            self.connections += [] if connections is None else [connections]
             self._shared = limit_of(LimitKind.LISTENER_MESSAGES, own), limit_of(LimitKind.LISTENER_BYTES, own)
         #: Whether connections over a limit are not read from. Otherwise their messages are refused.
         self.pauses = rates.over == "pause"

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
-from trunkline.config.errors import Unusable
+from trunkline.config.errors import SecurityError
 from trunkline.config.files import read_text
 from trunkline.config.security_settings import PASSWORDS, SCRAM
 from trunkline.hooks.acl import Acl
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Continue, Exchange, Success
     from trunkline.hooks.scram import ScramAuthenticator
-
-
-class SecurityError(Unusable[str]):
-    """The files of passwords or access rules cannot be used."""
 
 
 _logger = logging.getLogger("trunkline.access")

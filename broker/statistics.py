@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trunkline.actors import Scheduler
-    from trunkline.broker.connection.acceptor import ProtocolActor
+    from trunkline.broker.net.protocol import ProtocolActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
 

@@ -35,3 +35,7 @@ class Unusable(Exception, Generic[P]):
 
 class ConfigError(Unusable[Problem]):
     """The configuration cannot be used."""
+
+
+class SecurityError(Unusable[str]):
+    """The files of passwords, access rules, certificates or keys cannot be used."""

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import trio
 
-from tests.broker.connection.below import Below
+from tests.broker.net.below import Below
 from tests.client.hostile import check, rig_of
 from tests.mqtt.exchange import all_same, is_first, same, unfolded
-from trunkline.broker.connection.proxy_header import HeaderError, read_header
-from trunkline.broker.connection.websocket import WebSocketLayer
+from trunkline.broker.net.proxy_header import HeaderError, read_header
+from trunkline.broker.net.websocket import WebSocketLayer
 from trunkline.config.errors import ConfigError, Problem
 from trunkline.config.layer_settings import WebSocketSettings
 from trunkline.config.reader import load

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trunkline.broker.security import SecurityError
 from trunkline.config.config import NEED_RESTART, changes
-from trunkline.config.errors import ConfigError, Unusable
+from trunkline.config.errors import ConfigError, SecurityError, Unusable
 from trunkline.management import logs
 from trunkline.plugins.errors import PluginError
 

@@ -4,9 +4,10 @@ import os
 import socket
 from collections.abc import Iterator
 
-from trunkline.broker.security import Security, SecurityError
+from trunkline.broker.security import Security
 from trunkline.config.addresses import ANY_HOST, TakenAddresses
 from trunkline.config.config import Config
+from trunkline.config.errors import SecurityError
 from trunkline.config.store_place import NoStateFolder, store_path
 from trunkline.hooks.chain import Hooks
 from trunkline.management.control_place import PlaceError, check_place
@@ -27,7 +28,7 @@ def _files(config: Config) -> Iterator[str]:
     for listener in config.listeners:
         if listener.tls is None:
             continue
-        from trunkline.broker.tls_context import TlsContext  # few configurations have TLS
+        from trunkline.broker.net.tls_context import TlsContext  # few configurations have TLS
 
         try:
             TlsContext(listener.tls, listener.label)

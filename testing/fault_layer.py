@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from trunkline.broker.connection.stream_transport import STREAM_BUFFER
-from trunkline.broker.connection.transport import (
+from trunkline.broker.net.stream_transport import STREAM_BUFFER
+from trunkline.broker.net.transport import (
     BLOCKED,
     DRAINED,
     Ended,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trunkline.actors import Actor
-    from trunkline.broker.connection.transport import Event, Receiver, Transport
+    from trunkline.broker.net.transport import Event, Receiver, Transport
     from trunkline.broker.node import Node
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.versions import Version

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.actors import Timer
-    from trunkline.broker.connection.transport import Ended
+    from trunkline.broker.net.transport import Ended
     from trunkline.testing.fault_layer import Disturbance, FaultLayer
     from trunkline.testing.packets import RawPacket
 

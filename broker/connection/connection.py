@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import trio
 
-from trunkline.broker.connection.acceptor import ProtocolActor
-from trunkline.broker.connection.handshake import Handshake, MqttListener
+from trunkline.broker.connection.handshake import Handshake
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.mountpoint import MountedDecoder, MountedOutput
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
 from trunkline.broker.connection.rate_limiter import CountingDecoder, RateLimiter
-from trunkline.broker.connection.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.metrics import LimitKind
+from trunkline.broker.net.protocol import ProtocolActor
+from trunkline.broker.net.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Timer
     from trunkline.broker.connection.mountpoint import Mountpoint
-    from trunkline.broker.connection.transport import Event, Transport
-    from trunkline.broker.log_throttle import Occurrences
+    from trunkline.broker.connection.mqtt_listener import MqttListener
+    from trunkline.broker.net.transport import Event, Transport
     from trunkline.broker.rate_limits import ClientLimits
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.identity import Identity
@@ -57,25 +57,6 @@ CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 #: What a transport reports, other than bytes.
 Report: TypeAlias = "Ended | Failed | OutputBlocked | OutputDrained"
 Mail: TypeAlias = "Report | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
-
-_logger = logging.getLogger("trunkline.connection")
-
-
-def say_failed(kind: tuple[str, str], times: Occurrences) -> None:
-    """Log that layers failed, by listener and problem."""
-    listener, problem = kind
-    address, detail = times.last
-    _logger.warning(
-        "%s: %s from %s: %s (%s%s%s)",
-        listener,
-        times.counted("connection", "failed"),
-        times.apart("host"),
-        problem,
-        times.example,
-        address,
-        f": {detail}" if detail else "",
-        extra={"listener": listener, "peer": address, "count": times.count},
-    )
 
 
 class Connection(ProtocolActor["Mail"]):
@@ -376,9 +357,7 @@ class Connection(ProtocolActor["Mail"]):
         """A layer refuses what the client sent, or the client itself."""
         if self.state is ConnectionState.CLOSING:
             return
-        self._listener.services.metrics.connections_broken += 1
-        address = "this process" if self.peer is None else self.peer[0]
-        self._listener.services.failures.note((self._listener.name, failure.problem), address, failure.detail)
+        self._listener.failures.note(self._listener.name, self.peer, failure)
         channel = self._leave_session()
         if channel is not None:
             text = f"{failure.problem}: {failure.detail}" if failure.detail else failure.problem

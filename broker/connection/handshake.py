@@ -6,14 +6,14 @@ A connection has one of these until it has its session.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
 from trunkline.broker.connection.mountpoint import Mountpoint, Unmountable, mountpoint_of
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
-from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.metrics import LimitKind
+from trunkline.broker.net.other_protocols import guess
 from trunkline.broker.session.channel import Channel
 from trunkline.broker.session.services import bounded_expiry
 from trunkline.hooks.client import ClientInfo
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.connection.connection import Connection
-    from trunkline.broker.rate_limits import Buckets, ClientLimits, RateLimits
-    from trunkline.broker.session.directory import Directory
-    from trunkline.broker.session.services import Services
-    from trunkline.config.config import Config
+    from trunkline.broker.connection.mqtt_listener import MqttListener
+    from trunkline.broker.rate_limits import Buckets, ClientLimits
     from trunkline.hooks.points import Decide
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Decoded
@@ -51,26 +49,6 @@ D = TypeVar("D")
 P = TypeVar("P")
 
 _logger = logging.getLogger("trunkline.connection")
-
-
-@dataclass(slots=True, eq=False)
-class MqttListener:
-    """The shared state of a listener's connections."""
-
-    name: str
-    allow_anonymous: bool
-    versions: frozenset[Version]
-    #: Whether what its clients get acknowledged is stored.
-    durable: bool
-    services: Services
-    #: The settings that hold here: those of its zone before the general ones.
-    config: Config
-    directory: Directory
-    limits: RateLimits
-    #: The authenticators that it asks; None if it asks all.
-    authenticators: tuple[str, ...] | None = None
-    #: The template of its clients' topic prefix; empty if they have none.
-    mountpoint: str = ""
 
 
 class Handshake:

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.broker.connection.transport import Layer
+from trunkline.broker.net.transport import Layer
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import Publish, Subscribe, Unsubscribe
 from trunkline.mqtt.property_codec import encode_variable_integer
@@ -22,7 +22,7 @@ from trunkline.mqtt.topics import SHARE_PREFIX, STREAM_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.net.transport import Transport
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.publication import Decoded
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from trunkline.broker.connection.transport import Layer
+from trunkline.broker.net.transport import Layer
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.describing import describe_without_content, shown_username
 from trunkline.mqtt.explanations import shortened
@@ -17,7 +17,7 @@ from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from trunkline.broker.connection.mountpoint import MountedDecoder
-    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.net.transport import Transport
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.publication import Decoded

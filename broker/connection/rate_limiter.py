@@ -9,7 +9,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
-from trunkline.broker.connection.transport import OutputBlocked, OutputDrained
+from trunkline.broker.net.transport import OutputBlocked, OutputDrained
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.publication import PublishBatch
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Scheduler, Timer
-    from trunkline.broker.connection.transport import Event
     from trunkline.broker.limit_report import LimitReport
+    from trunkline.broker.net.transport import Event
     from trunkline.broker.rate_limits import Buckets
     from trunkline.mqtt.publication import Decoded
 

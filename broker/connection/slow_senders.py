@@ -13,7 +13,7 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trunkline.broker.connection.acceptor import ProtocolActor
+    from trunkline.broker.net.protocol import ProtocolActor
 
 #: Maximum seconds between two checks.
 INTERVAL: Final = 10.0

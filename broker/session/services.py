@@ -42,10 +42,9 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
-    #: Log lines for dropped messages, for refused subscriptions, and for layers that failed, by listener and problem.
+    #: Log lines for dropped messages, and for refused subscriptions.
     drops: LogThrottle[DropReason]
     refusals: LogThrottle[int]
-    failures: LogThrottle[tuple[str, str]]
     limit_report: LimitReport
     alarms: Alarms
     access: Access

@@ -7,11 +7,11 @@ from annotated_types import Interval
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trunkline.broker.listeners import Listener, State
-from trunkline.broker.node_listeners import ListenError
-from trunkline.broker.security import SecurityError
+from trunkline.broker.net.listener import Listener, State
+from trunkline.broker.net.listeners import ListenError
 from trunkline.config.addresses import shown_address
 from trunkline.config.config import Config
+from trunkline.config.errors import SecurityError
 from trunkline.config.fields import field_at
 from trunkline.config.key_path import dotted, nearest
 from trunkline.config.listener_settings import ListenerSettings

@@ -16,8 +16,8 @@ import trio
 
 from trunkline import __version__, garbage
 from trunkline.actors.system import innermost
+from trunkline.broker.net.listeners import ListenError
 from trunkline.broker.node import Node, NodeFailed, open_node
-from trunkline.broker.node_listeners import ListenError
 from trunkline.config.config import Config
 from trunkline.config.errors import Unusable
 from trunkline.config.store_place import store_path

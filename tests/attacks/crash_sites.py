@@ -19,7 +19,7 @@ import trio
 
 import trunkline
 from trunkline.actors import Actor, Later, Ref, Scheduler
-from trunkline.broker.connection.poller import Poller
+from trunkline.broker.net.poller import Poller
 from trunkline.broker.node import Node
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from tests.attacks.operations import SECONDS, Operations
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.connection.poller import MAX_PASSING
+from trunkline.broker.net.poller import MAX_PASSING
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import CLIENT_CONNECTED, MESSAGE_PUBLISH
 from trunkline.mqtt.message import Message
 
 #: The longest turn: what takes about 25 ms on a machine of today.
 MAX_TURN: Final = int(0.025 / SECONDS)
-POLLER: Final = "trunkline.broker.connection.poller"
+POLLER: Final = "trunkline.broker.net.poller"
 
 
 class Turns(trio.abc.Instrument):

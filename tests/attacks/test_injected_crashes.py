@@ -21,15 +21,16 @@ from wsproto.utilities import ProtocolError
 
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
-from tests.broker.connection import proxied
+from tests.broker.net import proxied
 from tests.conformance import raw
 from tests.frames import Frames
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.actors import Actor, Ref, TaskActor
 from trunkline.actors.supervisor import Nested
-from trunkline.broker import host, tls_listeners
-from trunkline.broker.connection import poller as polling
+from trunkline.broker import host
+from trunkline.broker.net import poller as polling
+from trunkline.broker.net import tls_listeners
 from trunkline.broker.node import Node, NodeFailed
 from trunkline.broker.views import subscription_rows
 from trunkline.broker.watchdog import Watchdog

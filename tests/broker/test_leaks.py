@@ -16,8 +16,8 @@ from trio.testing import MockClock
 from tests.conformance import raw
 from tests.wire import Wire, connect
 from trunkline.broker.connection.connection import Connection
-from trunkline.broker.connection.stream_transport import StreamTransport
-from trunkline.broker.connection.transport import SocketTransport
+from trunkline.broker.net.stream_transport import StreamTransport
+from trunkline.broker.net.transport import SocketTransport
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.state import Session

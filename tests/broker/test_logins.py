@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.broker.connection.tls_pair import client_context, mutual, write_files
+from tests.broker.net.tls_pair import client_context, mutual, write_files
 from tests.conformance import raw
 from tests.hooks.scram_client import ScramClient
 from tests.plugins.shipped.server import Reply, Request, as_json, serving

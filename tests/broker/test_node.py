@@ -15,7 +15,7 @@ from tests.conformance.raw import Will
 from tests.wire import Wire, connect
 from trunkline import testing
 from trunkline.actors import Scheduler
-from trunkline.broker.connection.poller import Poller
+from trunkline.broker.net.poller import Poller
 from trunkline.broker.node import NodeFailed, open_node
 from trunkline.config.reader import from_mapping
 

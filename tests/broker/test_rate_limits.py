@@ -22,25 +22,23 @@ def test_a_limit_has_its_key_and_value_for_the_log() -> None:
 def test_without_rates_nothing_is_limited() -> None:
     limits = RateLimits(NodeLimits(RateSettings()), ListenerRateSettings())
     assert limits.is_unlimited
-    assert not limits.connections
     assert limits.of_client("a", 0.0) is None
 
 
-@pytest.mark.parametrize("key", [key for key in RateSettings.model_fields if key != "over"])
+@pytest.mark.parametrize("key", [key for key in RateSettings.model_fields if key not in ("connections", "over")])
 def test_every_rate_limits_something(key: str) -> None:
     limits = RateLimits(NodeLimits(RateSettings.model_validate({key: "1/s"})), ListenerRateSettings())
     client = limits.of_client("a", 0.0)
     of_client = [] if client is None else [client.connections, client.messages, client.bytes]
-    found = [*limits.connections, *filter(None, of_client)]
+    found = [*filter(None, of_client)]
     found += [*limits.of_connection().messages, *limits.of_connection().bytes]
     assert [limit.text for limit in found] == [f"{key} = 1/s"]
     assert limits.is_unlimited == ("connections" in key)
 
 
 def test_rates_of_the_node_and_of_a_listener_hold_together() -> None:
-    node = NodeLimits(RateSettings(connections="9/s", messages="9/s", bytes="9/s"))
-    limits = RateLimits(node, ListenerRateSettings(connections="1/s", messages="1/s", bytes="1/s"))
-    assert [limit.kind for limit in limits.connections] == [LimitKind.NODE_CONNECTIONS, LimitKind.LISTENER_CONNECTIONS]
+    node = NodeLimits(RateSettings(messages="9/s", bytes="9/s"))
+    limits = RateLimits(node, ListenerRateSettings(messages="1/s", bytes="1/s"))
     assert kinds(limits.of_connection()) == [
         LimitKind.NODE_MESSAGES,
         LimitKind.LISTENER_MESSAGES,

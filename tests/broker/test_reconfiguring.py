@@ -14,8 +14,8 @@ from tests.conformance import raw
 from tests.hooks.scram_client import ScramClient
 from tests.wire import Wire
 from trunkline.broker import statistics
-from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.errors import SecurityError
 from trunkline.config.key_path import Keys
 from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo

@@ -14,7 +14,8 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.security import Security, SecurityError
+from trunkline.broker.security import Security
+from trunkline.config.errors import SecurityError
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Deny, Hooks
 from trunkline.hooks.passwords import set_password

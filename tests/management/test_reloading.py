@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trunkline.broker.security import SecurityError
 from trunkline.config.config import NEED_RESTART, WHOLE, Config, key_paths
+from trunkline.config.errors import SecurityError
 from trunkline.config.node_settings import LogSettings
 from trunkline.config.reader import from_mapping
 from trunkline.config.section import PluginSettings

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from trunkline.broker.net.listeners import ListenError
 from trunkline.broker.node import open_node
-from trunkline.broker.node_listeners import ListenError
-from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.errors import SecurityError
 from trunkline.config.reader import from_mapping
 from trunkline.management import logs
 from trunkline.management.control import ControlSocketError, open_control

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.node_listeners import ListenError
+from trunkline.broker.net.listeners import ListenError
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.plugins import Context
 from trunkline.testing import threads as threads_module

@@ -5,7 +5,7 @@ import pytest
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.security import SecurityError
+from trunkline.config.errors import SecurityError
 
 RULES = [
     {"permit": "allow", "user": "ada", "topics": ["own/%u/#", {"eq": "#"}]},

@@ -11,9 +11,8 @@ import pytest
 import trio
 
 from trunkline import testing
-from trunkline.broker.node_listeners import ListenError
-from trunkline.broker.security import SecurityError
-from trunkline.config.errors import ConfigError
+from trunkline.broker.net.listeners import ListenError
+from trunkline.config.errors import ConfigError, SecurityError
 from trunkline.hooks import Hooks
 from trunkline.plugins import PluginError
 

@@ -17,7 +17,7 @@ from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.connection.stream_transport import StreamTransport
+from trunkline.broker.net.stream_transport import StreamTransport
 from trunkline.broker.session import mail
 from trunkline.mqtt.decoder import Decoder
 

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.broker.connection import proxied
-from tests.broker.connection.test_websocket import request
+from tests.broker.net import proxied
+from tests.broker.net.test_websocket import request
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire

@@ -12,7 +12,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from tests.wire import Wire
-from trunkline.broker.connection import poller as polling
+from trunkline.broker.net import poller as polling
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
 
 URL = "tcp://127.0.0.1:0"

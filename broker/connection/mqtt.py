@@ -1,0 +1,52 @@
+"""MQTT as a protocol of listeners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.mqtt_listener import MqttListener
+from trunkline.broker.rate_limits import NodeLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.net.failure_log import FailureLog
+    from trunkline.broker.net.protocol import ListenerProtocol, ProtocolActor
+    from trunkline.broker.net.transport import Transport
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.config.config import Config
+    from trunkline.config.listener_settings import ListenerSettings
+
+
+class Mqtt:
+    """What all listeners of a node share that speak MQTT."""
+
+    def __init__(self, services: Services, directory: Directory, failures: FailureLog) -> None:
+        self._services = services
+        self._directory = directory
+        self._failures = failures
+        self._limits = NodeLimits(services.config.rate)
+
+    def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
+        """The `ProtocolFactory`."""
+        return _MqttProtocol(
+            MqttListener(self._services, self._directory, self._failures, self._limits_of, config, settings)
+        )
+
+    def _limits_of(self, config: Config) -> NodeLimits:
+        if config.rate != self._limits.rates:  # otherwise what has been drawn stays drawn
+            self._limits = NodeLimits(config.rate)
+        return self._limits
+
+
+class _MqttProtocol:
+    def __init__(self, listener: MqttListener) -> None:
+        self._listener = listener
+
+    def connect(self, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]) -> ProtocolActor[Any]:
+        return Connection(self._listener, transport, on_closed)
+
+    def configure(self, config: Config, settings: ListenerSettings | None) -> None:
+        self._listener.configure(config, settings)
