@@ -122,7 +122,7 @@ class StreamKeeper:
         if problems:
             raise DeclaredStreamError(problems)
         for stream in self.registry:
-            for cursor in list(stream.cursors.values()):
+            for cursor in list(stream.consumers):
                 about = cursor.config.metadata
                 if CLIENT in about and not is_subscribed(about[CLIENT], about.get(FILTER, "")):
                     stream.delete_consumer(cursor)
@@ -165,7 +165,7 @@ class StreamKeeper:
 
     def _next_due(self) -> float:
         """In node time."""
-        due = [min(stream.log.next_due, stream.next_idle) for stream in self.registry]
+        due = [min(stream.log.next_due, stream.consumers.next_idle) for stream in self.registry]
         return min(due, default=inf) - self._services.clock.kept_epoch
 
     # What streams ask for

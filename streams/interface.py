@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import trio
 
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.streams.config import AckPolicy, ConsumerConfig, StreamConfig
+from trunkline.streams.consumed import ConsumedMessage, receiving
 from trunkline.streams.duplicates import MESSAGE_ID
 from trunkline.streams.errors import ConsumerBound, ConsumerNotFound, StreamNotFound
-from trunkline.streams.log import StreamStore
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import StreamMessage, get, get_last, get_next, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
-    from trunkline.mqtt.message import Message
-    from trunkline.streams.consumer import ConsumerCursor, Delivered
+    from trunkline.streams.config import ConsumerConfig, StreamConfig
+    from trunkline.streams.consumer import ConsumerCursor
+    from trunkline.streams.host import StreamHost
     from trunkline.streams.info import ConsumerInfo, StreamInfo
-    from trunkline.streams.registry import StreamRegistry
     from trunkline.streams.stream import Stream
 
 #: Messages that an iteration takes from its consumer at once.
 DEFAULT_BATCH: Final = 100
-
-
-class StreamHost(StreamStore, Protocol):
-    """What the broker does for its streams."""
-
-    registry: StreamRegistry
-
-    @property
-    def now(self) -> float:
-        """In the store's time."""
-        ...
-
-    def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message: ...
-    def publish(self, message: Message) -> int: ...
-    def route(self, stream: Stream) -> None:
-        """The stream gets the messages of its filters, which may have changed; of none, if it is deleted."""
-        ...
-
-    async def committed(self) -> None:
-        """Wait until all that has changed until now is stored."""
-        ...
-
-    async def changed(self, cursor: ConsumerCursor, until: float) -> None:
-        """Wait until there is something new for a consumer, or until a moment in the store's time."""
-        ...
-
-
-@contextmanager
-def receiving(stream: Stream, cursor: ConsumerCursor, host: StreamHost) -> Generator[None]:
-    """The consumer has a receiver meanwhile."""
-    cursor.receivers += 1
-    try:
-        yield
-    finally:
-        stream.left(cursor, host.now)
 
 
 class StreamPublished(NamedTuple):
@@ -71,108 +36,6 @@ class StreamPublished(NamedTuple):
     sequence: int
     #: It was there already: another one had its id.
     duplicate: bool
-
-
-class ConsumedMessage:
-    """A message that a consumer has delivered. It comes again until it is acknowledged, unless the consumer wants no
-    acknowledgements; then, and after the first answer, all answers do nothing."""
-
-    __slots__ = ("_cursor", "_delivered", "_host", "_is_open", "_stream")
-
-    def __init__(self, host: StreamHost, stream: Stream, cursor: ConsumerCursor, delivered: Delivered) -> None:
-        self._host = host
-        self._stream = stream
-        self._cursor = cursor
-        self._delivered = delivered
-        self._is_open = cursor.config.ack_policy is not AckPolicy.NONE
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.stream} {self.sequence} {self.topic!r}>"
-
-    # What it is
-
-    @property
-    def message(self) -> Message:
-        """As it was published."""
-        return self._delivered.message
-
-    @property
-    def topic(self) -> str:
-        return self._delivered.message.topic
-
-    @property
-    def payload(self) -> bytes:
-        """Empty, if the consumer leaves payloads out."""
-        return b"" if self._cursor.config.headers_only else self._delivered.message.payload
-
-    @property
-    def properties(self) -> Properties:
-        return self._delivered.message.properties
-
-    @property
-    def stream(self) -> str:
-        return self._stream.name
-
-    @property
-    def consumer(self) -> str:
-        return self._cursor.name
-
-    @property
-    def sequence(self) -> int:
-        """In the stream."""
-        return self._delivered.sequence
-
-    @property
-    def consumer_sequence(self) -> int:
-        """Numbers what the consumer delivers."""
-        return self._delivered.consumer_sequence
-
-    @property
-    def delivered(self) -> int:
-        """How often it was delivered, this time included."""
-        return self._delivered.count
-
-    @property
-    def time(self) -> float:
-        """When it was published, in seconds since the epoch."""
-        return self._delivered.time + self._stream.log.behind
-
-    @property
-    def pending(self) -> int:
-        """Messages that the consumer has still to deliver after this one."""
-        return self._delivered.pending
-
-    # Answers
-
-    def ack(self) -> None:
-        """It is done with. That is stored with the next commit, a second later at most."""
-        if self._take_answer():
-            self._stream.ack(self._cursor, self.sequence)
-
-    async def ack_sync(self) -> None:
-        """As `ack`, and wait until that is stored."""
-        self.ack()
-        await self._host.committed()
-
-    def nak(self, delay: float = 0.0) -> None:
-        """It comes again, after some seconds."""
-        if self._take_answer():
-            self._cursor.nak(self.sequence, delay, self._host.now)
-            self._stream.note(self._cursor)
-
-    def in_progress(self) -> None:
-        """More time is needed: the ack wait begins anew."""
-        if self._is_open:
-            self._cursor.in_progress(self.sequence, self._host.now)
-            self._stream.note(self._cursor)
-
-    def term(self) -> None:
-        """It does not come again, although it could not be handled."""
-        self.ack()
-
-    def _take_answer(self) -> bool:
-        is_open, self._is_open = self._is_open, False
-        return is_open
 
 
 class Consumption:
@@ -349,9 +212,9 @@ class Streams:
             ConsumerExists, InvalidStreamConfig, StreamNotFound
         """
         found = self._registry.get(stream)
-        cursor = await found.add_consumer(self._host, config, self._host.now)
+        cursor = await found.consumers.add(self._host, config, self._host.now)
         await self._host.committed()
-        return found.consumer_info(cursor, self._host.now)
+        return found.consumers.info(cursor, self._host.now)
 
     async def update_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Change a consumer.
@@ -360,9 +223,9 @@ class Streams:
             ConsumerNotFound, InvalidStreamConfig, StreamNotFound
         """
         found = self._registry.get(stream)
-        cursor = found.update_consumer(config)
+        cursor = found.consumers.update(config)
         await self._host.committed()
-        return found.consumer_info(cursor, self._host.now)
+        return found.consumers.info(cursor, self._host.now)
 
     async def pause_consumer(self, stream: str, consumer: str, until: float | None) -> ConsumerInfo:
         """Deliver nothing until a moment, in seconds since the epoch; None: go on.
@@ -370,7 +233,7 @@ class Streams:
         Raises:
             ConsumerNotFound, StreamNotFound
         """
-        config = self._registry.get(stream).cursor(consumer).config
+        config = self._registry.get(stream).consumers.get(consumer).config
         return await self.update_consumer(stream, replace(config, pause_until=until))
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
@@ -379,7 +242,7 @@ class Streams:
             ConsumerNotFound, StreamNotFound
         """
         found = self._registry.get(stream)
-        found.delete_consumer(found.cursor(consumer))
+        found.delete_consumer(found.consumers.get(consumer))
         await self._host.committed()
 
     def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
@@ -388,7 +251,7 @@ class Streams:
             ConsumerNotFound, StreamNotFound
         """
         found = self._registry.get(stream)
-        return found.consumer_info(found.cursor(consumer), self._host.now)
+        return found.consumers.info(found.consumers.get(consumer), self._host.now)
 
     def consumers(self, stream: str) -> Sequence[ConsumerInfo]:
         """Of one stream, in the order of their names.
@@ -397,7 +260,9 @@ class Streams:
             StreamNotFound
         """
         found = self._registry.get(stream)
-        return [found.consumer_info(cursor, self._host.now) for _, cursor in sorted(found.cursors.items())]
+        return [
+            found.consumers.info(cursor, self._host.now) for cursor in sorted(found.consumers, key=attrgetter("name"))
+        ]
 
     # Receiving
 
@@ -411,7 +276,7 @@ class Streams:
             ConsumerNotFound, StreamNotFound
         """
         found = self._registry.get(stream)
-        cursor = found.cursor(consumer)
+        cursor = found.consumers.get(consumer)
         with trio.move_on_after(wait), receiving(found, cursor, self._host):
             return await self.next_messages(found, cursor, batch)
         return []
@@ -429,9 +294,9 @@ class Streams:
         """
         found = self._registry.get(stream)
         if isinstance(consumer, str):
-            cursor = found.cursor(consumer)
+            cursor = found.consumers.get(consumer)
         else:
-            cursor = await found.add_consumer(self._host, consumer, self._host.now)
+            cursor = await found.consumers.add(self._host, consumer, self._host.now)
         if cursor.config.deliver_group != group:
             wanted = cursor.config.deliver_group
             raise ConsumerBound(f"the deliver group of the consumer {cursor.name!r} is {wanted!r}, not {group!r}")
@@ -450,12 +315,12 @@ class Streams:
         """Wait for the next messages of a consumer, up to so many."""
         host = self._host
         await host.pause()
-        while stream.cursors.get(cursor.name) is cursor and self._registry.find(stream.name) is stream:
+        while stream.consumers.find(cursor.name) is cursor and self._registry.find(stream.name) is stream:
             taken = stream.deliver(cursor, batch, host.now)
             if taken:
                 return [ConsumedMessage(host, stream, cursor, delivered) for delivered in taken]
             if cursor.needs is not None:
-                await stream.fetch(host, cursor.needs)
+                await stream.log.fetch(host, cursor.needs)
             else:
                 await host.changed(cursor, cursor.next_due)
         raise ConsumerNotFound(stream.name, cursor.name)

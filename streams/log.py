@@ -110,10 +110,13 @@ class StreamLog:
             block = self.memory.find(sequence)
         return None if block is None else block.piece(sequence)
 
-    async def load(self, store: StreamStore, sequence: int) -> None:
-        """Read the block of a message, and some behind."""
+    async def fetch(self, store: StreamStore, needed: int) -> None:
+        """Read the block of a message, and some behind; or, for `AGAIN`, only let others have their turn."""
+        if needed == AGAIN:
+            await store.pause()
+            return
         number = self.number
-        self._take_in(sequence, await store.read(lambda engine: read_page(engine, number, sequence)))
+        self._take_in(needed, await store.read(lambda engine: read_page(engine, number, needed)))
         self.rest()
 
     def _take_in(self, sequence: int, rows: list[Row]) -> None:

@@ -145,7 +145,7 @@ class StreamRegistry:
         self._changed.pop(stream, None)
         self._erasing[log.number] = (log.config.first_sequence, log.last + 1)
         self._notify(stream, has_work=True)
-        for cursor in stream.cursors.values():
+        for cursor in stream.consumers:
             cursor.wake()
         return stream
 
@@ -214,7 +214,7 @@ class StreamRegistry:
         for row_key, value in rows(engine, CONSUMERS):
             if row_key[_NUMBER:].startswith(AUDIENCE):
                 if (entry := found.get(_number(row_key))) is not None:
-                    entry[0].audiences.restore(value)
+                    entry[0].consumers.audiences.restore(value)
                 continue
             if row_key.endswith(IDENTITY):
                 identities[row_key.removesuffix(IDENTITY)] = unpack(value)
@@ -226,7 +226,7 @@ class StreamRegistry:
             (stream, pending), name = entry, consumer[_NUMBER:].decode()
             config, created, starts, replay_to = identity
             cursor = ConsumerCursor(name, ConsumerConfig.from_plain(config), created)
-            stream.restore_cursor(cursor, starts, replay_to, unpack(value), pending.get(name, 0))
+            stream.consumers.restore(cursor, starts, replay_to, unpack(value), pending.get(name, 0))
 
 
 def _number(row_key: bytes) -> int:

@@ -83,7 +83,7 @@ async def next_match(
         log.patience -= 1
         piece = log.find(sequence)
         if piece is None:
-            await log.load(store, sequence)
+            await log.fetch(store, sequence)
         elif filters.match(piece.topic(sequence)):
             return sequence, piece
         else:
@@ -145,5 +145,5 @@ async def _piece(log: StreamLog, store: StreamStore, sequence: int) -> Piece | N
         found = log.find(sequence)
         if found is not None:
             return found
-        await log.load(store, sequence)
+        await log.fetch(store, sequence)
     return None

@@ -1,45 +1,30 @@
-"""A stream: its messages, its consumers, and which message leaves when."""
+"""A stream: which messages it takes, and when they go."""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from itertools import count
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.streams.audience import Audiences
-from trunkline.streams.blocks import block_from_row, message_sizes, read_page, seek_time
-from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
-from trunkline.streams.consumer import ConsumerCursor, Delivered
+from trunkline.streams.blocks import block_from_row, message_sizes, read_page
+from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
+from trunkline.streams.consumers import Consumers
 from trunkline.streams.duplicates import DuplicateWindow, message_id
-from trunkline.streams.errors import (
-    ConsumerExists,
-    ConsumerNotFound,
-    InvalidStreamConfig,
-    StreamRefuses,
-    WrongLastSequence,
-)
+from trunkline.streams.errors import StreamRefuses, WrongLastSequence
 from trunkline.streams.filters import TopicFilters
-from trunkline.streams.info import ConsumerInfo, StreamInfo
+from trunkline.streams.info import StreamInfo
 from trunkline.streams.log import AGAIN, StreamLog
-from trunkline.streams.search import last_sequence, last_sequences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, WriteBatch
     from trunkline.store.clock import StoreClock
+    from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.log import StreamStore
 
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
 MAX_UNWRITTEN: Final = 64 << 20
-#: Seconds that an ephemeral consumer without receivers stays, unless it says otherwise.
-INACTIVE_THRESHOLD: Final = 5.0
-
-#: Seconds by which a time may be wrong that was turned into the store's. What is found too early is looked at again.
-ROUNDING: Final = 0.001
 
 
 class Stream:
@@ -50,21 +35,13 @@ class Stream:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
         self.filters = TopicFilters(config.filters)
-        self.cursors: dict[str, ConsumerCursor] = {}
-        self.audiences: Audiences[ConsumerCursor] = Audiences()
+        self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
-        #: Consumers with something to be written, and those that are gone.
-        self._changed_cursors: dict[ConsumerCursor, None] = {}
-        self._deleted_cursors: list[ConsumerCursor] = []
         #: Messages that are done with, and have to be read before they can be removed.
         self._done: dict[int, None] = {}
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
         self._swept = 0
-        self._serial = 0
-        #: When consumers without receivers may have to go: one entry each, which may be too early.
-        self._idle: list[tuple[float, int, ConsumerCursor]] = []
-        self._idle_numbers = count()
 
     @property
     def config(self) -> StreamConfig:
@@ -153,7 +130,7 @@ class Stream:
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
-        if self.config.retention is not Retention.INTEREST or self.audiences.of(message.topic):
+        if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
             self._append(message, now)
         else:
             self.log.skip(1, now)
@@ -164,8 +141,7 @@ class Stream:
     def _append(self, publication: Publication, now: float) -> None:
         first = self.log.last + 1
         self.log.append(publication, now)
-        if self.cursors:
-            self.audiences.arrive(publication.topics, first, publication.count)
+        self.consumers.arrive(publication.topics, first, publication.count)
 
     def expect(
         self,
@@ -193,16 +169,10 @@ class Stream:
 
     def _removed(self, sequence: int, count: int, topic: str) -> int:
         """Returns how much work it was."""
-        told = 0
-        if self.cursors:
-            for cursor in self.audiences.active(topic):
-                told += 1
-                if cursor.removed(sequence, count, topic):
-                    self._changed_cursors[cursor] = None
         if self._done:
             for each in range(sequence, sequence + count):
                 self._done.pop(each, None)
-        return told
+        return self.consumers.removed(sequence, count, topic)
 
     def ack(self, cursor: ConsumerCursor, sequence: int) -> bool:
         """The message is done with. False: nobody waits for that."""
@@ -210,7 +180,7 @@ class Stream:
         if self.config.retention is not Retention.LIMITS:
             self._done.update(dict.fromkeys(done))
             self._remove_done()
-        self.note(cursor)
+        self.consumers.note(cursor)
         return bool(done)
 
     def _remove_done(self) -> int | None:
@@ -230,7 +200,7 @@ class Stream:
         return None
 
     def _is_wanted(self, sequence: int, topic: str) -> bool:
-        for cursor in self.audiences.active(topic):
+        for cursor in self.consumers.audiences.active(topic):
             self.log.patience -= 1
             if cursor.wants(sequence, topic):
                 return True
@@ -271,24 +241,15 @@ class Stream:
                     return
                 await self.log.tidy(store)
             else:
-                await self.fetch(store, needed)
+                await self.log.fetch(store, needed)
             self.changed()
-
-    async def fetch(self, store: StreamStore, needed: int) -> None:
-        """Load what a step needs, or let others have their turn."""
-        if needed == AGAIN:
-            await store.pause()
-        else:
-            await self.log.load(store, needed)
 
     # What users ask for
 
     def clear(self) -> None:
         self.log.clear()
         self._done.clear()
-        for cursor in self.audiences.all_active():
-            cursor.cleared(self.log)
-            self._changed_cursors[cursor] = None
+        self.consumers.cleared()
         self.changed()
 
     @property
@@ -304,7 +265,7 @@ class Stream:
             log.last_time + log.behind if log.last >= log.config.first_sequence else None,
             len(log.topics),
             log.last + 1 - log.first - log.messages,
-            len(self.cursors),
+            len(self.consumers),
         )
 
     def update(self, config: StreamConfig) -> None:
@@ -320,160 +281,17 @@ class Stream:
 
     # Consumers
 
-    def cursor(self, name: str) -> ConsumerCursor:
-        """
-        Raises:
-            ConsumerNotFound: there is none with this name.
-        """
-        try:
-            return self.cursors[name]
-        except KeyError:
-            raise ConsumerNotFound(self.name, name) from None
-
-    async def add_consumer(self, store: StreamStore, config: ConsumerConfig, now: float) -> ConsumerCursor:
-        """The consumer with this name and configuration; a new one, if there is none.
-
-        Raises:
-            ConsumerExists: it has another configuration.
-            InvalidStreamConfig: the stream cannot have such a consumer.
-        """
-        config.check()
-        known = self.cursors.get(config.name) if config.name else None
-        if known is not None:
-            if known.config != config:
-                raise ConsumerExists(f"the consumer {config.name!r} has another configuration: update it")
-            return known
-        self.check_consumer(config)
-        position: int | None = None
-        starts: list[int] = []
-        if config.deliver_policy is DeliverPolicy.LAST:
-            position = await last_sequence(self.log, store, TopicFilters(config.filters)) or self.log.last + 1
-        elif config.deliver_policy is DeliverPolicy.LAST_PER_TOPIC:
-            position = end = self.log.last + 1
-            starts = await last_sequences(self.log, store, TopicFilters(config.filters), end)
-        elif config.start_time is not None:
-            number, low, high = self.log.number, self.log.first, self.log.last + 1
-            wanted = config.start_time - self.log.behind - ROUNDING
-            position = await store.read(lambda engine: seek_time(engine, number, wanted, low, high))
-        if config.name in self.cursors:  # somebody else has made it meanwhile
-            return await self.add_consumer(store, config, now)
-        cursor = self.new_consumer(config, now, position, starts)
-        while (needed := cursor.count(self.log)) is not None:
-            await self.fetch(store, needed)
-        if self.cursors.get(cursor.name) is not cursor:
-            raise ConsumerNotFound(self.name, cursor.name)
-        return cursor
-
-    def new_consumer(
-        self, config: ConsumerConfig, now: float, position: int | None = None, starts: Sequence[int] = ()
-    ) -> ConsumerCursor:
-        """A consumer that has still to be counted (`ConsumerCursor.count`). `position` and `starts` are what
-        `ConsumerCursor.begin` wants to know.
-
-        Raises:
-            InvalidStreamConfig: the stream cannot have such a consumer.
-        """
-        self.check_consumer(config)
-        cursor = ConsumerCursor(config.name or self._ephemeral_name(), config, now)
-        self._add(cursor)
-        cursor.begin(self.log, position, starts)
-        self.note(cursor)
-        self.attend()
-        return cursor
-
-    def _add(self, cursor: ConsumerCursor) -> None:
-        self.cursors[cursor.name] = cursor
-        cursor.audience = self.audiences.join(cursor)
-        self._time(cursor)
-
-    def _ephemeral_name(self) -> str:
-        while True:
-            self._serial += 1
-            name = f"ephemeral-{self._serial}"
-            if name not in self.cursors:
-                return name
-
-    def check_consumer(self, config: ConsumerConfig) -> None:
-        """
-        Raises:
-            InvalidStreamConfig: the stream cannot have such a consumer.
-        """
-        if 0 < self.config.max_consumers <= len(self.cursors):
-            raise InvalidStreamConfig(
-                f"the stream {self.name!r} has {len(self.cursors)} consumers, and may have no more"
-            )
-        if self.config.retention is Retention.WORK_QUEUE:
-            if config.ack_policy is not AckPolicy.EXPLICIT:
-                raise InvalidStreamConfig('a consumer of a work queue needs ack_policy = "explicit"')
-            if config.deliver_policy is not DeliverPolicy.ALL:
-                raise InvalidStreamConfig('a consumer of a work queue needs deliver_policy = "all"')
-            filters = TopicFilters(config.filters)
-            for cursor in self.cursors.values():
-                if filters.overlap(cursor.audience.filters) is not None:
-                    raise InvalidStreamConfig(
-                        f"the consumer {cursor.name!r} of the work queue {self.name!r} gets some of the same topics"
-                    )
-
-    def update_consumer(self, config: ConsumerConfig) -> ConsumerCursor:
-        """
-        Raises:
-            ConsumerNotFound: there is none with this name.
-            InvalidStreamConfig: it cannot become this.
-        """
-        cursor = self.cursor(config.name)
-        cursor.config.check_update(config)
-        cursor.configure(config)
-        self._time(cursor)
-        self.note(cursor)
-        self.attend()
-        return cursor
-
     def delete_consumer(self, cursor: ConsumerCursor) -> None:
-        if self.cursors.get(cursor.name) is cursor:
-            del self.cursors[cursor.name]
-            self.audiences.leave(cursor, cursor.audience)
-            self._changed_cursors.pop(cursor, None)
-            if cursor.config.durable:
-                self._deleted_cursors.append(cursor)
+        if self.consumers.remove(cursor):
             if self.config.retention is Retention.INTEREST:
                 self._swept = max(self.log.first, 1)
             self.attend()
             cursor.wake()
 
-    # Consumers that nobody receives from
-
-    def left(self, cursor: ConsumerCursor, now: float) -> None:
-        """A receiver has gone."""
-        cursor.receivers -= 1
-        cursor.last_active = now
-        if not cursor.is_timed:
-            self._time(cursor)
-        self.attend()
-
-    def _time(self, cursor: ConsumerCursor) -> None:
-        due = cursor.last_active + inactive_threshold(cursor.config)
-        if due < inf:
-            cursor.is_timed = True
-            heappush(self._idle, (due, next(self._idle_numbers), cursor))
-
-    @property
-    def next_idle(self) -> float:
-        """When there may be one to be deleted, in seconds since the epoch."""
-        return self._idle[0][0] if self._idle else inf
-
     def delete_idle(self, now: float) -> None:
         """Delete consumers that nobody has received from for too long."""
-        while self.next_idle <= now:
-            cursor = heappop(self._idle)[2]
-            cursor.is_timed = False
-            if cursor.receivers:
-                continue
-            if cursor.last_active + inactive_threshold(cursor.config) <= now:
-                self.delete_consumer(cursor)
-            elif self.cursors.get(cursor.name) is cursor:
-                self._time(cursor)
-
-    # Delivery
+        for cursor in self.consumers.take_idle(now):
+            self.delete_consumer(cursor)
 
     def deliver(self, cursor: ConsumerCursor, limit: int, now: float) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
@@ -482,45 +300,14 @@ class Stream:
             if cursor.config.ack_policy is AckPolicy.NONE and self.config.retention is not Retention.LIMITS:
                 self._done.update((each.sequence, None) for each in taken)
                 self._remove_done()
-            self.note(cursor)
+            self.consumers.note(cursor)
         return taken
-
-    def note(self, cursor: ConsumerCursor) -> None:
-        """The consumer has delivered something, or got an acknowledgement."""
-        self._changed_cursors[cursor] = None
-        self.changed()
-        if cursor.watchers:
-            cursor.wake()
-
-    def consumer_info(self, cursor: ConsumerCursor, now: float) -> ConsumerInfo:
-        paused = cursor.config.pause_until
-        return ConsumerInfo(
-            self.name,
-            cursor.name,
-            cursor.config,
-            cursor.created + self.log.behind,
-            cursor.consumer_sequence,
-            cursor.stream_sequence,
-            *cursor.ack_floor,
-            len(cursor.outstanding),
-            cursor.redelivered,
-            cursor.pending,
-            paused is not None and now + self.log.behind < paused,
-        )
 
     # The store
 
     def write(self, batch: WriteBatch) -> bool:
         """Put into the batch what has changed. Returns whether the next commit has something to write, too."""
-        number = self.log.number
-        for cursor in self._deleted_cursors:
-            cursor.delete(number, batch)
-        self._deleted_cursors.clear()
-        changed, self._changed_cursors = self._changed_cursors, {}
-        for cursor in changed:
-            if cursor.config.durable and self.cursors.get(cursor.name) is cursor:
-                cursor.write(number, batch)
-        self.audiences.write(number, batch)
+        self.consumers.write(batch)
         return self.log.write(batch, [list(self._done), self.duplicates.first])
 
     def restore(self, head: list[Any], done: list[int]) -> None:
@@ -528,15 +315,6 @@ class Stream:
         self._done.update(dict.fromkeys(done))
         if self.config.retention is Retention.INTEREST:
             self._swept = self.log.first  # ephemeral consumers have gone
-
-    def restore_cursor(
-        self, cursor: ConsumerCursor, starts: list[int], replay_to: int, state: list[Any], pending: int
-    ) -> None:
-        """`pending` is for rows that do not say it."""
-        self._add(cursor)
-        if not cursor.restore(starts, replay_to, state):
-            cursor.pending = pending
-            self._changed_cursors[cursor] = None
 
     def restore_duplicates(self, engine: Engine, first: int) -> None:
         """Read the ids from a sequence on. What is deleted is known."""
@@ -550,10 +328,6 @@ class Stream:
                         identity = message_id(message.properties) if message.properties else None
                         if identity is not None and log.is_live(sequence):
                             self.duplicates.add(identity, sequence, piece.time)
-
-
-def inactive_threshold(config: ConsumerConfig) -> float:
-    return config.inactive_threshold or (inf if config.durable else INACTIVE_THRESHOLD)
 
 
 def _nobody(has_work: bool) -> None:

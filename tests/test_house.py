@@ -157,16 +157,26 @@ def test_every_package_says_what_it_is() -> None:
             assert re.match(r'"""\S', (ROOT / module).read_text(encoding="utf-8")), module
 
 
+def does_something(module: Path) -> bool:
+    """Has a function with more in it than what a protocol says."""
+    return any(
+        not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+    )
+
+
 def test_tests_mirror_the_tree() -> None:
     """A module a/b.py has tests/a/test_b.py. What is tested together with something else is named in `TESTED_IN`;
-    what has no function in it needs no tests."""
+    what does nothing needs no tests."""
     missing = [
         module.as_posix()
         for module in modules()
         if module.name not in ("__init__.py", "__main__.py")
         and not (ROOT / "tests" / module.parent / f"test_{module.name}").exists()
         and module.as_posix() not in TESTED_IN
-        and re.search(r"^ *(?:async )?def ", (ROOT / module).read_text(encoding="utf-8"), re.MULTILINE)
+        and does_something(module)
     ]
     assert not missing
     for module_name, test in TESTED_IN.items():

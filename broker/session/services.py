@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.publication import Publication
     from trunkline.store.clock import StoreClock
-    from trunkline.streams.interface import StreamHost
+    from trunkline.streams.host import StreamHost
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
 FOR_EVER: Final = 0xFFFF_FFFF

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.streams.consumer import ConsumerCursor, Delivered
-    from trunkline.streams.interface import StreamHost
+    from trunkline.streams.host import StreamHost
     from trunkline.streams.stream import Stream
 
 #: The user properties of a SUBSCRIBE that say where it begins, and whether messages say where they are in the stream.
@@ -123,9 +123,9 @@ def refusal(host: StreamHost, session: Session, filter: str, properties: Propert
     try:
         config = consumer_config(session, filter, read_start(properties))
         stream = host.registry.get(parsed[0])
-        if config.name not in stream.cursors:
+        if stream.consumers.find(config.name) is None:
             config.check()
-            stream.check_consumer(config)
+            stream.consumers.check(config)
     except (InvalidStart, StreamError) as error:
         return str(error)
     return ""
@@ -149,7 +149,7 @@ class StreamFeed:
         stream = self.stream
         return (
             self._host.registry.find(stream.name) is not stream
-            or stream.cursors.get(self.cursor.name) is not self.cursor
+            or stream.consumers.find(self.cursor.name) is not self.cursor
         )
 
     def take(self, limit: int) -> list[Message]:
@@ -203,10 +203,10 @@ class StreamFeeds:
         if stream is None:  # it was deleted meanwhile
             return
         target = Target(self._context.subscriber, options)
-        cursor = stream.cursors.get(consumer_name(session, filter))
+        cursor = stream.consumers.find(consumer_name(session, filter))
         if cursor is None:
             try:
-                cursor = stream.new_consumer(consumer_config(session, filter, start), self._host.now)
+                cursor = stream.consumers.new(consumer_config(session, filter, start), self._host.now)
             except StreamError as error:
                 _logger.warning("%s: %s", filter, error, extra=session.client.log_fields)
                 return
@@ -230,7 +230,7 @@ class StreamFeeds:
         for filter in filters:
             parsed = parse_stream(filter)
             stream = None if parsed is None else self._host.registry.find(parsed[0])
-            cursor = None if stream is None else stream.cursors.get(consumer_name(session, filter))
+            cursor = None if stream is None else stream.consumers.find(consumer_name(session, filter))
             if stream is not None and cursor is not None:
                 stream.delete_consumer(cursor)
 
@@ -297,7 +297,7 @@ class StreamFeeds:
         while self._unread:
             filter, feed = self._unread.popleft()
             try:
-                await feed.stream.fetch(self._host, feed.cursor.needs or AGAIN)
+                await feed.stream.log.fetch(self._host, feed.cursor.needs or AGAIN)
             except StoreError as error:
                 _logger.warning("cannot read %s: %s", filter, error, extra=self._context.session.client.log_fields)
                 self._context.after(PAUSE, partial(self._found, filter, feed))

@@ -161,7 +161,7 @@ async def begin_ack_wait(life: Life) -> None:
 
 async def ack_wait_is_over(life: Life) -> bool:
     keeper = life.node.stream_keeper
-    return keeper.registry.get("acked").cursor("c").outstanding[1].deadline <= keeper.now
+    return keeper.registry.get("acked").consumers.get("c").outstanding[1].deadline <= keeper.now
 
 
 async def begin_consumer(life: Life) -> None:

@@ -112,7 +112,7 @@ def test_nothing_is_left_of_an_audience() -> None:
 
 def downgrade(world: World) -> None:
     """Write the rows of consumers as they were: what is pending stood in the row of the stream."""
-    batch, pending = WriteBatch(), {name: cursor.pending for name, cursor in world.stream.cursors.items()}
+    batch, pending = WriteBatch(), {cursor.name: cursor.pending for cursor in world.stream.consumers}
     for key, value in list(rows(world.engine, CONSUMERS)):
         if key[NUMBER:].startswith(AUDIENCE):
             batch.delete(CONSUMERS, key)
@@ -131,18 +131,18 @@ def test_rows_of_before_are_read_and_written_anew() -> None:
     names = {"all": (), "a": ("a",), "none": ("c",)}
     for name, filters in names.items():
         consumer(world, name=name, filters=filters, durable=True)
-    fetch(world, world.stream.cursor("a"), 1)
+    fetch(world, world.stream.consumers.get("a"), 1)
     world.commit()
-    expected = {name: cursor.pending for name, cursor in world.stream.cursors.items()}
+    expected = {cursor.name: cursor.pending for cursor in world.stream.consumers}
     assert expected == {"all": 10, "a": 3, "none": 0}
     downgrade(world)
     world.crash()
-    assert {name: cursor.pending for name, cursor in world.stream.cursors.items()} == expected
+    assert {cursor.name: cursor.pending for cursor in world.stream.consumers} == expected
     world.publish("a")
     world.commit()
     world.crash()
-    assert {name: cursor.pending for name, cursor in world.stream.cursors.items()} == {"all": 11, "a": 4, "none": 0}
-    assert fetch(world, world.stream.cursor("a")) == [4, 7, 10, 11]
+    assert {cursor.name: cursor.pending for cursor in world.stream.consumers} == {"all": 11, "a": 4, "none": 0}
+    assert fetch(world, world.stream.consumers.get("a")) == [4, 7, 10, 11]
 
 
 def test_the_row_of_an_audience_goes_with_its_last_durable_consumer() -> None:
@@ -162,9 +162,9 @@ def test_the_row_of_an_audience_goes_with_its_last_durable_consumer() -> None:
     world.commit()
     assert audiences() == []
     consumer(world, name="d", filters=("a",), durable=True)
-    world.stream.delete_consumer(world.stream.cursor("e"))
+    world.stream.delete_consumer(world.stream.consumers.get("e"))
     world.restart()
-    assert world.stream.cursor("d").pending == 1
+    assert world.stream.consumers.get("d").pending == 1
 
 
 def test_a_consumer_that_was_not_counted_to_the_end_loses_nothing_in_a_crash() -> None:
@@ -181,11 +181,11 @@ def test_a_consumer_that_was_not_counted_to_the_end_loses_nothing_in_a_crash() -
         start_sequence=2,
         ack_policy=AckPolicy.NONE,
     )
-    world.stream.new_consumer(config, world.now)  # as a subscription does, which counts when it takes
+    world.stream.consumers.new(config, world.now)  # as a subscription does, which counts when it takes
     world.publish("a/1")
     world.commit()
     world.crash()
     world.publish("a/1")
-    cursor = world.stream.cursor("c")
+    cursor = world.stream.consumers.get("c")
     assert fetch(world, cursor) == [*range(2, 31, 3), 31, 32]
     assert cursor.pending == 0

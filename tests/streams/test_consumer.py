@@ -8,7 +8,7 @@ from trunkline.streams.consumer import ConsumerCursor
 
 
 def consumer(world: World, **settings: Any) -> ConsumerCursor:
-    return world.do(world.stream.add_consumer(world, ConsumerConfig(**settings), world.now))
+    return world.do(world.stream.consumers.add(world, ConsumerConfig(**settings), world.now))
 
 
 def fetch(world: World, cursor: ConsumerCursor, limit: int = 100) -> list[int]:
@@ -17,7 +17,7 @@ def fetch(world: World, cursor: ConsumerCursor, limit: int = 100) -> list[int]:
         found += [each.sequence for each in world.stream.deliver(cursor, limit - len(found), world.now)]
         if cursor.needs is None or len(found) == limit:
             return found
-        done(world.stream.fetch(world, cursor.needs))
+        done(world.stream.log.fetch(world, cursor.needs))
 
 
 def test_replay_is_as_slow_as_it_was_until_it_has_caught_up() -> None:
@@ -149,7 +149,7 @@ def test_a_beginning_by_time_is_found_while_it_is_counted() -> None:
         world.publish("a")
         world.now += 1
     config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, start_time=world.now - 3)
-    cursor = world.stream.new_consumer(config, world.now)
+    cursor = world.stream.consumers.new(config, world.now)
     assert cursor.count(world.stream.log) is None
     assert cursor.pending == 3
     assert fetch(world, cursor) == [8, 9, 10]
@@ -180,7 +180,7 @@ def test_what_is_deleted_before_it_is_delivered_is_not_pending_after_a_crash() -
     world.stream.changed()
     world.commit()
     world.crash()
-    cursor = world.stream.cursor("c")
+    cursor = world.stream.consumers.get("c")
     assert cursor.pending == 4
     assert fetch(world, cursor) == [1, 2, 4, 5]
 

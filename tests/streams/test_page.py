@@ -11,7 +11,8 @@ import pytest
 from trunkline import streams
 from trunkline.config.declared_streams import StreamSettings
 from trunkline.streams import ConsumerConfig, StreamConfig
-from trunkline.streams.interface import ConsumedMessage, Streams
+from trunkline.streams.consumed import ConsumedMessage
+from trunkline.streams.interface import Streams
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")

@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
         self.serial += 1
         config = ConsumerConfig(name=f"c{self.serial}", ack_wait=10.0, **chosen)
         try:
-            self.world.do(self.stream.add_consumer(self.world, config, self.world.now))
+            self.world.do(self.stream.consumers.add(self.world, config, self.world.now))
         except InvalidStreamConfig:
             assert self.plain.config.retention is Retention.WORK_QUEUE
         else:
@@ -164,7 +164,7 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), limit=st.integers(1, 8))
     def fetch(self, data: st.DataObject, limit: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.plain.consumers)))
-        cursor, consumer = self.stream.cursor(name), self.plain.consumers[name]
+        cursor, consumer = self.stream.consumers.get(name), self.plain.consumers[name]
         expected = self.plain.fetch(consumer, limit, self.world.now)
         messages = dict(self.kept.messages) | self.plain.messages
         fetched: list[tuple[int, int, int, int]] = []
@@ -179,7 +179,7 @@ class Machine(RuleBasedStateMachine):
             if cursor.needs is None or len(fetched) == limit:
                 break
             # delivery follows at once: other work may drop again from memory what was read
-            done(self.stream.fetch(self.world, cursor.needs))
+            done(self.stream.log.fetch(self.world, cursor.needs))
         self.world.settle()
         assert fetched == expected
 
@@ -192,7 +192,7 @@ class Machine(RuleBasedStateMachine):
         chosen = self.outstanding(data)
         if chosen is not None:
             name, sequence = chosen
-            assert self.stream.ack(self.stream.cursor(name), sequence)
+            assert self.stream.ack(self.stream.consumers.get(name), sequence)
             self.world.settle()
             self.plain.ack(self.plain.consumers[name], sequence)
 
@@ -201,9 +201,9 @@ class Machine(RuleBasedStateMachine):
         chosen = self.outstanding(data)
         if chosen is not None:
             name, sequence = chosen
-            cursor, consumer = self.stream.cursor(name), self.plain.consumers[name]
+            cursor, consumer = self.stream.consumers.get(name), self.plain.consumers[name]
             assert cursor.nak(sequence, delay, self.world.now)
-            self.stream.note(cursor)
+            self.stream.consumers.note(cursor)
             consumer.outstanding[sequence] = (self.world.now + delay, consumer.outstanding[sequence][1])
 
     @rule(data=st.data())
@@ -211,9 +211,9 @@ class Machine(RuleBasedStateMachine):
         chosen = self.outstanding(data)
         if chosen is not None:
             name, sequence = chosen
-            cursor, consumer = self.stream.cursor(name), self.plain.consumers[name]
+            cursor, consumer = self.stream.consumers.get(name), self.plain.consumers[name]
             assert cursor.in_progress(sequence, self.world.now)
-            self.stream.note(cursor)
+            self.stream.consumers.note(cursor)
             count = consumer.outstanding[sequence][1]
             consumer.outstanding[sequence] = (self.world.now + consumer.config.wait_after(count), count)
 
@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_consumer(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.plain.consumers)))
-        self.stream.delete_consumer(self.stream.cursor(name))
+        self.stream.delete_consumer(self.stream.consumers.get(name))
         self.world.settle()
         self.plain.delete(name)
 
@@ -255,10 +255,10 @@ class Machine(RuleBasedStateMachine):
         assert info.last_sequence == plain.last
         assert info.first_sequence == min(plain.messages, default=plain.last + 1)
         assert info.topics == len({message.topic for message in plain.messages.values()})
-        assert {name: cursor.pending for name, cursor in self.stream.cursors.items()} == {
+        assert {cursor.name: cursor.pending for cursor in self.stream.consumers} == {
             name: len(plain.pending(consumer)) for name, consumer in plain.consumers.items()
         }
-        assert {name: set(cursor.outstanding) for name, cursor in self.stream.cursors.items()} == {
+        assert {cursor.name: set(cursor.outstanding) for cursor in self.stream.consumers} == {
             name: set(consumer.outstanding) for name, consumer in plain.consumers.items()
         }
 
@@ -337,7 +337,7 @@ def test_a_deleted_stream_leaves_nothing_behind() -> None:
         world.create("a/#")
         world.publish("a/1", *[b"x"] * 30)
         config = ConsumerConfig(name="c", durable=True)
-        world.do(world.stream.add_consumer(world, config, world.now))
+        world.do(world.stream.consumers.add(world, config, world.now))
         world.commit()
         world.registry.delete("s")
         world.commit()
@@ -353,7 +353,7 @@ def test_a_deleted_stream_is_erased_after_a_crash_in_between() -> None:
         world.publish("a/1", *[b"x"] * 30)
         for name in ("c", "d"):
             config = ConsumerConfig(name=name, durable=True, filters=("a/1",))
-            world.do(world.stream.add_consumer(world, config, world.now))
+            world.do(world.stream.consumers.add(world, config, world.now))
         world.commit()
         world.registry.delete("s")
         batch = WriteBatch()
@@ -370,7 +370,7 @@ def test_a_consumer_of_which_a_repair_has_saved_only_a_part_is_gone(lost: bytes)
     world = World()
     world.create("#")
     for name in ("c", "d"):
-        world.do(world.stream.add_consumer(world, ConsumerConfig(name=name, durable=True), world.now))
+        world.do(world.stream.consumers.add(world, ConsumerConfig(name=name, durable=True), world.now))
     world.commit()
     batch = WriteBatch()
     for key, _ in rows(world.engine, CONSUMERS):
@@ -378,4 +378,4 @@ def test_a_consumer_of_which_a_repair_has_saved_only_a_part_is_gone(lost: bytes)
             batch.delete(CONSUMERS, key)
     world.engine.commit(batch)
     world.crash()
-    assert list(world.stream.cursors) == ["d"]
+    assert [cursor.name for cursor in world.stream.consumers] == ["d"]

@@ -3,11 +3,10 @@
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
-from tests.streams.world import World, burst, done, single, small_sizes
+from tests.streams.world import World, burst, single, small_sizes
 from trunkline.streams import log
-from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
+from trunkline.streams.config import Discard, Retention, StreamConfig
 from trunkline.streams.errors import (
-    ConsumerExists,
     ConsumerNotFound,
     InvalidStreamConfig,
     MessageNotFound,
@@ -16,7 +15,6 @@ from trunkline.streams.errors import (
     WrongLastSequence,
 )
 from trunkline.streams.purging import delete_message, purge
-from trunkline.streams.stream import inactive_threshold
 
 
 def test_each_message_of_a_burst_is_refused_for_itself() -> None:
@@ -75,22 +73,6 @@ def test_expectations_of_a_publisher() -> None:
         stream.expect("a", last_id="y")
 
 
-def test_a_work_queue_ends_up_empty_and_has_one_consumer_a_topic() -> None:
-    world = World()
-    world.create("#", retention=Retention.WORK_QUEUE)
-    world.publish("a", b"1", b"2")
-    cursor = consumer(world, name="c", filters=("a",))
-    with pytest.raises(InvalidStreamConfig, match="gets some of the same"):
-        consumer(world, filters=("+",))
-    with pytest.raises(InvalidStreamConfig, match="explicit"):
-        consumer(world, filters=("b",), ack_policy=AckPolicy.NONE)
-    with pytest.raises(InvalidStreamConfig, match="all"):
-        consumer(world, filters=("b",), deliver_policy=DeliverPolicy.NEW)
-    for sequence in fetch(world, cursor):
-        world.stream.ack(cursor, sequence)
-    assert world.stream.info.messages == 0
-
-
 def test_an_acknowledged_message_that_has_to_be_read_first_is_removed_after_a_crash_too() -> None:
     world = World()
     world.create("#", retention=Retention.WORK_QUEUE)
@@ -100,7 +82,7 @@ def test_an_acknowledged_message_that_has_to_be_read_first_is_removed_after_a_cr
     world.restart()
     stream = world.stream
     assert stream.log.find(1) is None
-    assert stream.ack(stream.cursor("c"), 1)
+    assert stream.ack(stream.consumers.get("c"), 1)
     world.commit()
     world.crash()
     assert world.stream.info.messages == 0
@@ -122,7 +104,7 @@ def test_interest_ends_with_the_last_consumer() -> None:
     world.settle()
     assert world.stream.info.messages == 0
     with pytest.raises(ConsumerNotFound):
-        world.stream.cursor("2")
+        world.stream.consumers.get("2")
 
 
 def test_what_nobody_wants_any_more_is_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,33 +119,6 @@ def test_what_nobody_wants_any_more_is_removed_in_steps(monkeypatch: pytest.Monk
         world.stream.delete_consumer(two)
         world.settle()
         assert world.stream.info.messages == 6
-
-
-def test_the_same_consumer_again_is_no_error() -> None:
-    world = World()
-    world.create("#", max_consumers=2)
-    assert consumer(world, name="c") is consumer(world, name="c")
-    with pytest.raises(ConsumerExists):
-        consumer(world, name="c", ack_wait=1.0)
-    updated = world.stream.update_consumer(ConsumerConfig(name="c", ack_wait=1.0))
-    assert updated.config.ack_wait == 1.0
-    assert consumer(world).name == "ephemeral-1"
-    with pytest.raises(InvalidStreamConfig, match="no more"):
-        consumer(world)
-
-
-def test_a_consumer_that_is_deleted_while_it_is_made() -> None:
-    world = World()
-    world.create("#")
-    world.publish("a", *[b""] * 3000)
-    config = ConsumerConfig(name="c", filters=("a",), deliver_policy=DeliverPolicy.BY_START_SEQUENCE, start_sequence=2)
-
-    async def pause() -> None:
-        world.stream.delete_consumer(world.stream.cursor("c"))
-
-    world.pause = pause  # type: ignore[method-assign]
-    with pytest.raises(ConsumerNotFound):
-        done(world.stream.add_consumer(world, config, world.now))
 
 
 def test_a_lower_limit_holds_at_once() -> None:
@@ -197,9 +152,3 @@ def test_messages_that_are_not_there() -> None:
     world.create("#")
     with pytest.raises(MessageNotFound, match="no message 7"):
         world.do(delete_message(world.stream, world, 7))
-
-
-def test_how_long_a_consumer_without_receivers_stays() -> None:
-    assert inactive_threshold(ConsumerConfig()) == 5.0
-    assert inactive_threshold(ConsumerConfig(name="c", durable=True)) == float("inf")
-    assert inactive_threshold(ConsumerConfig(inactive_threshold=60.0)) == 60.0

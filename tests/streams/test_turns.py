@@ -95,7 +95,9 @@ def crowded(**settings: Any) -> Host:
         policy = AckPolicy.EXPLICIT if number % 4 else AckPolicy.ALL
         if settings.get("retention") is Retention.WORK_QUEUE:
             filters, policy = (f"t/{number}/x",), AckPolicy.EXPLICIT
-        done(host.stream.add_consumer(host, ConsumerConfig(name=f"c{number}", filters=filters, ack_policy=policy), 1e3))
+        done(
+            host.stream.consumers.add(host, ConsumerConfig(name=f"c{number}", filters=filters, ack_policy=policy), 1e3)
+        )
     names = [f"t/{number}/x" for number in range(TOPICS)]
     for _ in range(0, MESSAGES // 2, TOPICS):
         host.stream.take(burst(names, [b"payload"] * TOPICS), host.now)
@@ -104,11 +106,11 @@ def crowded(**settings: Any) -> Host:
     if settings.get("retention") is not Retention.WORK_QUEUE:
         for number in range(4):
             deep = ConsumerConfig(name=f"deep{number}", ack_policy=AckPolicy.ALL, max_ack_pending=0)
-            cursor = done(host.stream.add_consumer(host, deep, 1e3))
+            cursor = done(host.stream.consumers.add(host, deep, 1e3))
             while len(cursor.outstanding) < UNACKNOWLEDGED:
                 host.stream.deliver(cursor, 1000, host.now)
                 if cursor.needs:
-                    done(host.stream.fetch(host, cursor.needs))
+                    done(host.stream.log.fetch(host, cursor.needs))
     host.commit()
     return host
 
