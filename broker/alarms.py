@@ -47,11 +47,14 @@ class Alarms:
         return list(self._active.values())
 
     def activate(self, name: str, text: str) -> None:
-        """Does nothing if the alarm is active already."""
-        if name not in self._active:
+        """One that is active already is not told of again: it has this text from now on."""
+        active = self._active.get(name)
+        if active is None:
             alarm = self._active[name] = Alarm(name, text, self._wall())
             _logger.warning("%s: %s", name, text)
             self._hooks.notify(ALARM_ACTIVATED, alarm)
+        elif active.text != text:
+            self._active[name] = replace(active, text=text)
 
     def deactivate(self, name: str) -> None:
         """Does nothing if the alarm is not active."""

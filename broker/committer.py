@@ -137,7 +137,7 @@ class Committer:
         self._stored = deque[Gathering]()
         self._timer = scheduler.call_at(inf, self._is_due)
         self._next = scheduler.call_at(inf, self._tell)
-        self._late = scheduler.call_at(inf, self._is_late, "the disk does not answer")
+        self._late = scheduler.call_at(inf, self._is_late, "the disk is slow or does not answer")
         #: Seconds for which a commit has been due.
         self._put_off = 0.0
         self.heartbeat = Heartbeat(scheduler, heartbeat, self._is_alive)
@@ -204,7 +204,7 @@ class Committer:
 
     @property
     def waiting(self) -> int:
-        """What has to be told that it is stored."""
+        """Publications, and others that are told when they are stored."""
         gathered = sum(len(each.unsafe) + len(each.waiting) for each in self._gathered)
         return gathered + len(self._unsafe) + len(self._waiting)
 
@@ -275,7 +275,7 @@ class Committer:
         self._arm()
 
     def _is_late(self, why: str) -> None:
-        text = f"nothing has been stored for {MAX_COMMIT:g} s, and acknowledgements wait: {why}"
+        text = f"no commit has ended for {MAX_COMMIT:g} s, and acknowledgements wait: {why}"
         self._alarms.activate(STORE_FAILED, text)
 
     def _is_alive(self) -> None:
@@ -365,7 +365,7 @@ class Committer:
             self._alarms.deactivate(STORE_FAILED)
         else:
             weight = sum(each.batch.weight for each in self._gathered)
-            text = f"what changes is not stored, {weight:,} bytes by now, and acknowledgements wait: {error}"
+            text = f"{weight:,} bytes are not stored, and acknowledgements wait: {error}"
             self._alarms.activate(STORE_FAILED, text)
             self._resting = True
             self._timer.restart(self._retry)

@@ -270,7 +270,9 @@ class Gauges:
     output_bytes: int = counted("Bytes that wait for a socket.")
     store_bytes: int = counted("Bytes of the store on the disk, with its log.")
     store_uncommitted_bytes: int = counted("Bytes of memory, roughly, that wait for the store.")
-    store_waiting: int = counted("Answers and publications that wait for the store.")
+    store_waiting: int = counted(
+        "Publications, each a message or a burst of them, and other steps of clients that wait for the store."
+    )
     process_memory: int = counted("Bytes of memory that the process takes; 0 if the system does not tell.")
     process_memory_max: int = counted("The most bytes of memory that the process ever took.")
 

@@ -45,10 +45,10 @@ class GuessReport:
 
     def refused(self, client: ClientInfo) -> None:
         self._refused += 1
+        where = "this machine" if client.peer is None else client.peer[0]
+        self._alarms.activate(PASSWORDS_GUESSED, f"too many wrong passwords from {where}, last for {_name(client)}")
         if not self._lasts:
             self._lasts = True
-            where = "this machine" if client.peer is None else client.peer[0]
-            self._alarms.activate(PASSWORDS_GUESSED, f"too many wrong passwords from {where}, last for {_name(client)}")
             self._call_at(trio.current_time() + REPORTED_EVERY, self._report)
 
     def _report(self) -> None:

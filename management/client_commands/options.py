@@ -212,8 +212,11 @@ class ConnectionOptions:
             await client.disconnect(properties=ending)
 
 
-def connecting(options: dict[str, Any], properties: GivenProperties, **defaults: Any) -> ConnectionOptions:
-    """From the values of `connection_options`. Ends the command when they cannot be used."""
+def connecting(
+    options: dict[str, Any], properties: GivenProperties, *, survives: bool = True, **defaults: Any
+) -> ConnectionOptions:
+    """From the values of `connection_options`. Ends the command when they cannot be used. A command that `survives` a
+    lost connection asks for a session, unless the user does."""
     keywords = {**defaults, **{key: options[key] for key in _KEYS if options[key] is not None}}
     keywords |= {_CONNECT_KEYS.get(name, name): value for name, value in properties["connect"].items()}
     url, topic = _split_topic(options["url"])
@@ -233,7 +236,7 @@ def connecting(options: dict[str, Any], properties: GivenProperties, **defaults:
     reports = Reports(quiet=options["quiet"], debug=options["debug"])
     keeps = resumes or settings.session_expiry is not None
     if settings.version is Version.V5 and not keeps:
-        settings = settings.changed(session_expiry=SESSION_EXPIRY)
+        settings = settings.changed(session_expiry=SESSION_EXPIRY if survives else 0)
     return ConnectionOptions(settings, keeps, topic, properties, reports, options["quiet"])
 
 

@@ -62,7 +62,9 @@ def pub(
     **options: Any,
 ) -> None:
     """Publish messages, and wait until the server has taken them."""
-    to = connecting(options, properties, **({"topic_aliases_out": 1} if topic_alias else {}))
+    # what is sent at once and not acknowledged has nothing to resume, and a full store makes no session
+    survives = qos > 0 or lines or repeat_delay > 0
+    to = connecting(options, properties, survives=survives, **({"topic_aliases_out": 1} if topic_alias else {}))
     topic = topic or to.topic
     if topic is None:
         raise click.UsageError("there is no topic: -t")

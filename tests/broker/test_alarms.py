@@ -22,12 +22,12 @@ def test_an_alarm_lasts_from_its_activation_to_its_end() -> None:
     alarms.activate("hot", "90 degrees")
     clock.now = 110.0
     alarms.activate("hot", "95 degrees")
-    assert alarms.active == [Alarm("hot", "90 degrees", 100.0)]
+    assert alarms.active == [Alarm("hot", "95 degrees", 100.0)]
     alarms.deactivate("hot")
     alarms.deactivate("hot")
     assert alarms.active == []
-    assert list(alarms.history) == [Alarm("hot", "90 degrees", 100.0, 110.0)]
-    assert told == [("on", Alarm("hot", "90 degrees", 100.0)), ("off", Alarm("hot", "90 degrees", 100.0, 110.0))]
+    assert list(alarms.history) == [Alarm("hot", "95 degrees", 100.0, 110.0)]
+    assert told == [("on", Alarm("hot", "90 degrees", 100.0)), ("off", Alarm("hot", "95 degrees", 100.0, 110.0))]
 
 
 def test_the_history_is_bounded() -> None:

@@ -383,6 +383,11 @@ def test_the_alarm_says_how_much_has_to_be_stored() -> None:
     [alarm] = house.alarms.active
     assert "2,0" in alarm.text
     assert "no room" in alarm.text
+    house.set(Value(b"more"), 10**3000)
+    house.fire()
+    house.writer.end(StoreFull("no room"))
+    [alarm] = house.alarms.active
+    assert alarm.text.startswith("5,0")
 
 
 def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
@@ -391,7 +396,7 @@ def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
     house.fire()
     house.fire()
     [alarm] = house.alarms.active
-    assert (alarm.name, "the disk does not answer" in alarm.text) == (STORE_FAILED, True)
+    assert (alarm.name, "the disk is slow or does not answer" in alarm.text) == (STORE_FAILED, True)
     house.writer.end()
     assert not house.alarms.active
 

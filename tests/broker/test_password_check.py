@@ -152,11 +152,15 @@ async def test_operators_are_told_once_and_then_each_minute(
     assert alarm.name == PASSWORDS_GUESSED
     assert "10.0.0.1" in alarm.text
     assert "'ann'" in alarm.text
+    for number in range(6):
+        await desk.login("g", "bob", f"secret{number}")
+    (alarm,) = desk.alarms.active
+    assert "last for the user 'bob'" in alarm.text
     ((when, report),) = desk.timers
     assert REPORTED_EVERY <= when <= trio.current_time() + REPORTED_EVERY
     with caplog.at_level(logging.WARNING):
         report()
-    assert "10 logins were refused within 60 s" in caplog.text
+    assert "11 logins were refused within 60 s" in caplog.text
     assert "secret" not in caplog.text
     desk.timers[1][1]()
     assert desk.alarms.active == []

@@ -10,6 +10,7 @@ import trio
 from click.testing import CliRunner
 
 from tests.management.client_commands.running import PATIENCE, command, run, start
+from trunkline.hooks import ClientInfo
 from trunkline.management.cli import cli
 from trunkline.testing import Broker
 
@@ -44,6 +45,33 @@ async def test_a_message(mqtt_broker: Broker, qos: int) -> None:
     assert (message.qos, message.retain) == (qos, True)
     assert message.properties == {"content_type": "x", "user_property": [("a", "-b")]}
     assert mqtt_broker.sessions == []
+
+
+@pytest.mark.parametrize(
+    ("words", "survives"),
+    [
+        ("-m x", False),
+        ("-m x --repeat 5", False),
+        ("-m x -q 0 -x 60", True),
+        ("-m x -q 1", True),
+        ("-l", True),
+        ("-m x --repeat 2 --repeat-delay 1ms", True),
+    ],
+)
+async def test_a_session_is_asked_for_only_where_one_can_be_resumed(
+    mqtt_broker: Broker, words: str, survives: bool
+) -> None:
+    """A server whose store is full makes none."""
+    expiries: list[float] = []
+
+    def connected(client: ClientInfo) -> None:
+        session = mqtt_broker.node.sessions.get(client.client_id)
+        assert session is not None
+        expiries.append(session.session.expiry_interval)
+
+    mqtt_broker.hooks.add("client.connected", connected)
+    assert (await run(pub(mqtt_broker, *words.split()), stdin=b"line")).code == 0
+    assert [expiry > 0 for expiry in expiries] == [survives]
 
 
 async def test_where_a_payload_comes_from(mqtt_broker: Broker, tmp_path: Path) -> None:
