@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.backlogs.backlogs import UNSAID
 from trunkline.broker.backlogs.rows import (
     ENTRIES,
@@ -26,7 +27,6 @@ from trunkline.broker.backlogs.rows import (
 )
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
 from trunkline.broker.row_check import malformed
-from trunkline.broker.session.behind import is_kept
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS

@@ -31,6 +31,9 @@ MAX_PACKET_ID: Final = 65_535
 #: was retained, or once more because no acknowledgement came.
 Delivery: TypeAlias = Literal["live", "waited", "retained", "resent"]
 
+#: What is sent next of what waits: with its target, and its packet id if it was sent before; else 0.
+Taken: TypeAlias = tuple["Publication", T, Delivery, int]
+
 
 class State(IntEnum):
     """The acknowledgement that an entry waits for."""
@@ -272,8 +275,8 @@ class Inflight(Generic[T]):
         if self._heavy and not keeps_payload:
             self._lighten(packet_ids)
 
-    def take(self, limit: int) -> list[tuple[Message, T, State]]:
-        """Remove the `limit` oldest messages, whatever they wait for."""
+    def remove_oldest(self, limit: int) -> list[tuple[Message, T, State]]:
+        """The `limit` oldest messages, whatever they wait for."""
         # together: to look for the first of a dict again and again passes all that were taken from it before
         oldest = list(islice(self._entries.items(), limit))
         self.end([packet_id for packet_id, _ in oldest])
@@ -318,6 +321,21 @@ class Inflight(Generic[T]):
         entry.sent_at = now
         entry.delivery = "resent"
         return packet_id, entry
+
+    @property
+    def waits(self) -> bool:
+        """Is anything left to be sent again?"""
+        return bool(self.unsent)
+
+    def take(self, room: int, now: float) -> Sequence[Taken[T]]:
+        """The same as plain values, for a sender that asks all its sources for what is next. The `room` is what new
+        messages have: these are in the window already."""
+        del room
+        again = self.next_again(now)
+        if again is None:
+            return ()
+        packet_id, entry = again
+        return ((entry.message(packet_id), entry.target, "resent", packet_id),)
 
     def repeat(self, now: float, interval: float) -> None:
         """Packets that were sent `interval` ago or longer are sent again. Only for 3.x clients: 5.0 sends again only on

@@ -52,8 +52,6 @@ class Target(Generic[S]):
     serial: ClassVar[int] = 0
     #: Whether the subscriber gets messages of QoS 1 and 2 later, from where a sink of the route has put them.
     behind: ClassVar[bool] = False
-    #: Whether it is for the retained messages that a new subscription gets.
-    retained: ClassVar[bool] = False
 
     def __init__(self, subscriber: S, options: Options) -> None:
         self.subscriber = subscriber
@@ -88,12 +86,6 @@ class BehindTarget(IdentifiedTarget[S]):
     __slots__ = ()
 
     behind = True
-
-
-class RetainedTarget(Target[S]):
-    __slots__ = ()
-
-    retained = True
 
 
 class Sink(Protocol):

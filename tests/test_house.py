@@ -49,7 +49,7 @@ TESTED_IN: dict[str, str] = {
     "broker/net/deflate.py": "broker/net/test_websocket.py",
     "broker/net/upgrade.py": "broker/net/test_websocket.py",
     "broker/traced_message.py": "broker/test_message_trace.py",
-    "broker/session/acknowledged.py": "broker/session/test_outbound.py",
+    "broker/session/acknowledged.py": "broker/session/test_sending.py",
     "broker/session/answering.py": "broker/session/test_inbound.py",
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",

@@ -18,6 +18,7 @@ from trunkline.broker.backlogs.rows import (
     entry_to_row,
     filter_to_row,
 )
+from trunkline.mqtt.topics import parse_shared
 from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Ref
     from trunkline.broker.committer import Committer
     from trunkline.mqtt.publication import Publication
+    from trunkline.router import Options
     from trunkline.store import WriteBatch
 
 #: Entries that are stored already and kept in memory for members that have nearly caught up, and their bytes.
@@ -278,3 +280,8 @@ class Backlog:
             else:
                 return needed
         return inf
+
+
+def is_kept(filter: str, options: Options) -> bool:
+    """Whether messages for this subscription are kept in a backlog."""
+    return options.qos > 0 and parse_shared(filter) is None

@@ -43,7 +43,7 @@ class Merge:
         self._heap: list[tuple[int, int]] = []
         self._buffers: dict[int, deque[Entry]] = {}
         #: Backlogs that were not looked into yet, and the last entry that was read of each.
-        self._unseen: deque[tuple[int, int]] = deque()
+        self._unseen: list[tuple[int, int]] = []
 
     @property
     def drained(self) -> bool:
@@ -55,7 +55,7 @@ class Merge:
         the last entry that was read of it. There are none yet if many backlogs have to be looked into."""
         self._unseen.extend(woken)
         for _ in range(min(len(self._unseen), BACKLOGS_AT_ONCE)):
-            backlog, after = self._unseen.popleft()
+            backlog, after = self._unseen.pop()
             if backlog not in self._buffers:
                 self._refill(engine, backlog, after)
         if self._unseen:

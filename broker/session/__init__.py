@@ -1,7 +1,7 @@
 """The session layer: what the broker keeps for one client, connected or not.
 
-Modules that know each other: access, answering, behind, channel, context, mail, outbound, pressure, services,
-stream_feed, subscribing, waiting.
+Modules that know each other: access, answering, arrivals, backlog_reader, channel, context, cursor, mail, memberships,
+outbound, sending, services, slow_consumer, stream_feed, subscribing, waiting.
 
 Modules that know each other: changes, export, mqueue, state.
 """

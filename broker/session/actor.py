@@ -19,9 +19,9 @@ from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.lifecycle import SessionEvent
-from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.pressure import Budget
+from trunkline.broker.session.outbound import Outbound, PauseReason
 from trunkline.broker.session.services import bounded_expiry
+from trunkline.broker.session.slow_consumer import Budget
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.broker.session.waiting import Waiting
@@ -303,9 +303,8 @@ class SessionActor(Actor["mail.ToSession"]):
         if message.store is not None and self.session.durable is None and not self._context.ended:
             message.store(self.session)
             self._context.became_durable()
-            self._outbound.bind()
-            self._inbound.bind()
-            self._acknowledged.bind()
+            for part in (self._outbound, self._inbound, self._acknowledged):
+                part.bind()
         self._life.attach(message)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
@@ -324,12 +323,11 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _on_congested(self, message: mail.Congested) -> None:
         if message.channel is self._outbound.channel:
-            self._outbound.congested()
+            self._outbound.pause(PauseReason.SOCKET)
 
     def _on_writable(self, message: mail.Writable) -> None:
         if message.channel is self._outbound.channel:
-            self._outbound.writable()
-            self._outbound.fill()
+            self._outbound.resume(PauseReason.SOCKET)
 
     def _on_queued(self, message: Queued) -> None:
         for each in message.publication.messages:

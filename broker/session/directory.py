@@ -234,7 +234,7 @@ class Directory:
         }
         self._sweep_at = max(MIN_SWEPT, 2 * len(self._flapping))
 
-    # Back-pressure, see `trunkline.broker.session.pressure`
+    # Back-pressure, see `trunkline.broker.session.slow_consumer`
 
     def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
         publisher = self._sessions.get(client_id)

@@ -25,13 +25,14 @@ from trunkline.store import Space
 from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.actors import Ref
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import QueueSettings
     from trunkline.broker.session.state import Backlogged, Session
+    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
@@ -58,16 +59,17 @@ class StoredQueue(MessageQueue["T"]):
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
             self._committer.hold(self._committer.stored(message), 1)
-        return super().push(message, target, qos)
+        dropped = super().push(message, target, qos)
+        if qos and target.group is None:  # it was routed before its filter had a backlog
+            self.before_backlogs = self.number
+        return dropped
 
-    def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
-        before = len(expired)
-        entry = super().pop(now, expired, max_qos)
-        for gone in expired[before:]:
-            self._let_go(gone)
-        if entry is not None:
-            self._let_go(entry)
-        return entry
+    def take(self, room: int, now: float) -> Sequence[Taken[T]]:
+        first = self.first if self.length else None
+        taken = super().take(room, now)
+        if taken and first is not None:
+            self._let_go(first)
+        return taken
 
     def _count_out(self, entry: Queued[T]) -> None:
         self._let_go(entry)
@@ -187,8 +189,8 @@ class Durable:
         if session.queue.length or self._runs:
             self._write_queue(key, batch)
         self._write_window(key, batch)  # it says how far the first runs of the queue have gone
-        if session.behind is not None and (session.behind or self._position):
-            self._write_position(session.behind, key, batch)
+        if session.cursor is not None and (session.cursor.waits or self._position):
+            self._write_position(session.cursor, key, batch)
 
     def restored(self, window_head: bytes, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
@@ -241,8 +243,8 @@ class Durable:
         window.rows.write(key, batch)
         self.awaiting_rel.rows.write(key, batch)
 
-    def _write_position(self, behind: Backlogged, key: bytes, batch: WriteBatch) -> None:
-        position = pack(behind.to_plain()) if behind else b""
+    def _write_position(self, cursor: Backlogged, key: bytes, batch: WriteBatch) -> None:
+        position = pack(cursor.to_plain()) if cursor.waits else b""
         if position == self._position:
             return
         self._position = position
@@ -250,7 +252,7 @@ class Durable:
             batch.put(POSITIONS, key, position)
         else:
             batch.delete(POSITIONS, key)
-        behind.stored()
+        cursor.stored()
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
         queue, committer = self._session.queue, self._committer

@@ -155,11 +155,11 @@ class SessionLife:
         metrics, hooks = self.context.services.metrics, self.context.services.hooks
         connack = Connack(present, Reason.SUCCESS, channel.connack)
         channel.is_accepted = True
-        outbound.begin(encode(connack, channel.version), stored=stored)  # [MQTT-3.2.0-1]
+        outbound.pieces.append(encode(connack, channel.version))  # [MQTT-3.2.0-1]
         hooks.notify(CLIENT_CONNACK, client, connack)
         metrics.sent[PacketType.CONNACK] += 1
         metrics.client_connected += 1
-        outbound.fill()
+        outbound.begin(stored=stored)
         if _logger.isEnabledFor(logging.INFO):
             _logger.info(
                 "connected from %s by %s, MQTT %s%s",
@@ -195,8 +195,7 @@ class SessionLife:
 
     def _repeat(self, channel: Channel, interval: float) -> None:
         if channel is self.outbound.channel:
-            self.outbound.retry(interval)
-            self.outbound.fill()
+            self.outbound.repeat(interval)
 
     # A connection goes
 

@@ -9,13 +9,11 @@ A class is two lanes, QoS 0 and the rest, joined again by a running number when 
 message, the first to go when a class is too long, is found without a search.
 """
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
-from itertools import islice, takewhile
-from math import inf
+from itertools import takewhile
 from operator import attrgetter, itemgetter
 from sys import maxsize
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
@@ -23,7 +21,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVa
 from sortedcontainers import SortedDict
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.mqtt.inflight import Taken
 from trunkline.mqtt.message import Message
 
 T = TypeVar("T")
@@ -35,9 +33,6 @@ HIGHEST: Final = 256
 #: An entry: message, target, the QoS it will be sent with, and its number in the order of arrival. A plain tuple,
 #: because one is made for every queued message.
 Queued: TypeAlias = tuple[Message, T, int, int]
-
-#: Where a page of a listing ended: priority and number of its last message.
-Position: TypeAlias = tuple[int, int]
 
 _QUEUE_FULL: Final = DropReason.QUEUE_FULL
 _number = itemgetter(3)
@@ -99,16 +94,15 @@ class MessageQueue(Generic[T]):
 
     __slots__ = (
         "_classes",
-        "_cursor",
         "_default_priority",
         "_drop_new",
-        "_earliest",
         "_max_bytes",
         "_max_length",
         "_overloads",
         "_priority",
         "_store_qos0",
         "_top",
+        "before_backlogs",
         "byte_size",
         "length",
         "number",
@@ -139,10 +133,8 @@ class MessageQueue(Generic[T]):
         self._classes: SortedDict[int, _Class[T]] | None = None if priority is None else SortedDict()
         #: Of the message that came last.
         self.number = 0
-        #: No message here expires before it.
-        self._earliest = inf
-        #: Where `expire` stopped: negative priority, lane, number.
-        self._cursor: tuple[int, int, int] | None = None
+        #: Everything up to this number came before all that waits in backlogs.
+        self.before_backlogs = 0
         self.length = 0
         self.byte_size = 0
 
@@ -169,8 +161,6 @@ class MessageQueue(Generic[T]):
         lane.append((message, target, qos, number))
         self.length = length = self.length + 1
         self.byte_size = byte_size = self.byte_size + message.weight
-        if message.expires_at < self._earliest:  # noqa: PLR1730 - min() is one call more for every message
-            self._earliest = message.expires_at
         if length > self._max_length or byte_size > self._max_bytes:
             return self._shorten(into, qos)
         return ()
@@ -181,32 +171,30 @@ class MessageQueue(Generic[T]):
         qos0, rest = self._top.qos0, self._top.rest
         return (qos0 if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest)[0]
 
-    def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
-        """Remove the next message. Expired ones before it are removed as well and put into `expired`, up to
-        `MESSAGES_AT_ONCE`: then None, although something waits.
+    @property
+    def waits(self) -> bool:
+        return self.length > 0
 
-        `max_qos=0`, for a window without room, leaves a QoS 1 or 2 message where it is: None, since nothing may
-        overtake it.
-        """
-        while self.length and len(expired) < MESSAGES_AT_ONCE:
-            top = self._top
-            qos0 = top.qos0
-            rest = top.rest
-            if qos0 and (not rest or qos0[0][3] < rest[0][3]):
-                entry = qos0.popleft()
-            elif max_qos or rest[0][0].expires_at <= now:
-                entry = rest.popleft()
-            else:
-                return None
-            self.length -= 1
-            message = entry[0]
-            self.byte_size -= message.weight
-            if self._classes is not None and not rest and not qos0:
-                self._forget(top)
-            if message.expires_at > now:
-                return entry
-            expired.append(entry)
-        return None
+    def take(self, room: int, now: float) -> Sequence[Taken[T]]:
+        """The next message, which may have expired. Without room, one of QoS 1 or 2 that has not stays where it is, and
+        those behind it stay, too: nothing may overtake it."""
+        if not self.length:
+            return ()
+        top = self._top
+        qos0 = top.qos0
+        rest = top.rest
+        if qos0 and (not rest or qos0[0][3] < rest[0][3]):
+            entry = qos0.popleft()
+        elif room or rest[0][0].expires_at <= now:
+            entry = rest.popleft()
+        else:
+            return ()
+        message = entry[0]
+        self.length -= 1
+        self.byte_size -= message.weight
+        if self._classes is not None and not rest and not qos0:
+            self._forget(top)
+        return ((message, entry[1], "waited", 0),)
 
     def shed(self, count: float, weight: float, limit: int) -> list[Dropped[T]]:
         """Drop messages until they are so many and so heavy, QoS 0 first and then the oldest; `limit` at most."""
@@ -218,54 +206,10 @@ class MessageQueue(Generic[T]):
                     count, weight = count - 1, weight - dropped[-1].message.weight
         return dropped
 
-    def expire(self, now: float, limit: int) -> list[Queued[T]]:
-        """Remove expired messages, examining no more than `limit`. The next call continues where this one stopped."""
-        expired: list[Queued[T]] = []
-        if self._cursor is None:
-            if now < self._earliest:
-                return expired
-            self._earliest = inf  # found anew on the way
-        cursor, self._cursor = self._cursor, None
-        left = limit
-        for at in list(self._each_class()):
-            for lane_index, lane in enumerate((at.qos0, at.rest)):
-                place = (-at.priority, lane_index)
-                start = 0
-                if cursor is not None and place <= cursor[:2]:
-                    if place < cursor[:2]:
-                        continue
-                    start = bisect_right(lane, cursor[2], key=_number)
-                look = min(len(lane) - start, left)
-                last = self._expire_lane(lane, start, look, now, expired)
-                left -= look
-                if not left:
-                    self._cursor = (*place, last)
-                    break
-            if self._classes is not None and not at.qos0 and not at.rest:
-                self._forget(at)
-            if not left:
-                break
-        return expired
-
     def __iter__(self) -> Iterator[Queued[T]]:
         """All messages, in the order in which they would leave."""
         for at in self._each_class():
             yield from at
-
-    def page(self, limit: int, after: Position | None = None) -> tuple[list[Queued[T]], Position | None]:
-        """A part of the listing in the order of leaving, and where to go on; None at the end."""
-        entries: list[Queued[T]] = []
-        position: Position | None = None
-        for at in self._each_class():
-            if after is not None and at.priority > after[0]:
-                continue
-            start = after[1] if after is not None and at.priority == after[0] else 0
-            for entry in islice((e for e in at if e[3] > start), limit + 1 - len(entries)):
-                if len(entries) == limit:
-                    return entries, position
-                entries.append(entry)
-                position = (at.priority, entry[3])
-        return entries, None
 
     # For a store: messages of QoS 1 and 2
 
@@ -334,22 +278,3 @@ class MessageQueue(Generic[T]):
     def _count_out(self, entry: Queued[T]) -> None:
         self.length -= 1
         self.byte_size -= entry[0].weight
-
-    def _expire_lane(self, lane: deque[Queued[T]], start: int, look: int, now: float, expired: list[Queued[T]]) -> int:
-        """Examine `look` entries from `start` on. Returns the number of the last."""
-        last = kept = 0
-        # rotated so that the examined entries are at the left end; those kept are appended at the right, in order
-        lane.rotate(-start)
-        for _ in range(look):
-            entry = lane.popleft()
-            last = entry[3]
-            expires_at = entry[0].expires_at
-            if expires_at > now:
-                lane.append(entry)
-                kept += 1
-                self._earliest = min(self._earliest, expires_at)
-            else:
-                expired.append(entry)
-                self._count_out(entry)
-        lane.rotate(start + kept)
-        return last

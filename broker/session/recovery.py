@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.routes import Subscriber
-from trunkline.broker.session.behind import is_kept
 from trunkline.broker.session.dormant import Dormant, Dormants
 from trunkline.broker.session.durable import QUEUES, Durable, Run, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.backlogs import Backlogs, Rejoined
     from trunkline.broker.committer import Committer
     from trunkline.broker.session.actor import SessionActor
-    from trunkline.broker.session.behind import Behind
+    from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.awaiting_rel import Exported as Awaited
@@ -145,10 +145,10 @@ class Recovery:
         """Make it an actor. One that was dormant has its routes, as a `subscriber`, and its place in the backlogs."""
         head = unpack(stored.head)
         actor = self._directory.add(client_from_plain(head["client"]), number, subscriber, claims=claims)
-        behind = cast("Behind | None", actor.session.behind)
-        place = rejoined or self._route(actor.subscriber, stored, behind)
-        if behind is not None and place is not None:
-            behind.adopt(place)
+        cursor = cast("BacklogCursor | None", actor.session.cursor)
+        place = rejoined or self._route(actor.subscriber, stored, cursor)
+        if cursor is not None and place is not None:
+            cursor.adopt(place)
         self._lost += self._fill(actor, number, stored, head)
         if self._has_started:
             actor.go_on_away()
@@ -185,7 +185,6 @@ class Recovery:
     ) -> list[tuple[Space, bytes]]:
         """Returns the keys of rows whose messages are not there."""
         session, subscriber, records = actor.session, actor.subscriber, self._records
-        behind = cast("Behind | None", session.behind)
         gone, now = self._gone, self._now
         for filter, value in stored.subscriptions:
             session.subscriptions[filter], unasked = self._subscription(value)
@@ -230,8 +229,6 @@ class Recovery:
                 for dropped in session.queue.push(message, to, qos):
                     actor.not_restored(dropped.message, dropped.reason)
             session.queue.number = last
-            if behind is not None and qos and to.group is None:
-                behind.queued_before = last
             priority = session.queue.priority_of(some.topic)
             is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
             if some.stored is not None:

@@ -9,9 +9,10 @@ from trunkline.mqtt.weight import OVERHEAD
 from trunkline.router.table import FilterTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
     from trunkline.router import RetainedStore, Target
     from trunkline.router.retained import Retained
@@ -71,10 +72,13 @@ def _to_send(kept: Retained) -> Message:
 class Replays:
     """The replays of one session, one after the other."""
 
-    __slots__ = ("_by_filter", "_in_order", "_store")
+    __slots__ = ("_batch", "_by_filter", "_in_order", "_steps", "_store")
 
-    def __init__(self, store: RetainedStore) -> None:
+    def __init__(self, store: RetainedStore, batch: int) -> None:
+        """Others have their turn after a `batch` of messages, or of steps towards them."""
         self._store = store
+        self._batch = batch
+        self._steps = 0
         self._in_order: OrderedDict[str, Replay] = OrderedDict()
         #: Finds the replays that a live message concerns, however many there are.
         self._by_filter: FilterTable[Replay] = FilterTable()
@@ -88,20 +92,37 @@ class Replays:
         self._by_filter.set(replay.filter, replay)
 
     @property
-    def first(self) -> Replay:
-        return next(iter(self._in_order.values()))
+    def waits(self) -> bool:
+        return bool(self._in_order)
+
+    def take(self, room: int, now: float) -> Sequence[Taken[Target[Subscriber]]] | None:
+        del now
+        while self._in_order:
+            replay = next(iter(self._in_order.values()))
+            if not room and replay.target.qos:
+                return ()
+            if self._steps >= self._batch:
+                self._steps = 0
+                return None
+            self._steps += 1
+            message = replay.next()
+            if message is not None:
+                return ((message, replay.target, "retained", 0),)
+            if replay.over:
+                self.end((replay.filter,))
+        return ()
 
     def end(self, filters: Iterable[str]) -> None:
         for filter in filters:
             if self._in_order.pop(filter, None) is not None:
                 self._by_filter.remove(filter)
 
-    def overtaken_by(self, topic: str, now: float) -> tuple[Message, Target[Subscriber]] | None:
-        """The next retained message that has to come before a live message of this topic, and its target."""
+    def overtaken_by(self, topic: str, now: float) -> Taken[Target[Subscriber]] | None:
+        """The next retained message that has to come before a live message of this topic."""
         kept = self._store.find(topic, now)
         if kept is not None:
             for replay in self._by_filter.match(topic):
                 earlier = replay.overtaken_by(kept)
                 if earlier is not None:
-                    return earlier, replay.target
+                    return earlier, replay.target, "retained", 0
         return None

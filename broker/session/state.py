@@ -86,7 +86,8 @@ class Backlogged(Protocol):
     @property
     def byte_size(self) -> int: ...
 
-    def __bool__(self) -> bool:
+    @property
+    def waits(self) -> bool:
         """Whether the session is behind, and gets its messages from there."""
         ...
 
@@ -112,10 +113,10 @@ class Backlogged(Protocol):
 class Session:
     __slots__ = (
         "awaiting_rel",
-        "behind",
         "client",
         "client_id",
         "created_at",
+        "cursor",
         "durable",
         "expiry_interval",
         "inflight",
@@ -156,7 +157,7 @@ class Session:
         #: Keeps what is stored up with it; None where it ends with the process.
         self.durable: Storage | None = None
         #: Where it is in the backlogs, if its messages are kept there while it is behind.
-        self.behind: Backlogged | None = None
+        self.cursor: Backlogged | None = None
         #: Sent and not yet acknowledged.
         self.inflight = inflight
         #: Not yet sent.
@@ -167,8 +168,10 @@ class Session:
     @property
     def waiting(self) -> tuple[int, int]:
         """Messages that are not yet sent, and their bytes: in the queue, and in the backlogs."""
-        length, byte_size, behind = self.queue.length, self.queue.byte_size, self.behind
-        return (length + behind.waiting, byte_size + behind.byte_size) if behind else (length, byte_size)
+        length, byte_size, cursor = self.queue.length, self.queue.byte_size, self.cursor
+        if cursor is None or not cursor.waits:
+            return length, byte_size
+        return length + cursor.waiting, byte_size + cursor.byte_size
 
     def attach(self, client: ClientInfo, expiry_interval: float, will: Will | None) -> None:
         """A client is connected, on these terms."""
@@ -191,5 +194,5 @@ class Session:
         self.unasked.discard(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
-        if self.behind is not None:
-            self.behind.unsubscribed(filter)
+        if self.cursor is not None:
+            self.cursor.unsubscribed(filter)

@@ -23,11 +23,12 @@ from trunkline.streams.errors import StreamError
 from trunkline.streams.log import AGAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.state import Session
+    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.streams.consumer import ConsumerCursor, Delivered
@@ -177,11 +178,11 @@ class StreamFeed:
 class StreamFeeds:
     """Those of one session."""
 
-    def __init__(self, context: SessionContext, host: StreamHost, fill: Callable[[], None]) -> None:
-        """`fill` sends what can be sent, in a turn of the session."""
+    def __init__(self, context: SessionContext, host: StreamHost, waiter: Callable[[], None]) -> None:
+        """The `waiter` is called in a turn of the session, when there may be something."""
         self._context = context
         self._host = host
-        self._fill = fill
+        self._waiter = waiter
         self._feeds: dict[str, StreamFeed] = {}
         #: Filters whose streams may have something, the next one first.
         self._ready: OrderedDict[str, None] = OrderedDict()
@@ -189,10 +190,6 @@ class StreamFeeds:
         self._unread: deque[tuple[str, StreamFeed]] = deque()
         self._is_reading = False
         self._looked = 0
-
-    def __bool__(self) -> bool:
-        """Whether there may be something to be sent."""
-        return bool(self._ready)
 
     # Subscriptions
 
@@ -255,9 +252,13 @@ class StreamFeeds:
 
     # Sending
 
-    def take(self, room: int) -> list[tuple[Message, Target[Subscriber]]] | None:
-        """Messages and their targets, `room` at most that need a place in the window; by turns from each stream. None:
-        others want their turn first."""
+    @property
+    def waits(self) -> bool:
+        return bool(self._ready)
+
+    def take(self, room: int, now: float) -> Sequence[Taken[Target[Subscriber]]] | None:
+        """By turns from each stream."""
+        del now
         while self._ready:
             if self._looked >= MAX_LOOKED:
                 self._looked = 0
@@ -270,16 +271,16 @@ class StreamFeeds:
                 continue
             limit = min(room, MAX_TAKEN) if feed.target.qos else MAX_TAKEN
             if limit <= 0:
-                return []
+                return ()
             taken = feed.take(limit)
             self._looked += FEED + feed.cursor.looked
             self._ready.move_to_end(filter)
             if taken:
-                return [(message, feed.target) for message in taken]
+                return [(message, feed.target, "waited", 0) for message in taken]
             if feed.cursor.needs != AGAIN:
                 del self._ready[filter]
                 self._look_for_more(filter, feed)
-        return []
+        return ()
 
     def _look_for_more(self, filter: str, feed: StreamFeed) -> None:
         if feed.is_waiting:
@@ -313,5 +314,5 @@ class StreamFeeds:
     def wake(self, filter: str) -> None:
         """There may be something for this subscription."""
         if not self._ready:
-            self._context.soon(self._fill)
+            self._context.soon(self._waiter)
         self._ready[filter] = None

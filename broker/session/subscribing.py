@@ -31,8 +31,7 @@ from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared, plain_filter, validate_filter
-from trunkline.router import Options
-from trunkline.router.target import RetainedTarget
+from trunkline.router import Options, Target
 from trunkline.store.batch import ROW_OVERHEAD
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.ledger import Owed
-    from trunkline.router import Target
 
 #: The decision about an entry of a SUBSCRIBE: the request to subscribe, or the refusal.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
@@ -321,7 +319,7 @@ class Subscribing:
         Raises:
             ProtocolError: the SUBACK is larger than the client accepts.
         """
-        services, revoked, behind = self.context.services, self.context.session.revoked, self.context.session.behind
+        services, revoked, cursor = self.context.services, self.context.session.revoked, self.context.session.cursor
         made: list[Grant] = []
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
@@ -329,8 +327,8 @@ class Subscribing:
                 self._refuse(answer, place, filter, grant)
                 continue
             made.append(grant)
-            if behind is not None:
-                behind.routed(grant.filter)
+            if cursor is not None:
+                cursor.routed(grant.filter)
             if revoked is not None:
                 revoked.keep(grant.filter)
         services.metrics.client_subscribe += len(made)
@@ -372,7 +370,7 @@ class Subscribing:
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """Retained messages are sent with RETAIN set, whatever the subscription's options.  # [MQTT-3.3.1-8]"""
-        return RetainedTarget(
+        return Target(
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 
@@ -383,7 +381,7 @@ class Subscribing:
             ProtocolError: the UNSUBACK is larger than the client accepts.
         """
         services, session = self.context.services, self.context.session
-        self.outbound.end_replays(answer.filters)
+        self.outbound.unsubscribed(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
                 answer.reasons[place] = was_there

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session.access import Question
+from trunkline.broker.session.outbound import PauseReason
 from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
 
@@ -57,7 +58,7 @@ class SubscriptionCheck:
         if self.outbound.empty:
             self.context.session.revoked = None
         channel.revoked = self.context.session.revoked
-        self.outbound.held = True
+        self.outbound.pause(PauseReason.ACCESS)
         self._check(background=False)
 
     def forget_decisions(self, subscriptions: bool = True) -> None:
@@ -175,10 +176,8 @@ class SubscriptionCheck:
         if channel is not None:
             channel.revoked = revoked
             channel.may_read.clear()
-        self.outbound.end_replays(gone)
+        self.outbound.unsubscribed(gone)
 
     def _finish(self) -> None:
         self._username = self.context.session.client.username
-        if self.outbound.held:
-            self.outbound.held = False
-            self.outbound.fill()
+        self.outbound.resume(PauseReason.ACCESS)

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_behind import until
+from tests.broker.session.test_cursor import until
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.metrics import DropReason

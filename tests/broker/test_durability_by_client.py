@@ -1,5 +1,8 @@
 """Clients whose acknowledgements wait for no store, and whose sessions are kept in memory: by listener and by hook."""
 
+import gc
+from types import CoroutineType, FrameType
+
 import trio
 
 from tests.broker.disk import Disk
@@ -96,6 +99,20 @@ async def test_a_session_in_memory_whose_client_comes_by_another_listener_is_sto
         ]
         await client.send(raw.ack(raw.PUBREL, 7))
         assert (await client.receive()).packet_id == 7
+
+
+async def test_nothing_goes_on_with_what_a_session_had_before_it_was_stored() -> None:
+    async with Disk().broker(hooks=by_user()) as life:
+        client, _ = await life.stay("client", username="memory")
+        await client.subscribe(("t", 2))
+        actor = life.node.sessions.get("client")
+        assert actor is not None
+        former = [actor.session.inflight, actor.session.queue, actor.session.awaiting_rel]
+        again, _ = await life.stay("client")
+        await again.ping()
+        for part in former:
+            keep = [each for each in gc.get_referrers(part) if each is not former]
+            assert [type(each) for each in keep if not isinstance(each, FrameType | CoroutineType)] == []
 
 
 async def test_a_stored_session_whose_client_comes_by_a_listener_in_memory_stays_stored() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_behind import leave, messages, nothing_more, publish, until
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, entry_from_row, filter_from_row
 from trunkline.broker.committer import MESSAGES, NODE

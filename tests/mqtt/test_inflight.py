@@ -534,9 +534,13 @@ def test_the_oldest_are_taken_together() -> None:
     inflight: Inflight[str] = Inflight(100)
     packet_ids = sent(inflight, 1, 2, 2, 1)
     pubrec(inflight, packet_ids[1])
-    assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBACK, State.WAIT_PUBREC, State.WAIT_PUBACK]
-    assert [state for _, _, state in inflight.take(3)] == [State.WAIT_PUBCOMP]
-    assert inflight.take(3) == []
+    assert [state for _, _, state in inflight.remove_oldest(3)] == [
+        State.WAIT_PUBACK,
+        State.WAIT_PUBREC,
+        State.WAIT_PUBACK,
+    ]
+    assert [state for _, _, state in inflight.remove_oldest(3)] == [State.WAIT_PUBCOMP]
+    assert inflight.remove_oldest(3) == []
 
 
 def test_packet_ids_above_the_highest_are_left_to_others() -> None:

@@ -106,7 +106,7 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "SessionLife": SessionLife}[kind]
+            owner = {each.__name__: each for each in (Outbound, SubscriptionCheck, SessionLife)}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")

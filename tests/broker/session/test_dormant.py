@@ -6,7 +6,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_behind import leave, messages, nothing_more, publish, until
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
 from trunkline.broker.session.stored_sessions import find
 

@@ -231,13 +231,11 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
     @rule(to_window=st.booleans())
     def pop(self, to_window: bool) -> None:
-        entry = self.session.queue.pop(self.now, [], 2 if self.session.inflight.room else 0)
-        if entry is not None and to_window and entry[2]:
-            self.session.inflight.insert(entry[0], entry[1], entry[2], self.now)
-
-    @rule(limit=st.integers(1, 3))
-    def expire(self, limit: int) -> None:
-        self.session.queue.expire(self.now, limit)
+        queue, window = self.session.queue, self.session.inflight
+        qos = queue.first[2] if queue.waits else 0
+        for message, target, _, _ in queue.take(window.room, self.now):
+            if to_window and qos and message.expires_at > self.now:
+                window.insert(message, target, qos, self.now)
 
     @rule(qos=st.integers(1, 2), count=st.integers(1, 4), some=st.booleans())
     def send(self, qos: int, count: int, some: bool) -> None:
@@ -258,7 +256,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        self.session.inflight.take(1)
+        self.session.inflight.remove_oldest(1)
 
     @rule(count=st.integers(1, 3), refused=st.booleans())
     def hold(self, count: int, refused: bool) -> None:
@@ -315,7 +313,6 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     def exported(self, session: Session) -> dict[str, Any]:
         """All but QoS 0, which is not stored, and what has expired, which may be stored as long as what is before it
         is."""
-        session.queue.expire(self.now, 1000)
         last_id, sent = session.inflight.export()
         held = session.awaiting_rel.export()
         return {
@@ -327,7 +324,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             "queue": [
                 (number, plain(message), target_to_plain(target), qos)
                 for message, target, qos, number in sorted(session.queue, key=itemgetter(3))
-                if qos
+                if qos and message.expires_at > self.now
             ],
             "awaited": [
                 (packet_ids, weight, publication and plain(publication)) for packet_ids, weight, publication in held
@@ -401,9 +398,8 @@ def test_a_message_that_has_expired_leaves_the_store_when_it_is_its_turn() -> No
         session.queue.push(message, Target(store.home.actors[0].subscriber, Options(1)), 1)
     store.commit(session)
     assert store.engine.count(MESSAGES) == 2
-    entry = session.queue.pop(2.0, [])
-    assert entry is not None
-    assert entry[0].payload == b"10"
+    taken = [session.queue.take(1, 2.0) for _ in range(2)]
+    assert [message.guid for ((message, *_),) in taken] == [5, 10]
     store.commit(session)
     assert store.engine.count(MESSAGES) == 0
 
@@ -498,6 +494,6 @@ def test_nobody_waits_for_a_full_store_because_of_a_message_that_has_expired() -
     store.writer.refuses = StoreFull("full")
     store.commit(session)
     assert told == []
-    assert session.queue.pop(2.0, []) is None
+    assert len(session.queue.take(0, 2.0)) == 1
     store.turns.end()
     assert told == ["safe"]

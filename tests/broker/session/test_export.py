@@ -97,7 +97,7 @@ def test_what_waits_is_in_the_queue_and_behind_it() -> None:
     session, message = empty(), Message("t", b"x", 1)
     session.queue.push(message, Target(SUBSCRIBER, Options(1)), 1)
     assert session.waiting == (1, message.weight)
-    session.behind = cast("Any", SimpleNamespace(waiting=4, byte_size=1000))
+    session.cursor = cast("Any", SimpleNamespace(waits=True, waiting=4, byte_size=1000))
     assert session.waiting == (5, message.weight + 1000)
 
 

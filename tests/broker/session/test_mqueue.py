@@ -1,5 +1,4 @@
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
 
 import pytest
@@ -14,7 +13,6 @@ from trunkline.broker.session.mqueue import (
     Dropped,
     MessageQueue,
     Overflow,
-    Queued,
 )
 from trunkline.mqtt.message import Message
 
@@ -37,21 +35,25 @@ def exported(queue: MessageQueue[str]) -> list[tuple[Message, str, int]]:
     return [entry[:3] for entry in queue]
 
 
-def pop(queue: MessageQueue[str], now: float = 0.0) -> bytes | None:
-    expired: list[Queued[str]] = []
-    entry = queue.pop(now, expired)
-    assert expired == []
-    return None if entry is None else entry[0].payload
+def take(queue: MessageQueue[str], room: int = 1, now: float = 0.0) -> bytes | None:
+    """The payload of the next message."""
+    taken = queue.take(room, now)
+    if not taken:
+        return None
+    ((publication, _, delivery, packet_id),) = taken
+    assert (delivery, packet_id) == ("waited", 0)
+    return publication.payload
 
 
 def drain(queue: MessageQueue[str]) -> list[bytes]:
-    return [payload for payload in iter(lambda: pop(queue), None)]
+    return [payload for payload in iter(lambda: take(queue), None)]
 
 
 def test_a_new_queue_is_empty() -> None:
     queue = MessageQueue[str](max_length=5)
     assert (len(queue), queue.length, queue.byte_size) == (0, 0, 0)
-    assert queue.pop(0.0, []) is None
+    assert not queue.waits
+    assert queue.take(1, 0.0) == ()
 
 
 def test_messages_of_any_qos_wait_up_to_the_bound() -> None:
@@ -61,15 +63,14 @@ def test_messages_of_any_qos_wait_up_to_the_bound() -> None:
         assert len(queue) == waiting
 
 
-def test_what_leaves_is_what_came_with_target_and_qos() -> None:
+def test_what_leaves_is_what_came_with_its_target() -> None:
     queue = MessageQueue[str]()
     pushed = message(b"x")
     queue.push(pushed, "target", 2)
-    entry = queue.pop(0.0, [])
-    assert entry is not None
-    assert entry[0] is pushed
-    assert entry[1:3] == ("target", 2)
-    assert len(queue) == 0
+    assert queue.waits
+    assert queue.first == (pushed, "target", 2, 1)
+    assert queue.take(1, 0.0) == ((pushed, "target", "waited", 0),)
+    assert (len(queue), queue.waits) == (0, False)
 
 
 def test_qos0_is_handed_back_where_it_is_not_stored() -> None:
@@ -135,7 +136,7 @@ def test_zero_is_no_bound() -> None:
     for number in range(255):
         assert push(queue, bytes([number])) == []
     assert len(queue) == 255
-    assert pop(queue) == b"\x00"
+    assert take(queue) == b"\x00"
 
 
 def test_zero_is_no_bound_for_any_priority() -> None:
@@ -164,7 +165,7 @@ def test_the_bound_counts_per_priority() -> None:
     assert len(queue) == 5
     assert push(queue, b"t2", topic="t2") == [b"t2"]
     assert len(queue) == 5
-    assert pop(queue) == b"t3"
+    assert take(queue) == b"t3"
     assert len(queue) == 4
 
 
@@ -180,7 +181,7 @@ def test_a_higher_priority_leaves_first_however_long_it_goes_on() -> None:
     for number in range(100):
         push(queue, b"low%d" % number, topic="t1")
         push(queue, b"high%d" % number, topic="t3")
-    assert [pop(queue) for _ in range(50)] == [b"high%d" % number for number in range(50)]
+    assert [take(queue) for _ in range(50)] == [b"high%d" % number for number in range(50)]
     push(queue, b"middle", topic="t2")
     push(queue, b"high", topic="t3")
     assert drain(queue) == [
@@ -211,7 +212,7 @@ def test_what_goes_in_comes_out_or_is_named() -> None:
     pushed = [b"%d" % number for number in range(200)]
     for number, payload in enumerate(pushed):
         gone += push(queue, payload, number % 3, f"t{number % 4}")
-        if number % 5 == 0 and (payload_out := pop(queue)) is not None:
+        if number % 5 == 0 and (payload_out := take(queue)) is not None:
             gone.append(payload_out)
     assert sorted(gone + drain(queue)) == sorted(pushed)
 
@@ -262,8 +263,7 @@ def test_without_room_in_the_window_only_qos0_at_the_head_leaves() -> None:
     queue = MessageQueue[str]()
     for payload, qos in ((b"a", 0), (b"b", 0), (b"1", 1), (b"c", 0)):
         push(queue, payload, qos)
-    left = [queue.pop(0.0, [], max_qos=0) for _ in range(4)]
-    assert [entry and entry[0].payload for entry in left] == [b"a", b"b", None, None]
+    assert [take(queue, room=0) for _ in range(4)] == [b"a", b"b", None, None]
     assert drain(queue) == [b"1", b"c"]
 
 
@@ -271,108 +271,8 @@ def test_without_room_expired_messages_still_make_way() -> None:
     queue = MessageQueue[str]()
     for payload, qos, expires_at in ((b"1", 1, 1.0), (b"a", 0, 1.0), (b"b", 0, 9.0), (b"2", 2, 9.0)):
         queue.push(message(payload, expires_at=expires_at), "target", qos)
-    expired: list[Queued[str]] = []
-    entry = queue.pop(1.0, expired, max_qos=0)
-    assert entry is not None
-    assert entry[0].payload == b"b"
-    assert [e[0].payload for e in expired] == [b"1", b"a"]
-    assert queue.pop(1.0, expired, max_qos=0) is None
+    assert [take(queue, room=0, now=1.0) for _ in range(4)] == [b"1", b"a", b"b", None]
     assert len(queue) == 1
-
-
-def test_expired_messages_are_skipped_and_reported() -> None:
-    queue = MessageQueue[str]()
-    for payload, expires_at in ((b"1", 5.0), (b"2", 10.0), (b"3", 20.0)):
-        queue.push(message(payload, expires_at=expires_at), "target", 1)
-    expired: list[Queued[str]] = []
-    entry = queue.pop(10.0, expired)
-    assert entry is not None
-    assert entry[0].payload == b"3"
-    assert [e[0].payload for e in expired] == [b"1", b"2"]
-    assert (len(queue), queue.byte_size) == (0, 0)
-
-
-def test_a_queue_of_expired_messages_is_an_empty_queue() -> None:
-    queue = MessageQueue[str](priority=PRIORITIES.get)
-    for topic in PRIORITIES:
-        queue.push(message(topic=topic, expires_at=1.0), "target", 0)
-    expired: list[Queued[str]] = []
-    assert queue.pop(1.0, expired) is None
-    assert [e[0].topic for e in expired] == ["t3", "t2", "t1"]
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 4])
-def test_expire_looks_at_a_bounded_number_and_goes_on(limit: int) -> None:
-    queue = MessageQueue[str](max_length=0)
-    for number in range(12):
-        queue.push(message(b"%d" % number, expires_at=5.0 if number % 2 else inf), "target", number % 3)
-    found = [[int(e[0].payload) for e in queue.expire(5.0, limit)] for _ in range(12 // limit)]
-    assert all(len(part) <= limit for part in found)
-    assert sorted(chain.from_iterable(found)) == [1, 3, 5, 7, 9, 11]
-    assert drain(queue) == [b"0", b"2", b"4", b"6", b"8", b"10"]
-
-
-def test_expire_finds_what_an_earlier_pass_left() -> None:
-    queue = MessageQueue[str]()
-    for expires_at in (1.0, 5.0, 3.0):
-        queue.push(message(expires_at=expires_at), "target", 1)
-    found = {now: [e[0].expires_at for e in queue.expire(now, 100)] for now in (1.0, 2.0, 3.0, 4.0, 5.0)}
-    assert found == {1.0: [1.0], 2.0: [], 3.0: [3.0], 4.0: [], 5.0: [5.0]}
-
-
-def test_expire_looks_at_nothing_before_something_expires() -> None:
-    looks = 0
-
-    class Watched(Message):
-        def __getattribute__(self, name: str) -> object:
-            nonlocal looks
-            looks += name == "expires_at"
-            return super().__getattribute__(name)
-
-    queue = MessageQueue[str]()
-    for expires_at in (50.0, 70.0, inf):
-        queue.push(Watched("t", b"", expires_at=expires_at), "target", 1)
-    looks = 0
-    assert queue.expire(49.0, 100) == []
-    assert looks == 0
-    assert len(queue.expire(50.0, 100)) == 1
-    assert looks == 3
-    assert queue.expire(69.0, 100) == []
-    assert looks == 3
-
-
-def test_a_listing_goes_page_by_page() -> None:
-    queue = MessageQueue[str]()
-    for number in range(5):
-        push(queue, b"%d" % number, number % 2)
-    first, position = queue.page(2)
-    second, position = queue.page(2, position)
-    third, end = queue.page(2, position)
-    assert [[e[0].payload for e in page] for page in (first, second, third)] == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
-    assert end is None
-    assert len(queue) == 5
-
-
-def test_a_listing_goes_through_the_priorities() -> None:
-    queue = MessageQueue[str](priority=PRIORITIES.get)
-    for number in range(9):
-        push(queue, b"%d" % number, topic=f"t{number % 3 + 1}")
-    seen: list[bytes] = []
-    page, position = queue.page(2)
-    while position is not None:
-        seen += [e[0].payload for e in page]
-        pop(queue)  # what leaves meanwhile disturbs no later page
-        page, position = queue.page(2, position)
-    seen += [e[0].payload for e in page]
-    assert seen == [b"2", b"5", b"8", b"1", b"4", b"7", b"0", b"3", b"6"]
-
-
-def test_a_page_that_ends_the_listing_says_so() -> None:
-    queue = MessageQueue[str]()
-    push(queue, b"1")
-    push(queue, b"2")
-    assert queue.page(2)[1] is None
-    assert MessageQueue[str]().page(2) == ([], None)
 
 
 @dataclass(eq=False)
@@ -456,50 +356,14 @@ class QueueModel(RuleBasedStateMachine):
     def pass_time(self, step: int) -> None:
         self.now += step
 
-    @rule(max_qos=st.sampled_from([2, 2, 0]))
-    def pop(self, max_qos: int) -> None:
-        skipped: list[int] = []
-        expected = None
-        for w in self.in_order():
-            live = w.message.expires_at > self.now
-            if live and w.qos and not max_qos:
-                break
-            self.waiting.remove(w)
-            if live:
-                expected = w.number
-                break
-            skipped.append(w.number)
-        expired: list[Queued[int]] = []
-        entry = self.queue.pop(self.now, expired, max_qos)
-        assert (entry and entry[1]) == expected
-        assert [e[1] for e in expired] == skipped
-
-    @rule(limit=st.integers(1, 6))
-    def expire_some(self, limit: int) -> None:
-        gone = {e[1] for e in self.queue.expire(self.now, limit)}
-        assert len(gone) <= limit
-        for w in [w for w in self.waiting if w.number in gone]:
-            assert w.message.expires_at <= self.now
-            self.waiting.remove(w)
-            gone.discard(w.number)
-        assert not gone
-
-    @rule(limit=st.integers(1, 6))
-    def expire_all(self, limit: int) -> None:
-        """Two passes find all, wherever an earlier one stopped."""
-        for _ in range(2 * (len(self.waiting) // limit + 2)):
-            self.expire_some(limit)
-        assert all(w.message.expires_at > self.now for w in self.waiting)
-
-    @rule(limit=st.integers(1, 4))
-    def list_pages(self, limit: int) -> None:
-        page, position = self.queue.page(limit)
-        seen = list(page)
-        while position is not None:
-            page, position = self.queue.page(limit, position)
-            assert 0 < len(page) <= limit
-            seen += page
-        assert [e[1] for e in seen] == [w.number for w in self.in_order()]
+    @rule(room=st.sampled_from([2, 2, 0]))
+    def take(self, room: int) -> None:
+        expected: list[int] = []
+        for w in self.in_order()[:1]:
+            if room or not w.qos or w.message.expires_at <= self.now:
+                self.waiting.remove(w)
+                expected.append(w.number)
+        assert [number for _, number, _, _ in self.queue.take(room, self.now)] == expected
 
     @precondition(lambda self: self.store_qos0)
     @rule()

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_behind import until
+from tests.broker.session.test_cursor import until
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.connection.connection import Connection
@@ -154,6 +154,14 @@ class Tale:
             else:
                 await self.subscriber.send(raw.ack(raw.PUBCOMP, packet.packet_id))
 
+    def check(self) -> None:
+        """What comes is sent at once if and only if nothing waits and nothing pauses the session."""
+        for actor in self.life.node.sessions:
+            outbound = actor._outbound  # pyright: ignore[reportPrivateUsage]
+            direct = outbound.direct
+            outbound._review()  # pyright: ignore[reportPrivateUsage]
+            assert outbound.direct is direct
+
     async def end(self) -> None:
         """All that was kept has come, and all in order."""
         await self.come()
@@ -180,9 +188,9 @@ acts = st.sampled_from(("go", "come", "come", "read", "take", "take", "restart")
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session soon falls behind, and reads what waits in many pages."""
-    monkeypatch.setattr("trunkline.broker.session.pressure.MAX_HIGH", 2)
+    monkeypatch.setattr("trunkline.broker.session.slow_consumer.MAX_HIGH", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.backlogs.MAX_PAGE", 2)
-    monkeypatch.setattr("trunkline.broker.session.behind.MAX_PAGE", 2)
+    monkeypatch.setattr("trunkline.broker.session.backlog_reader.MAX_PAGE", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.backlog.MAX_RECENT", 2)
     monkeypatch.setattr("trunkline.broker.backlogs.merge.AT_ONCE", 3)
 
@@ -204,6 +212,7 @@ def test_whatever_happens_to_a_subscriber(stored: bool, steps: list[Burst | Act]
             await tale.come()
             for step in steps:
                 await tale.tell(step)
+                tale.check()
             await tale.end()
 
     trio.run(run)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.broker.disk import Disk
-from tests.broker.session.test_behind import leave, publish
+from tests.broker.session.test_cursor import leave, publish
 from tests.conformance import raw
 from trunkline.broker.session.stored_sessions import NEVER, StoredSession, find
 from trunkline.broker.session.stored_window import AWAITED, SENT, RowKey

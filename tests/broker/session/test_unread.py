@@ -7,7 +7,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_behind import leave, messages, nothing_more, settled, until
+from tests.broker.session.test_cursor import leave, messages, nothing_more, settled, until
 from tests.conformance import raw
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS

@@ -1,0 +1,51 @@
+"""What waits in backlogs is read in pages, each message once, whatever the store does."""
+
+import pytest
+
+from tests.broker.disk import Disk
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish
+from tests.conformance import raw
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("restart", [False, True])
+async def test_overlapping_filters_give_each_message_once_and_in_order(restart: bool, qos: int) -> None:
+    disk = Disk()
+    topics = ["a", "a/b", "a/b/c", "b", "a/b"]
+    payloads = [b"%02d" % number for number in range(30)]
+    async with disk.broker() as life:
+        await leave(life, "away", ("a/#", qos), ("+/b", qos), ("a/b/c", qos), ("b", 0))
+        for number, payload in enumerate(payloads):
+            await publish(life, topics[number % len(topics)], payload, qos=qos)
+        if not restart:
+            wire, _ = await life.stay("away")
+            got = await messages(wire, 30)
+            assert got == payloads
+            assert sorted(got) == payloads
+            await nothing_more(wire)
+            return
+    async with disk.broker() as life:
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 24) == [payload for payload in payloads if int(payload) % 5 != 3]
+        await nothing_more(wire)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_burst_that_is_released_in_parts(restart: bool) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "subscriber", ("t", 2))
+        publisher, _ = await life.stay("publisher")
+        await publisher.send(*[raw.publish("t", b"%d" % number, qos=2, packet_id=number) for number in (1, 2, 3)])
+        for _ in range(3):
+            await publisher.expect_type(raw.PUBREC)
+        for number in (1, 2, 3):  # each in a commit of its own
+            await publisher.send(raw.ack(raw.PUBREL, number))
+            await publisher.expect_type(raw.PUBCOMP)
+        if not restart:
+            subscriber, _ = await life.stay("subscriber")
+            assert await messages(subscriber, 3) == [b"1", b"2", b"3"]
+            return
+    async with disk.broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        assert await messages(subscriber, 3) == [b"1", b"2", b"3"]

@@ -1,0 +1,156 @@
+"""Sessions that are behind: what comes while the client is away, or reads slowly."""
+
+from collections.abc import Callable
+
+import trio
+import trio.lowlevel
+
+from tests.broker.disk import Disk, Life
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
+from trunkline.broker.committer import MESSAGES
+from trunkline.broker.views import client_rows
+
+
+async def leave(life: Life, client_id: str, *subscriptions: tuple[str, int]) -> None:
+    wire, _ = await life.stay(client_id)
+    await wire.subscribe(*subscriptions)
+    await wire.abort()
+    await settled(life)
+
+
+async def settled(life: Life) -> None:
+    """The sessions have seen that their clients have gone."""
+    await until(lambda: not any(each.channel for each in life.node.sessions if each.session.subscriptions))
+    await life.node.scheduler.drained()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await trio.sleep(0.01)
+
+
+async def publish(life: Life, topic: str, *payloads: bytes, qos: int = 1) -> None:
+    publisher, _ = await life.stay("publisher", expiry=0)
+    for payload in payloads:
+        await publisher.publish(topic, payload, qos=qos)
+    await publisher.abort()
+
+
+async def messages(wire: Wire, count: int) -> list[bytes]:
+    """The next messages, which are acknowledged."""
+    got: list[bytes] = []
+    while len(got) < count:
+        packet = await wire.receive()
+        if packet.type == raw.PUBLISH:
+            got.append(packet.payload)
+            if packet.qos == 1:
+                await wire.send(raw.ack(raw.PUBACK, packet.packet_id))
+            elif packet.qos == 2:
+                await wire.send(raw.ack(raw.PUBREC, packet.packet_id))
+        elif packet.type == raw.PUBREL & 0xF0:
+            await wire.send(raw.ack(raw.PUBCOMP, packet.packet_id))
+    return got
+
+
+async def nothing_more(wire: Wire) -> None:
+    """But for the ends of exchanges."""
+    await wire.send(raw.PINGREQ)
+    while (packet := await wire.receive()).type != raw.PINGRESP[0]:
+        assert packet.type == raw.PUBREL & 0xF0, packet
+
+
+async def test_a_message_for_many_is_stored_once() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        for number in range(20):
+            await leave(life, f"away {number}", ("t/#", 1))
+        await publish(life, "t/1", b"a", b"b")
+        assert (disk.engine.count(MESSAGES), disk.engine.count(ENTRIES), disk.engine.count(FILTERS)) == (2, 2, 1)
+        for number in range(20):
+            session = life.node.sessions.get(f"away {number}")
+            assert session is not None
+            assert session.session.cursor is not None
+            assert (session.session.queue.length, session.session.cursor.waiting) == (0, 2)
+
+
+async def test_it_goes_on_live_without_a_gap_or_a_duplicate() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 0}) as life:
+        await leave(life, "away", ("t", 1), ("other", 1))
+        publisher, _ = await life.stay("publisher")
+        count = 400
+        got: list[bytes] = []
+
+        async def feed() -> None:
+            for number in range(count):
+                await publisher.publish("t", b"%04d" % number, qos=1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed)
+            for _ in range(4):
+                wire, _ = await life.stay("away")
+                got += await messages(wire, 50)
+                await wire.abort()
+            wire, _ = await life.stay("away")
+            while not got or got[-1] != b"%04d" % (count - 1):
+                got += await messages(wire, 1)
+        # only what was not acknowledged before a disconnection may come again
+        assert list(dict.fromkeys(got)) == [b"%04d" % number for number in range(count)]
+        session = life.node.sessions.get("away")
+        assert session is not None
+        await publisher.publish("t", b"live", qos=1)
+        assert await messages(wire, 1) == [b"live"]
+        assert session.session.cursor is not None
+        assert not session.session.cursor.waits
+        await nothing_more(wire)
+
+
+async def test_what_nobody_needs_any_more_is_deleted() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        for name in ("one", "two"):
+            await leave(life, name, ("t/#", 1), ("+/x", 1))
+        await publish(life, "t/x", *[b"%d" % number for number in range(50)])
+        assert disk.engine.count(ENTRIES) == 100
+        one, _ = await life.stay("one")
+        assert len(await messages(one, 50)) == 50
+        await one.ping()
+        assert disk.engine.count(MESSAGES) >= 50  # the other one needs them
+        two = await life.wire()
+        await two.connect("two", clean=True)
+        await until(lambda: not any(map(disk.engine.count, (ENTRIES, MESSAGES, FILTERS))))
+
+
+async def test_what_waits_in_backlogs_is_counted() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"12345", b"12345")
+        (row,) = client_rows(life.node.sessions)
+        assert row.queued == 2
+        assert row.queued_bytes >= 10
+        figures = await life.node.figures()
+        assert figures["queue.count"] == 2
+        assert figures["queue.bytes"] == row.queued_bytes
+
+
+async def test_a_retained_message_comes_before_what_waits_behind_it() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        publisher, _ = await life.stay("publisher")
+        await publisher.publish("u", b"retained", qos=1, retain=True)
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1", b"2")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        first = await wire.receive()
+        await wire.send(raw.subscribe(1, ("+", 1), ("u", 1)))
+        await wire.expect_type(raw.SUBACK)
+        await publish(life, "u", b"live")
+        await wire.send(raw.ack(raw.PUBACK, first.packet_id))
+        got = await messages(wire, 4)
+        assert [payload for payload in got if payload != b"retained"] == [b"2", b"live"]
+        assert got.index(b"retained") < got.index(b"live")
