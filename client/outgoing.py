@@ -413,7 +413,7 @@ class OutgoingHalf:
             return
         if isinstance(packet, Acknowledgement) and packet.reason >= FAILURE and state is not State.WAIT_PUBCOMP:
             ((target, (number,)),) = window.targets(packet_ids)
-            (message,) = (each for found in window.publications(packet_ids) for each in found.messages)
+            (message,) = (each for found, _ in window.deliveries(packet_ids) for each in found.messages)
             window.end(packet_ids)
             target.refused(number, message.payload, packet.reason, packet.properties)
             return

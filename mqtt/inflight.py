@@ -86,13 +86,13 @@ class Inflight(Generic[T]):
     of another kind than the message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
-    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "_max_id", "byte_size", "limit", "unsent")
+    __slots__ = ("_entries", "_heavy", "_max_bytes", "_max_id", "byte_size", "capacity", "last_id", "limit", "unsent")
 
     def __init__(self, limit: int, max_bytes: int = 0, max_id: int = MAX_PACKET_ID) -> None:
         """`max_bytes` limits the weight of heavy messages; the last one admitted may exceed it. 0 means no limit.
         Packet ids above `max_id` are left to other packets."""
         #: Messages that may be open at once: the configured window, or the client's receive maximum if that is less.
-        self._limit = limit
+        self.capacity = limit
         #: The same, or 0 while the bytes are full.
         self.limit = limit
         self.limit_bytes(max_bytes)
@@ -102,13 +102,13 @@ class Inflight(Generic[T]):
         self.byte_size = 0
         self._entries: dict[int, Entry[T]] = {}
         # Keeps counting and is not reset by acknowledgements: a late duplicate of one must not match a newer message.
-        self._last_id = 0
+        self.last_id = 0
         #: Packet ids that a resumed session has not sent again yet, in order, because the window is too small for all.
         self.unsent: dict[int, None] = {}
 
     def limit_messages(self, limit: int) -> None:
         """The configured window, or the client's receive maximum if that is less."""
-        self._limit = limit
+        self.capacity = limit
         self.limit = limit if self.byte_size < self._max_bytes else 0
 
     def limit_bytes(self, max_bytes: int) -> None:
@@ -126,7 +126,7 @@ class Inflight(Generic[T]):
     @property
     def top(self) -> int:
         """The highest packet id in use, or the last that was, if that is higher."""
-        return max(self._last_id, *self._entries, 0)
+        return max(self.last_id, *self._entries, 0)
 
     def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
         """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many
@@ -138,7 +138,7 @@ class Inflight(Generic[T]):
             if count <= 0:
                 return _NONE
             publication = publication.part(0, count)
-        first = self._last_id + 1
+        first = self.last_id + 1
         stop = first + count
         packet_ids = range(first, stop)
         is_heavy = publication.weight >= HEAVY * count
@@ -154,13 +154,13 @@ class Inflight(Generic[T]):
             entries[first] = entry
         else:
             entries.update(dict.fromkeys(packet_ids, entry))
-        self._last_id = stop - 1
+        self.last_id = stop - 1
         return packet_ids
 
     def _free_ids(self, count: int) -> range:
         """The next consecutive free packet ids, `count` at most.  # [MQTT-2.2.1-4]"""
         entries, max_id = self._entries, self._max_id
-        first = self._last_id % max_id + 1
+        first = self.last_id % max_id + 1
         while first in entries:
             first = first % max_id + 1
         last = first
@@ -181,7 +181,7 @@ class Inflight(Generic[T]):
         for packet_id in packet_ids:
             self.byte_size -= self._heavy.pop(packet_id, 0)
         if self.byte_size < self._max_bytes:
-            self.limit = self._limit
+            self.limit = self.capacity
 
     def expects(self, packet_ids: Sequence[int], state: State) -> bool:
         """Whether all of these packet ids are open and wait for this acknowledgement, and none occurs twice."""
@@ -213,12 +213,9 @@ class Inflight(Generic[T]):
                 f"{_WAITS_FOR[state]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[found]}"
             )
 
-    def publications(self, packet_ids: Sequence[int]) -> list[Publication]:
-        """The messages of these open packet ids; messages that were sent together are returned together."""
-        return [publication for publication, _ in self.deliveries(packet_ids)]
-
     def deliveries(self, packet_ids: Sequence[int]) -> list[tuple[Publication, Delivery]]:
-        """The same, and how they came."""
+        """The messages of these open packet ids, and how they came; messages that were sent together are returned
+        together."""
         if len(packet_ids) == 1:
             entry = self._entries[packet_ids[0]]
             number = packet_ids[0] - entry.first_id
@@ -282,11 +279,6 @@ class Inflight(Generic[T]):
         self.end([packet_id for packet_id, _ in oldest])
         return [(entry.message(packet_id), entry.target, entry.state) for packet_id, entry in oldest]
 
-    @property
-    def capacity(self) -> int:
-        """How many messages may be open."""
-        return self._limit
-
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all open messages are sent again."""
         self.limit_messages(limit)
@@ -315,7 +307,7 @@ class Inflight(Generic[T]):
         packet_id = next(iter(self.unsent))
         entry = self._entries[packet_id]
         # [MQTT-3.3.4-9] the receive maximum limits PUBLISH; a PUBREL takes no additional room
-        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self.unsent) >= self._limit:
+        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self.unsent) >= self.capacity:
             return None
         del self.unsent[packet_id]
         entry.sent_at = now
@@ -350,21 +342,16 @@ class Inflight(Generic[T]):
         """Is an exchange of QoS 2 open?"""
         return any(entry.state is not _WAIT_PUBACK for entry in self._entries.values())
 
-    @property
-    def last_id(self) -> int:
-        """The packet id that was assigned last."""
-        return self._last_id
-
     def export(self) -> tuple[int, list[Exported[T]]]:
         """The packet id assigned last, and all messages in order, for another node."""
-        return self._last_id, [
+        return self.last_id, [
             (packet_id, int(entry.state), entry.message(packet_id), entry.target)
             for packet_id, entry in self._entries.items()
         ]
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with the result of `export`."""
-        self._last_id = last_id
+        self.last_id = last_id
         for first, state, publication, target in entries:
             entry = Entry(publication, first, target, State(state), now, "resent")
             self._entries.update(dict.fromkeys(range(first, first + publication.count), entry))

@@ -66,10 +66,10 @@ class Acknowledged:
             self._refuse(packet_ids)
         else:
             self._metrics.messages_acked += len(packet_ids)
-            taken = window.publications(packet_ids) if hooks.message_acked else ()
+            taken = window.deliveries(packet_ids) if hooks.message_acked else ()
             window.release(packet_ids, self._outbound.now, keeps_payload=bool(hooks.delivery_completed))
             self._pubrel(packet_ids)
-            for publication in taken:
+            for publication, _ in taken:
                 hooks.notify(MESSAGE_ACKED, self._session.client, publication)
 
     def _pubrel(self, packet_ids: Sequence[int]) -> None:
@@ -113,6 +113,6 @@ class Acknowledged:
         return found is None or found is State.WAIT_PUBCOMP
 
     def _refuse(self, packet_ids: Sequence[int]) -> None:
-        for publication in self._window.publications(packet_ids):
+        for publication, _ in self._window.deliveries(packet_ids):
             self._outbound.drop(publication, DropReason.REFUSED)
         self._window.end(packet_ids)

@@ -189,10 +189,6 @@ class BacklogCursor:
         if not self.is_online and not self._context.ended:
             self.begin()
 
-    def end(self, limit: int) -> bool:
-        """The session has ended: leave so many backlogs. Returns whether some are left."""
-        return self.members.end(limit)
-
     # As a source
 
     @property

@@ -10,6 +10,7 @@ nothing pauses the session.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -178,7 +179,7 @@ class Outbound(Sending):
             left = self._send_from(source, left)
             if left <= 0:
                 self._pauses |= PauseReason.TURN
-                self._context.next_turn(self._next_slice)
+                self._context.next_turn(partial(self.resume, PauseReason.TURN))
                 break
             if source.waits:
                 break
@@ -208,9 +209,6 @@ class Outbound(Sending):
                 else:
                     self.deliver(publication, target, delivery)
         return left
-
-    def _next_slice(self) -> None:
-        self.resume(PauseReason.TURN)
 
     # The client comes and goes
 
@@ -277,7 +275,7 @@ class Outbound(Sending):
     def hand_over(self, limit: int) -> bool:
         """The session has ended: so many of its unfinished messages go to other members of their shared groups, except
         for QoS 2 messages that were sent, or are dropped. Returns whether some are left.  # [MQTT-4.8.2-5]"""
-        if self._cursor is not None and self._cursor.waits and self._cursor.end(limit):
+        if self._cursor is not None and self._cursor.waits and self._cursor.members.end(limit):
             return True
         unfinished = self._window.remove_oldest(limit)
         for message, target, state in unfinished:

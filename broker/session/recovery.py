@@ -23,7 +23,7 @@ from trunkline.router import Options
 from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from trunkline.actors import Scheduler
     from trunkline.broker.backlogs.backlog import Cursor
@@ -185,7 +185,7 @@ class Recovery:
     ) -> list[tuple[Space, bytes]]:
         """Returns the keys of rows whose messages are not there."""
         session, subscriber, records = actor.session, actor.subscriber, self._records
-        gone, now = self._gone, self._now
+        gone = self._gone
         for filter, value in stored.subscriptions:
             session.subscriptions[filter], unasked = self._subscription(value)
             if unasked:
@@ -210,29 +210,8 @@ class Recovery:
             ids, weight, place = unpack(value)
             awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
         session.awaiting_rel.restore(awaited, gone)
-        runs: dict[int, deque[Run]] = {}
-        is_mixed = False  # the settings give messages other priorities than before
-        for first, value in stored.queue:
-            place, qos, plain = unpack(value)
-            if not records.has(place):
-                lost.append((QUEUES, key_of(session_number) + key_of(first)))
-                continue
-            some = records.refer(place)
-            to = target(plain)
-            last = first + some.count - 1
-            left = begun.get(first, first)
-            for number, message in enumerate(some.messages[left - first :], left):
-                if message.expires_at <= now:  # it would take the place of one that has not expired
-                    actor.not_restored(message, DropReason.EXPIRED)
-                    continue
-                session.queue.number = number - 1
-                for dropped in session.queue.push(message, to, qos):
-                    actor.not_restored(dropped.message, dropped.reason)
-            session.queue.number = last
-            priority = session.queue.priority_of(some.topic)
-            is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
-            if some.stored is not None:
-                runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
+        runs, lost_runs, is_mixed = self._fill_queue(actor, stored.queue, begun, target)
+        lost += [(QUEUES, key_of(session_number) + key_of(first)) for first in lost_runs]
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
@@ -244,6 +223,42 @@ class Recovery:
         if stored.left_at is None or is_mixed:
             durable.changed()  # it is known now when its client left
         return lost
+
+    def _fill_queue(
+        self,
+        actor: SessionActor,
+        rows: list[tuple[int, bytes]],
+        begun: dict[int, int],
+        target: Callable[[Mapping[str, Any]], Target[Subscriber]],
+    ) -> tuple[dict[int, deque[Run]], list[int], bool]:
+        """Returns the rows that were restored, by priority, those whose messages are not there, and whether the
+        settings give messages other priorities than before."""
+        queue, records = actor.session.queue, self._records
+        runs: dict[int, deque[Run]] = {}
+        lost: list[int] = []
+        is_mixed = False
+        for first, value in rows:
+            place, qos, plain = unpack(value)
+            if not records.has(place):
+                lost.append(first)
+                continue
+            some = records.refer(place)
+            to = target(plain)
+            last = first + some.count - 1
+            left = begun.get(first, first)
+            for number, message in enumerate(some.messages[left - first :], left):
+                if message.expires_at <= self._now:  # it would take the place of one that has not expired
+                    actor.not_restored(message, DropReason.EXPIRED)
+                    continue
+                queue.number = number - 1
+                for dropped in queue.push(message, to, qos):
+                    actor.not_restored(dropped.message, dropped.reason)
+            queue.number = last
+            priority = queue.priority_of(some.topic)
+            is_mixed = is_mixed or any(queue.priority_of(topic) != priority for topic in some.topics)
+            if some.stored is not None:
+                runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
+        return runs, lost, is_mixed
 
 
 class _Records:

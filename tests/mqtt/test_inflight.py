@@ -35,7 +35,7 @@ def expected(inflight: Inflight[Any], packet_id: int, state: State) -> Message |
     if not inflight.expects([packet_id], state):
         inflight.check(packet_id, state)
         return None
-    (publication,) = inflight.publications([packet_id])
+    ((publication, _),) = inflight.deliveries([packet_id])
     (found,) = publication.messages
     return found
 
@@ -89,7 +89,7 @@ def test_looking_changes_nothing() -> None:
     inflight = Inflight[str](10)
     packet_ids = inflight.insert(batch(3), "target", 1, 0.0)
     assert [entry[0] for entry in inflight.export()[1]] == list(packet_ids)
-    (still,) = inflight.publications(packet_ids)
+    ((still, _),) = inflight.deliveries(packet_ids)
     assert still.count == 3  # as it was sent: the messages are still together
 
 
@@ -111,10 +111,10 @@ def test_messages_of_a_publication_are_acknowledged_together_or_alone() -> None:
     assert not inflight.expects([1, 2, 3], State.WAIT_PUBREC)
     assert not inflight.expects([1, 1], State.WAIT_PUBREC)
     assert inflight.expects([1, 4, 3], State.WAIT_PUBREC)
-    assert [publication.count for publication in inflight.publications([3, 4, 1])] == [1, 1, 1]
+    assert [publication.count for publication, _ in inflight.deliveries([3, 4, 1])] == [1, 1, 1]
     inflight.release([3, 4, 1], 0.0)
     assert [packet_id for packet_id, *_ in inflight.export()[1]] == [5, 2, 3, 4, 1]
-    assert [publication.count for publication in inflight.publications([2, 3, 4])] == [1, 2]
+    assert [publication.count for publication, _ in inflight.deliveries([2, 3, 4])] == [1, 2]
     inflight.end([2, 3, 4])
     assert [(packet_id, state) for packet_id, state, *_ in inflight.export()[1]] == [(5, 2), (1, 3)]
 
@@ -232,7 +232,7 @@ def test_a_large_payload_is_kept_for_those_who_want_to_see_it_once_more() -> Non
     inflight = Inflight[str](1)
     packet_id = insert(inflight, message(bytes(LARGE_PAYLOAD)), 2)
     inflight.release([packet_id], 0.0, keeps_payload=True)
-    (publication,) = inflight.publications([packet_id])
+    ((publication, _),) = inflight.deliveries([packet_id])
     assert publication.sizes == (LARGE_PAYLOAD,)
 
 

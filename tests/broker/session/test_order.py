@@ -299,7 +299,7 @@ async def test_a_burst_for_which_the_packet_ids_are_not_consecutive_is_not_overt
             await publisher.expect_type(raw.PUBACK)
         await publisher.publish("t", b"6")
         await publisher.ping()
-        session_of(life).session.inflight._last_id = MAX_PACKET_ID - 3  # pyright: ignore[reportPrivateUsage]
+        session_of(life).session.inflight.last_id = MAX_PACKET_ID - 3
         subscriber, _ = await life.stay("subscriber")
         for number in range(7):
             await subscriber.take_publish("t", b"%d" % number, qos=int(number < 6))
