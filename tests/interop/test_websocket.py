@@ -25,7 +25,10 @@ from tests.interop.test_mqttjs import NODE, need_node, play
 from trunkline import testing
 
 CHROMIUM: Final = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+    filter(
+        None, map(shutil.which, ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome"))
+    ),
+    None,
 )
 PATIENCE: Final = 20
 
@@ -225,7 +228,7 @@ def show(page: str, folder: Path, results: "queue.Queue[Any]") -> Any:
 def _browser() -> None:
     need_node("mqtt")
     if CHROMIUM is None:
-        pytest.skip("no Chromium here")
+        pytest.skip("no Chromium here (Debian: chromium-headless-shell)")
 
 
 @pytest.mark.usefixtures("_browser")
