@@ -29,7 +29,7 @@ from trunkline.broker.net.failure_log import FailureLog
 from trunkline.broker.net.listeners import Listeners
 from trunkline.broker.net.services import NetServices
 from trunkline.broker.password_check import GuessReport
-from trunkline.broker.periodic_tasks import PeriodicTasks
+from trunkline.broker.periodic_tasks import PeriodicTasks, or_default
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
@@ -421,9 +421,8 @@ class Node:
 
     @property
     def _busy_poll(self) -> float:
-        if self.config.node.busy_poll is not None:
-            return self.config.node.busy_poll
-        return polling.BUSY_POLL if self.read is not None and (os.cpu_count() or 1) > 1 else 0.0
+        is_useful = self.read is not None and (os.cpu_count() or 1) > 1
+        return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
 
     async def _open_control(self) -> None:
         settings = self.config.control

@@ -87,17 +87,12 @@ class PeriodicTasks:
 
     def _tasks(self, config: Config) -> Iterator[_Task]:
         mqtt = config.mqtt
-        yield _Task("watchdog", self._or_default(WATCHDOG, config.node.watchdog), None, self._watchdog)
-        timeout = self._or_default(PACKET_TIMEOUT, mqtt.packet_timeout)
+        yield _Task("watchdog", or_default(config.node.watchdog, WATCHDOG, self._standalone), None, self._watchdog)
+        timeout = or_default(mqtt.packet_timeout, PACKET_TIMEOUT, self._standalone)
         yield _Task("slow_senders", timeout, mqtt.min_packet_rate, self._slow_senders)
-        interval = self._or_default(OVERLOAD_INTERVAL, config.overload.interval)
+        interval = or_default(config.overload.interval, OVERLOAD_INTERVAL, self._standalone)
         yield _Task("overload", interval, config.overload, self._overload)
         yield _Task("sys", config.sys.interval, None, self._sys)
-
-    def _or_default(self, default: float, configured: float | None) -> float:
-        if configured is not None:
-            return configured
-        return default if self._standalone else 0.0
 
     def _watchdog(self, limit: float) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
         services = self._services
@@ -114,6 +109,13 @@ class PeriodicTasks:
 
     def _sys(self, interval: float) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
         return partial(self._statistics.publish, interval, self._publish), _nothing
+
+
+def or_default(configured: float | None, default: float, standalone: bool) -> float:
+    """What a broker does in a process of its own unless it is told otherwise, and in another only when it is told."""
+    if configured is not None:
+        return configured
+    return default if standalone else 0.0
 
 
 def _nothing() -> None:

@@ -162,8 +162,8 @@ def _tiles(results: Results) -> list[Tile]:
             short(sums.connected),
             f"{short(sums.refused)} refused",
         ),
-        Tile("Lost", lost, short(lost), _share(lost, delivered + lost, "of deliveries")),
-        Tile("Without subscribers", unheard, short(unheard), _share(unheard, published, "of messages")),
+        Tile("Lost", lost, short(lost), _share(lost, delivered + lost, "deliveries")),
+        Tile("Without subscribers", unheard, short(unheard), _share(unheard, published, "messages")),
         Tile("Denied", results.denied, short(results.denied), wording.count(results.denied_clients, "client")),
     ]
 
@@ -174,7 +174,7 @@ def _dropped(results: Results) -> int:
 
 
 def _share(part: int, whole: int, of: str) -> str:
-    return f"{100 * part / whole:.3g}% {of}" if whole else f"none {of}"
+    return f"{wording.share(part, whole)} of {of}" if whole else f"no {of}"
 
 
 def _named(who: Who) -> str:

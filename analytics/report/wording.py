@@ -71,8 +71,11 @@ def moment(time: datetime) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """In per cent, rounded down: 100% is all of it."""
-    return f"{math.floor(100_000 * part / whole) / 1000:.5g}%" if whole else "–"
+    """In per cent, rounded down: 100% is all of it, and 0% nothing."""
+    if not whole:
+        return "–"
+    percent = math.floor(100_000 * part / whole) / 1000
+    return f"{percent:.5g}%" if percent or not part else "under 0.001%"
 
 
 def count(number: int, one: str, many: str = "") -> str:

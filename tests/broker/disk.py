@@ -79,9 +79,13 @@ class Life:
         """The power fails at a later commit, before so many others."""
         self._face.cut_at, self._face.applied = self._face.commits + commits, applied
 
-    def fill(self, *, full: bool = True, room: float = 0) -> None:
-        """The disk takes no more than so many bytes, or has room again."""
-        self._face.room = room if full else inf
+    def fill(self, room: float = 0) -> None:
+        """The disk takes no more than so many bytes."""
+        self._face.room = room
+
+    def free(self) -> None:
+        """The disk has room again."""
+        self._face.room = inf
 
     @asynccontextmanager
     async def full(self, clock: MockClock) -> AsyncIterator[None]:
@@ -93,7 +97,7 @@ class Life:
     async def make_room(self, clock: MockClock) -> None:
         """The disk has room again, and what it has refused is tried again."""
         await self.rests()
-        self.fill(full=False)
+        self.free()
         clock.jump(MAX_RETRY)
 
     async def rests(self) -> None:

@@ -37,7 +37,7 @@ async def test_what_a_client_in_memory_gets_acknowledged_waits_for_nothing() -> 
             await client.publish("t", b"retained", qos=qos, retain=True)
         await client.send(raw.unsubscribe(99, "own"))
         await client.expect_type(raw.UNSUBACK)
-        life.fill(full=False)
+        life.free()
         other, _ = await life.stay("other")
         await other.subscribe("other")  # when it is acknowledged, all is stored
     async with disk.broker(hooks=by_user()) as life:
@@ -125,7 +125,7 @@ async def test_a_stored_session_whose_client_comes_by_a_listener_in_memory_stays
         life.fill()
         await client.subscribe("at/once")
         await client.abort()
-        life.fill(full=False)
+        life.free()
         other, _ = await life.stay("other")
         await other.publish("t", b"stored", qos=1)
     async with disk.broker(hooks=by_user()) as life:

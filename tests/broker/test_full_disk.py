@@ -113,7 +113,7 @@ async def test_a_client_is_not_read_from_that_is_owed_too_many_bytes(
             assert [each.is_paused for each in life.node.connections] == [True]
             assert life.node.metrics.messages_in[qos] * LARGE < 3 * LIMIT
             assert not publisher.done
-            life.fill(full=False)
+            life.free()
             while len(publisher.done) < COUNT:
                 mock_clock.jump(MAX_RETRY)
                 await wait_all_tasks_blocked()
@@ -289,7 +289,7 @@ async def test_what_there_is_room_for_is_acknowledged_in_order(mock_clock: MockC
             await publisher.send(raw.publish("t/1", b"x" * LARGE, qos=1, packet_id=number, version=5))
             await settled()
         await life.rests()
-        life.fill(room=room)
+        life.fill(room)
         acknowledged: list[int] = []
         async with trio.open_nursery() as nursery:
 
@@ -306,7 +306,7 @@ async def test_what_there_is_room_for_is_acknowledged_in_order(mock_clock: MockC
                 await life.rests()
             some = len(acknowledged)
             assert room // LARGE // 3 <= some < room // LARGE
-            life.fill(full=False)
+            life.free()
             while len(acknowledged) < count:
                 mock_clock.jump(MAX_RETRY)
                 await settled()

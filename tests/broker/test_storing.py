@@ -121,7 +121,7 @@ async def test_nothing_is_acknowledged_twice_before_it_is_stored_once() -> None:
         assert present
         await again.send(raw.publish("t", b"not stored", qos=2, packet_id=2, dup=True), raw.ack(raw.PUBREL, 1))
         await again.expect_nothing()
-        life.fill(full=False)
+        life.free()
         answers = {(packet.type, packet.packet_id) for packet in [await again.receive() for _ in range(2)]}
         assert answers == {(raw.PUBREC, 2), (raw.PUBCOMP, 1)}
 
@@ -187,7 +187,7 @@ async def test_what_a_hook_makes_of_a_message_is_stored_before_it_is_acknowledge
         await publisher.send(raw.publish("t", b"", qos=1, packet_id=1))
         assert (await subscriber.receive()).payload == b"changed"
         await publisher.expect_nothing()
-        life.fill(full=False)
+        life.free()
         await publisher.expect_type(raw.PUBACK)
     async with disk.broker() as life:
         assert await queued(life) == [("t", b"changed")]
@@ -273,7 +273,7 @@ async def test_a_client_that_is_owed_many_answers_is_not_read_from() -> None:
         life.fill()
         await publish()
         publisher = await publish()  # nothing is owed to this connection for the other one
-        life.fill(full=False)
+        life.free()
         for number in range(1, 31):
             assert (await publisher.expect_type(raw.PUBACK)).packet_id == number
         assert received[1] == 11 + 30

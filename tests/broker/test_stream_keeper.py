@@ -215,7 +215,7 @@ async def test_an_acknowledgement_waits_while_the_disk_is_full() -> None:
         other = await life.wire()
         await other.connect("b")
         await other.publish("quick", qos=1)
-        life.fill(full=False)
+        life.free()
         await wire.expect_type(raw.PUBACK)
         assert await payloads(life.node.streams) == [b"1"]
 

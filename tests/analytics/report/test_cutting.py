@@ -310,8 +310,8 @@ def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
             short(plan.counts["flapping"].total()),
             f"{short(plan.counts['guess'].total())} refused",
         ),
-        "Lost": (short(plan.lost), f"{100 * plan.lost / (delivered + plan.lost):.3g}% of deliveries"),
-        "Without subscribers": (short(unheard), f"{100 * unheard / published:.3g}% of messages"),
+        "Lost": (short(plan.lost), f"{wording.share(plan.lost, delivered + plan.lost)} of deliveries"),
+        "Without subscribers": (short(unheard), f"{wording.share(unheard, published)} of messages"),
         "Denied": (short(plan.counts["guess"].total()), f"{len(plan.counts['guess'])} clients"),
     }
     assert {tile.name: (tile.figure, tile.more) for tile in tiles(results)} == expected

@@ -51,6 +51,14 @@ def test_messages_without_subscribers_are_no_lost_deliveries() -> None:
     assert found["Without subscribers"] == ("50", "50% of messages")
 
 
+def test_what_is_lost_is_not_all_while_something_was_delivered() -> None:
+    results = replace(
+        nothing(), timeline=[Window(BEGIN, published=1, delivered=1)], drops=[Drop(BEGIN, "queue_full", 9_999)]
+    )
+    assert {tile.name: tile.more for tile in tiles(results)}["Lost"] == "99.99% of deliveries"
+    assert {tile.name: tile.more for tile in tiles(nothing())}["Lost"] == "no deliveries"
+
+
 def test_tiles_add_up() -> None:
     results = bad_day()
     found = {tile.name: tile for tile in tiles(results)}

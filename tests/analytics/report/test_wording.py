@@ -70,10 +70,10 @@ def test_moments_are_told_in_utc() -> None:
     assert wording.moment(datetime(2025, 6, 1, 1, 2, 3, tzinfo=timezone(timedelta(hours=2)))) == "2025-05-31 23:02:03"
 
 
-def test_a_share_is_all_only_if_it_is() -> None:
+def test_a_share_is_all_or_nothing_only_if_it_is() -> None:
     assert [wording.share(part, 1_000_000) for part in (0, 1, 333_333, 999_999, 1_000_000)] == [
         "0%",
-        "0%",
+        "under 0.001%",
         "33.333%",
         "99.999%",
         "100%",

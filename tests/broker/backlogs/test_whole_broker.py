@@ -186,7 +186,10 @@ class Play:
 
     async def fill(self, full: bool) -> None:
         self.is_full = full
-        self.life.fill(full=full)
+        if full:
+            self.life.fill()
+        else:
+            self.life.free()
 
     async def jump(self, seconds: float) -> None:
         self.clock.jump(seconds)

@@ -232,7 +232,7 @@ async def test_what_waits_behind_a_message_that_cannot_be_stored_is_bounded() ->
             await publisher.ping()
         await subscriber.ping()
         assert session_of(life).session.queue.length == 50
-        life.fill(full=False)
+        life.free()
         await subscriber.expect_publish("t", b"first", qos=2)
         await subscriber.send(raw.PINGREQ)
         numbers: list[int] = []

@@ -131,7 +131,8 @@ async def test_of_an_ended_subscription_what_comes_by_no_other_is_dropped(full: 
         for topic in ("t/x", "t/y", "u"):
             for number in range(2):
                 await publisher.publish(topic, f"{topic} {number}".encode(), qos=1)
-        life.fill(full=full)  # what is not stored yet is read when it is
+        if full:
+            life.fill()  # what is not stored yet is read when it is
         for topic in ("t/x", "t/y", "u"):
             await publisher.send(raw.publish(topic, f"{topic} 2".encode(), qos=1, packet_id=1))
         await publisher.send(raw.PINGREQ)
@@ -139,7 +140,7 @@ async def test_of_an_ended_subscription_what_comes_by_no_other_is_dropped(full: 
             pass
         assert life.node.host.unsubscribe_client("away", ["t/#", "u"])
         await settled(life)
-        life.fill(full=False)
+        life.free()
         await until(lambda: heard.total() == 6)
         assert heard == {
             ("away", f"{topic} {number}", "unsubscribed"): 1 for topic in ("t/y", "u") for number in range(3)
