@@ -3,7 +3,6 @@ stored when there is room again."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, Committer
 from trunkline.broker.metrics import LimitKind
-from trunkline.config.node_settings import StoreSettings
 from trunkline.store.sqlite import SqliteEngine
 from trunkline.streams import StreamConfig
 
@@ -269,12 +267,6 @@ async def test_clients_that_wait_for_nothing_are_read_from_while_too_much_waits(
             await other.publish("other", b"1")
             await other.expect_publish("other", b"1")
             await other.ping()
-
-
-def test_what_may_wait_fits_into_a_small_store() -> None:
-    assert StoreSettings(max_size=1 << 20).max_uncommitted == 1 << 18
-    assert StoreSettings(max_size=1 << 40, max_uncommitted_bytes=100).max_uncommitted == 100
-    assert StoreSettings(max_uncommitted_bytes=0).max_uncommitted == inf
 
 
 async def test_what_there_is_room_for_is_acknowledged_in_order(mock_clock: MockClock) -> None:

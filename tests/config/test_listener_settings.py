@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.config.problems import refusal
 from trunkline.config.errors import ConfigError
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import from_mapping, load
@@ -10,13 +11,6 @@ from trunkline.config.reader import from_mapping, load
 def listener(url: str) -> ListenerSettings:
     (found,) = from_mapping({"listeners": [url], "auth": {"allow_anonymous": True}}).listeners
     return found
-
-
-def refusal(listener: object) -> str:
-    with pytest.raises(ConfigError) as refused:
-        from_mapping({"listeners": [listener]})
-    (problem,) = refused.value.problems
-    return str(problem).removeprefix("settings: ")
 
 
 def test_listener_from_its_url() -> None:
@@ -97,24 +91,12 @@ def test_invalid_rules_and_modes(key: str, value: str) -> None:
     assert "accepted is" in refusal({"url": "unix:///a", key: [value] if key == "access_rules" else value})
 
 
-def test_settings_of_websocket_without_websocket_are_refused() -> None:
-    table = {"origins": ["https://app.example.com"]}
-    assert "does not use it: its URL would be ws://" in refusal({"url": "tcp://127.0.0.1", "websocket": table})
-    assert ListenerSettings.model_validate({"url": "ws://127.0.0.1", "websocket": table}).websocket.origins
-
-
 def test_an_unknown_placeholder_in_a_mountpoint_is_refused() -> None:
     problem = refusal({"url": "tcp://127.0.0.1", "mountpoint": "%u/%x/%c/"})
     assert "mountpoint has an unknown placeholder, %x: there are %c and %u" in problem
     for mountpoint in ("%u/%c/", "100%/a/"):
         settings = {"url": "tcp://127.0.0.1", "mountpoint": mountpoint}
         assert ListenerSettings.model_validate(settings).mountpoint == mountpoint
-
-
-@pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "*", "https://"])
-def test_an_origin_that_no_browser_sends_is_refused(origin: str) -> None:
-    problem = refusal({"url": "ws://127.0.0.1", "websocket": {"origins": [origin]}})
-    assert problem.startswith(f'listeners[0].websocket.origins[0]: "{origin}": accepted is an origin such as ')
 
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:99999", "tcp://127.0.0.1:abc", "tcp://[::1"])

@@ -67,11 +67,6 @@ def problems(path: Path | None = None, environ: dict[str, str] | None = None) ->
     return [str(problem) for problem in raised.value.problems]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "trunkline.toml"
-
-
 def test_an_empty_section_is_enough(file: Path) -> None:
     file.write_text("[plugins.greeting]\n")
     greeting = load(file, {}, find_plugin=settings_model).config.plugins["greeting"]

@@ -7,6 +7,7 @@ from trunkline.config.config import WHOLE, Config, key_paths
 from trunkline.config.fields import field_at
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.mqtt_settings import SessionSettings
+from trunkline.config.section import PluginSettings
 
 
 def all_keys() -> list[tuple[str, ...]]:
@@ -48,3 +49,28 @@ def test_defaults_are_valid() -> None:
     # pydantic does not look at defaults by itself
     assert Config.model_validate(Config().model_dump()) == Config()
     assert SessionSettings().priorities == {}
+
+
+class _Guard(PluginSettings):
+    guards = ("client.authenticate",)
+
+
+class _Watcher(PluginSettings):
+    guards = ("message.publish",)
+
+
+def test_a_plugin_authenticates_if_it_is_enabled_and_guards_logins() -> None:
+    assert _Guard().authenticates
+    assert not _Guard(enabled=False).authenticates
+    assert not _Watcher().authenticates
+    assert not PluginSettings().authenticates
+
+
+def test_a_setting_has_its_meaning_and_its_unit() -> None:
+    field = PluginSettings.model_fields["start_timeout"]
+    assert field.description == "A plugin whose start takes longer has failed."
+    assert field.json_schema_extra == {"unit": "seconds"}
+
+
+def test_a_table_without_a_short_form_stays_as_it_is() -> None:
+    assert PluginSettings.expanded("x") == "x"
