@@ -1,10 +1,9 @@
 """How chains run: order, replacing, stopping, refusing, crashes, waiting."""
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hooks.calling import CLIENT, MESSAGE, Boom, boom, run_plain
 from trunkline.hooks import (
     ALLOW,
     DROP,
@@ -21,7 +21,6 @@ from trunkline.hooks import (
     Continue,
     Deny,
     Exchange,
-    HookError,
     Hooks,
     Stop,
     Success,
@@ -35,7 +34,6 @@ from trunkline.hooks.points import (
     CLIENT_UNSUBSCRIBE,
     MESSAGE_ACKED,
     MESSAGE_DELIVER,
-    MESSAGE_DELIVERED,
     MESSAGE_PUBLISH,
     SESSION_CREATED,
 )
@@ -47,8 +45,6 @@ from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
-CLIENT = ClientInfo("c1", username="ada")
-MESSAGE = Message("a/b", b"1")
 NO = Deny(Reason.BANNED)
 
 
@@ -59,23 +55,6 @@ def suffix(text: str) -> Callable[[ClientInfo, Message], Message]:
 def topic_of(result: Message | Deny) -> str:
     assert isinstance(result, Message)
     return result.topic
-
-
-class Boom(Exception):
-    pass
-
-
-def boom(*args: object) -> None:
-    raise Boom
-
-
-def run_plain(awaitable: Coroutine[Any, Any, Any]) -> Any:
-    """Drive a coroutine that suspends nowhere, without any event loop."""
-    try:
-        awaitable.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("it suspended")
 
 
 class TestNotify:
@@ -111,7 +90,7 @@ class TestNotify:
         assert [entry.crashes for entry in hooks.listing(CLIENT_CONNECTED)] == [5, 0]
         # the first, second and fourth are told
         assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
-        assert "test_chain.boom at client.connected crashed (1 so far)" in caplog.messages[0]
+        assert "hooks.calling.boom at client.connected crashed (1 so far)" in caplog.messages[0]
         assert caplog.records[0].exc_info is not None
 
     def test_a_coroutine_from_a_plain_function_is_a_crash(self) -> None:
@@ -189,11 +168,6 @@ class TestTransform:
         assert hooks.listing()[0].crashes == 1
         with pytest.raises(TypeError, match="Deny takes a Reason, then a text.*'go away'"):
             Deny("go away")  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("reason", [Reason.SUCCESS, Reason.NO_MATCHING_SUBSCRIBERS])
-    def test_a_refusal_says_no(self, reason: Reason) -> None:
-        with pytest.raises(ValueError, match="reports success to the client"):
-            Deny(reason)
 
     @pytest.mark.parametrize("answer", [DROP, TAKEN])
     def test_nobody_is_let_in_by_a_yes_without_effect(self, answer: object) -> None:
@@ -572,97 +546,6 @@ class TestLaws:
         assert hooks.message_publish == tuple(callbacks[which] for which, _ in model)
 
 
-async def _async_two(client: ClientInfo, message: Message) -> None: ...
-
-
-class Callable2:
-    def __call__(self, client: ClientInfo) -> None: ...
-
-
-class AsyncCallable:
-    async def __call__(self, client: ClientInfo, password: bytes | None) -> object:
-        return ALLOW
-
-
-class TestFitting:
-    @pytest.mark.parametrize(
-        ("point", "callback", "args", "needles"),
-        [
-            ("message.publish", lambda message: None, (), ["message.publish(client, message)", "(message)"]),
-            ("client.connected", lambda: None, (), ["client.connected(client)", "takes ()"]),
-            ("client.connected", lambda client: None, ("x",), ["and 1 of its own"]),
-            ("client.connected", Callable2, (), ["client.connected(client)", "Callable2"]),
-            ("message.publish", lambda message, client: None, (), ["in this order", "'message'"]),
-            ("message.publish", lambda client, *, message: None, (), ["message.publish", "message"]),
-            ("message.publish", _async_two, (), ["_async_two is async", "message.publish cannot wait"]),
-            ("message.publish", "text", (), ["'text' cannot be called"]),
-        ],
-    )
-    def test_what_does_not_fit_is_refused(
-        self, point: str, callback: Callable[..., object], args: tuple[object, ...], needles: list[str]
-    ) -> None:
-        hooks = Hooks()
-        with pytest.raises(HookError) as caught:
-            hooks.add(point, callback, args=args)
-        for needle in needles:
-            assert needle in str(caught.value)
-        assert hooks.listing() == []
-
-    @pytest.mark.parametrize(
-        "callback", [Callable2(), lambda client, more=1: None, lambda *all: None, lambda who: None, set[object]().add]
-    )
-    def test_what_can_be_called_that_way_fits(self, callback: Callable[..., object]) -> None:
-        assert Hooks().add("client.connected", callback)
-
-    def test_an_argument_in_brackets_goes_to_those_who_name_it(self) -> None:
-        hooks, got = Hooks(), list[tuple[object, ...]]()
-        callbacks: list[tuple[Callable[..., object], tuple[object, ...]]] = [
-            (lambda client, message: got.append((client, message)), ()),
-            (lambda client, message, word="own": got.append((client, message, word)), ()),
-            (lambda client, message, word: got.append((client, message, word)), ("extra",)),
-            (lambda client, message, delivery: got.append((client, message, delivery)), ()),
-            (lambda client, message, delivery=None: got.append((client, message, delivery)), ()),
-            (lambda client, message, delivery, word: got.append((client, message, delivery, word)), ("extra",)),
-            (lambda *all: got.append(all), ()),
-        ]
-        for callback, args in callbacks:
-            hooks.add(MESSAGE_DELIVERED, callback, args=args, filter=lambda client, message: True)
-        hooks.notify(MESSAGE_DELIVERED, CLIENT, MESSAGE, "live")
-        rest = [(), ("own",), ("extra",), ("live",), ("live",), ("live", "extra"), ("live",)]
-        assert got == [(CLIENT, MESSAGE, *each) for each in rest]
-        hooks.add(MESSAGE_DELIVERED, vars)
-        with pytest.raises(HookError, match=r"message.delivered\(client, message, \[delivery\]\) calls back with 2"):
-            hooks.add(MESSAGE_DELIVERED, lambda client: None)
-
-    def test_objects_and_partials_are_looked_into(self) -> None:
-        hooks = Hooks()
-        hooks.add(CLIENT_AUTHENTICATE, partial(AsyncCallable()))
-        assert hooks.is_async(CLIENT_AUTHENTICATE)
-        hooks.add(CLIENT_AUTHENTICATE, AsyncCallable(), priority=-1)
-        assert [entry.is_async for entry in hooks.listing()] == [True, True]
-        assert [entry.name.rpartition(".")[2] for entry in hooks.listing()] == ["AsyncCallable"] * 2
-        assert run_plain(hooks.decide_async(CLIENT_AUTHENTICATE, CLIENT, None)) is ALLOW
-
-    def test_a_callable_that_does_not_tell_its_signature_is_taken(self) -> None:
-        assert Hooks().add("client.connected", vars)
-
-    def test_a_filter_must_fit_and_cannot_wait(self) -> None:
-        async def later(client: ClientInfo) -> bool:
-            return True
-
-        hooks = Hooks()
-        with pytest.raises(HookError, match="takes"):
-            hooks.add("client.connected", boom, filter=lambda: True)
-        with pytest.raises(HookError, match="a filter cannot wait"):
-            hooks.add("client.connected", boom, filter=later)
-
-    def test_a_filter_that_crashes_is_a_crash_of_its_callback(self) -> None:
-        hooks = Hooks()
-        hooks.add(CLIENT_AUTHENTICATE, lambda client, password: ALLOW, filter=boom)
-        assert hooks.decide(CLIENT_AUTHENTICATE, CLIENT, None) == Deny(Reason.NOT_AUTHORIZED)
-        assert hooks.listing()[0].crashes == 1
-
-
 # Publications
 
 
@@ -718,22 +601,6 @@ def test_a_publication_cannot_be_replaced(caplog: pytest.LogCaptureFixture) -> N
     hooks.add("message.publish", lambda client, publication: Message("t", b""), publications=True)
     assert hooks.transform(MESSAGE_PUBLISH, CLIENT, BATCH) is BATCH
     assert "takes publications only watches" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("point", "more", "words"),
-    [
-        ("client.connected", {}, "client.connected has single messages alone"),
-        ("message.deliver", {}, "message.deliver has single messages alone"),
-        ("message.publish", {"filter": lambda client, message: True}, "neither a filter nor extra arguments"),
-        ("message.publish", {"args": (1,)}, "neither a filter nor extra arguments"),
-    ],
-)
-def test_publications_where_there_are_none(point: str, more: dict[str, Any], words: str) -> None:
-    def any_number(*args: object) -> None: ...
-
-    with pytest.raises(HookError, match=words):
-        Hooks().add(point, any_number, publications=True, **more)
 
 
 # An exchange, while a chain waits
