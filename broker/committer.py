@@ -55,6 +55,9 @@ MAX_RETRY: Final = 8.0
 MAX_COMMIT: Final = 10.0
 #: Seconds that the end of the broker waits for the last commit.
 MAX_CLOSE: Final = 20.0
+#: Seconds for which a note of the time is enough, and numbers of publications that it gives away beforehand.
+NOTED: Final = 1.0
+RESERVED: Final = 4096
 #: While a commit runs, or the store refuses, so many bytes or changed parts are gathered as soon as they are there.
 PIECE: Final = 1 << 18
 PIECE_PARTS: Final = 256
@@ -101,9 +104,10 @@ class Committer:
         self._clock = clock
         #: Seconds to add to node time for the time in the store.
         self.epoch = clock.epoch
-        #: What `CLOCK` says.
+        #: What `CLOCK` says, until when `ALIVE` says enough, and the last number that may be given by then.
         self._noted: Note | None = None
-        self._number = number
+        self._noted_until = -inf
+        self._number = self._reserved = number
         #: Numbers the commits: the one that is being gathered.
         self.gathering = 0
         #: The last one that is stored.
@@ -137,7 +141,9 @@ class Committer:
         self._stored = deque[Gathering]()
         self._timer = scheduler.call_at(inf, self._is_due)
         self._next = scheduler.call_at(inf, self._tell)
-        self._late = scheduler.call_at(inf, self._is_late, "the disk is slow or does not answer")
+        self._late = scheduler.call_at(inf, self._look)
+        #: When the last commit began.
+        self._began = -inf
         #: Seconds for which a commit has been due.
         self._put_off = 0.0
         self.heartbeat = Heartbeat(scheduler, heartbeat, self._is_alive)
@@ -150,7 +156,8 @@ class Committer:
         self._changed[part] = None
         self.noted += weight
         self._due = self._due or at_once
-        self._arm()
+        if not self._armed:
+            self._arm()
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call back when all that has changed until now is stored: outside of any actor's turn, so let it cast."""
@@ -166,7 +173,8 @@ class Committer:
         before it is stored."""
         stored.waiting.append(action)
         self._touched[stored] = None
-        self._arm()
+        if not self._armed:
+            self._arm()
 
     def stored(self, publication: Publication) -> StoredPublication:
         """Where a publication is stored, or will be."""
@@ -241,7 +249,8 @@ class Committer:
     def release(self, stored: StoredPublication) -> None:
         """An entry that refers to it is deleted, and it with the last of them."""
         stored.references -= 1
-        self.review(stored)
+        if stored.references <= 0:
+            self._released.append(stored)
 
     def review(self, stored: StoredPublication) -> None:
         """It is deleted with this commit, if nothing refers to it any more."""
@@ -266,6 +275,8 @@ class Committer:
                 self._timer.restart_at(self._scheduler.now + DELAY)
 
     def _is_due(self) -> None:
+        if not (self._changed or self._touched or self._unsafe or self._waiting or self._gathered or self._beats):
+            return  # all of it is in a commit since
         if self._due and not self._busy and not self._resting:
             self._put_off += DELAY
             if self._put_off >= MAX_COMMIT:
@@ -273,6 +284,13 @@ class Committer:
         self._due = True
         self._armed = self._resting = False  # whatever an error has left
         self._arm()
+
+    def _look(self) -> None:
+        """A commit may have run for too long."""
+        if self._busy and self._began + MAX_COMMIT <= self._scheduler.now:
+            self._is_late("the disk is slow or does not answer")
+        elif self._busy:
+            self._late.restart_at(self._began + MAX_COMMIT)
 
     def _is_late(self, why: str) -> None:
         text = f"no commit has ended for {MAX_COMMIT:g} s, and acknowledgements wait: {why}"
@@ -297,7 +315,8 @@ class Committer:
                     self._unsafe[stored] = None
             else:
                 self._unsafe.pop(stored, None)
-                self._is_safe(stored)
+                waiting, stored.waiting = stored.waiting, []
+                self._call(waiting)
         if self._busy or self._resting:
             if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
                 self._gather(beats=False)
@@ -322,33 +341,31 @@ class Committer:
                 batch.delete(MESSAGES, key_of(stored.number), put_once=True)
                 stored.written = False
         self._released.clear()
-        if batch or beats:
+        if beats or (batch.weight and (self._scheduler.now >= self._noted_until or self._number > self._reserved)):
             self._write_note(batch)
         gathering = Gathering(number, batch, self._unsafe, self._waiting)
         self._unsafe, self._waiting, self.noted = {}, [], 0.0
+        memory = batch.memory
+        self._weight += memory
         last = self._gathered[-1] if self._gathered and not self._busy else None
-        if last is not None and last.batch.memory + batch.memory <= PIECE:
+        if last is not None and last.batch.memory + memory <= PIECE:
             last.take_in(gathering)
         else:
             self._gathered.append(gathering)
-        self._weigh()
-
-    def _weigh(self) -> None:
-        self._weight = sum(each.batch.memory for each in self._gathered)
 
     def _commit(self) -> None:
-        self._timer.cancel()
         self._put_off = 0.0
         beats, self._beats = self._beats, False
         self._gather(beats=beats or bool(self._gathered))
-        batches = [each.batch for each in self._gathered]
-        if not any(batches):
-            self._committed(len(batches), None)
+        if not self._weight:
+            self._committed(len(self._gathered), None)
             return
         self._busy = True
-        self._late.restart(MAX_COMMIT)
+        self._began = self._scheduler.now
+        if not self._late.armed:
+            self._late.restart_at(self._began + MAX_COMMIT)
         try:
-            self._writer.commit(batches, self._committed)
+            self._writer.commit([each.batch for each in self._gathered], self._committed)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)
             self._committed(0, StoreError(f"an error in the broker: {error}"))
@@ -356,10 +373,10 @@ class Committer:
     def _committed(self, count: int, error: StoreError | None) -> None:
         """So many of what is gathered are stored, all if there is no error."""
         self._busy = False
-        self._late.cancel()
+        is_telling = bool(self._stored)
         self._stored.extend(self._gathered[:count])
         del self._gathered[:count]
-        self._weigh()
+        self._weight = sum([each.batch.memory for each in self._gathered]) if self._gathered else 0
         if error is None:
             self._retry = DELAY
             self._alarms.deactivate(STORE_FAILED)
@@ -371,7 +388,7 @@ class Committer:
             self._timer.restart(self._retry)
             self._retry = min(2 * self._retry, MAX_RETRY)
             self._ended.set()
-        if self._stored and not self._next.armed:
+        if self._stored and not is_telling:
             self._tell()
         # armed for nothing, it would wake nobody
         if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:
@@ -383,13 +400,11 @@ class Committer:
         self.committed = gathering.number
         if self._stored:
             self._next.restart(0.0)
+        told: list[Callable[[], None]] = []
         for stored in gathering.unsafe:
-            self._is_safe(stored)
-        self._call(gathering.waiting)
-
-    def _is_safe(self, stored: StoredPublication) -> None:
-        waiting, stored.waiting = stored.waiting, []
-        self._call(waiting)
+            told += stored.waiting
+            stored.waiting = []
+        self._call(told + gathering.waiting)
 
     def _call(self, actions: list[Callable[[], None]]) -> None:
         for action in actions:
@@ -399,8 +414,11 @@ class Committer:
                 self._scheduler.blame(None, action, error)
 
     def _write_note(self, batch: WriteBatch) -> None:
-        note = self._clock.note(self._scheduler.now)
-        batch.put(NODE, ALIVE, pack((note.stored, self._number, note.calendar)))
+        """When the broker runs, and numbers above all that were given: of those that are given twice, sessions would
+        take the later ones for what they have had."""
+        now = self._scheduler.now
+        note, self._noted_until, self._reserved = self._clock.note(now), now + NOTED, self._number + RESERVED
+        batch.put(NODE, ALIVE, pack((note.stored, self._reserved, note.calendar)))
         if self._noted is None or not note.continues(self._noted):
             batch.put(NODE, CLOCK, pack((note.boot, note.boot_at, note.lead)))
             self._noted = note

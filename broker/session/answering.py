@@ -8,6 +8,7 @@ that is owed any while too much waits for the store, whoever sent it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.broker.metrics import LimitKind
@@ -128,7 +129,7 @@ class Answering:
             self._pieces += self.ledger.settle(owed, wire)
             self._review()
         else:
-            self.hold(wait, weight, lambda: self._settle(owed, wire, None))
+            self.hold(wait, weight, partial(self._settle, owed, wire, None))
 
     def waits(self, wait: Wait | None, weight: float, *, answer: bool = True) -> Wait | None:
         """What an answer waits for: nothing, if there is none or its client's answers wait for no store. Then what it
@@ -152,7 +153,7 @@ class Answering:
                 committer.noted -= weight
             (then or self._review)()
 
-        wait(lambda: self._context.soon(go_on))
+        wait(partial(self._context.soon, go_on))
         self._review()
 
     def _review(self) -> None:

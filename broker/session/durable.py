@@ -88,16 +88,22 @@ class Run(NamedTuple):
     stored: StoredPublication
 
 
+#: Of runs of which some messages have left the queue: the first message that there was, and the first that there is.
+Begun: TypeAlias = "list[tuple[int, int]]"
+
+
 class Durable:
     """What is stored of one session. It belongs to the committer's parts."""
 
     __slots__ = (
         "_anew",
+        "_begun",
         "_committer",
         "_ended",
         "_forgotten",
         "_head",
         "_is_stored",
+        "_key",
         "_position",
         "_queued_to",
         "_runs",
@@ -105,7 +111,6 @@ class Durable:
         "_terms",
         "_terms_in",
         "_watched",
-        "_window_head",
         "awaiting_rel",
         "number",
         "owner",
@@ -127,6 +132,7 @@ class Durable:
         self.awaiting_rel = awaiting_rel
         self._committer = committer
         self.number = number
+        self._key = key_of(number)
         self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
@@ -134,10 +140,10 @@ class Durable:
         #: What its client knows of what is stored, and the commit that holds it.
         self._terms: object = None
         self._terms_in = -1
-        # What is stored: the head, what is one of a kind in the window, and the queue up to a number.
+        # What is stored: the head, how far the first runs of the queue have gone, and the queue up to a number.
         self._is_stored = False
         self._head: object = None
-        self._window_head = b""
+        self._begun: Begun = []
         self._position = b""
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
@@ -173,14 +179,19 @@ class Durable:
             self.changed(at_once=True)
 
     def write(self, batch: WriteBatch) -> None:
-        self._watch()
+        session, key = self._session, self._key
+        client, revoked = session.client, session.revoked
+        expiry = 0.0 if self._ended or session.left_at < inf else session.expiry_interval
+        if expiry != self._watched:
+            self._watch(expiry)
         if self._forgotten:
             self._delete(batch)
             return
-        session, key, terms = self._session, key_of(self.number), self._promised()
+        terms = (session.expiry_interval, session.will, client.username, client.superuser)
         if terms != self._terms:
             self._terms, self._terms_in = terms, self._committer.gathering - 1
-        head = self._compared(terms)
+        attributes = plain_attributes(client) if client.attributes else None
+        head = (client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended)
         if head != self._head:
             self._head, self._is_stored = head, True
             batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch, ended=self._ended)))
@@ -188,36 +199,33 @@ class Durable:
             self._write_subscriptions(key, batch)
         if session.queue.length or self._runs:
             self._write_queue(key, batch)
-        self._write_window(key, batch)  # it says how far the first runs of the queue have gone
+        if self._runs or self._begun:  # how far the first of them have gone
+            self._write_begun(key, batch)
+        if self.window.rows.changed:
+            self.window.rows.write(key, batch)
+        if self.awaiting_rel.rows.changed:
+            self.awaiting_rel.rows.write(key, batch)
         if session.cursor is not None and (session.cursor.waits or self._position):
             self._write_position(session.cursor, key, batch)
 
-    def restored(self, window_head: bytes, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
+    def restored(self, begun: Begun, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
-        self._is_stored, self._window_head, self._runs = True, window_head, runs
+        self._is_stored, self._begun, self._runs = True, begun, runs
         self._terms = self._promised()
         self._position, self._anew = position, anew
         self._queued_to = 0 if anew else self._session.queue.number
 
-    def _watch(self) -> None:
+    def _watch(self, expiry: float) -> None:
         """After a crash it has aged from the last heartbeat on."""
-        session, heartbeat = self._session, self._committer.heartbeat
-        expiry = 0.0 if self._ended or session.left_at < inf else session.expiry_interval
-        if expiry != self._watched:
-            heartbeat.forget(self._watched)
-            heartbeat.watch(expiry)
-            self._watched = expiry
+        heartbeat = self._committer.heartbeat
+        heartbeat.forget(self._watched)
+        heartbeat.watch(expiry)
+        self._watched = expiry
 
     def _promised(self) -> tuple[object, ...]:
         """What a CONNACK, or the end of a connection, says of the session."""
         session = self._session
         return session.expiry_interval, session.will, session.client.username, session.client.superuser
-
-    def _compared(self, terms: tuple[object, ...]) -> object:
-        session = self._session
-        client, revoked = session.client, session.revoked
-        attributes = plain_attributes(client) if client.attributes else None
-        return client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended
 
     def _write_subscriptions(self, key: bytes, batch: WriteBatch) -> None:
         session = self._session
@@ -229,19 +237,15 @@ class Durable:
             else:
                 batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
 
-    def _write_window(self, key: bytes, batch: WriteBatch) -> None:
-        window = self.window
+    def _write_begun(self, key: bytes, batch: WriteBatch) -> None:
         begun = [
             (runs[0].first, first)
             for priority, first in self._session.queue.firsts().items()
             if (runs := self._runs.get(priority)) and runs[0].first < first <= runs[0].last
         ]
-        head = pack((window.last_id, begun))
-        if head != self._window_head:
-            self._window_head = head
-            batch.put(WINDOWS, key, head)
-        window.rows.write(key, batch)
-        self.awaiting_rel.rows.write(key, batch)
+        if begun != self._begun:
+            self._begun = begun
+            batch.put(WINDOWS, key, pack((self.window.last_id, begun)))
 
     def _write_position(self, cursor: Backlogged, key: bytes, batch: WriteBatch) -> None:
         position = pack(cursor.to_plain()) if cursor.waits else b""

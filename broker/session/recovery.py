@@ -195,6 +195,8 @@ class Recovery:
         lost: list[tuple[Space, bytes]] = []
         last_id, begun_runs = unpack(stored.window_head) if stored.window_head else (0, ())
         begun: dict[int, int] = dict(begun_runs)
+        if stored.sent:  # ids go on behind those that may come again
+            last_id = stored.sent[-1][0].first + stored.sent[-1][0].length - 1
         sent: list[Exported[Target[Subscriber]]] = []
         sent_rows: list[RowKey] = []
         for key, value in stored.sent:
@@ -215,7 +217,7 @@ class Recovery:
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
-        durable.restored(stored.window_head, stored.position, runs, anew=is_mixed)
+        durable.restored([*begun.items()], stored.position, runs, anew=is_mixed)
         durable.window.restored(sent_rows)
         durable.awaiting_rel.restored(
             (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from itertools import count as count_up
 from itertools import groupby, pairwise
+from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from trunkline.broker.session.export import target_to_plain
 from trunkline.mqtt.awaiting_rel import AwaitingRel, Held
@@ -38,6 +39,8 @@ E = TypeVar("E")
 WINDOWS: Final = Space("windows")
 
 _row_key: Final = Struct(">cQII")
+#: The same without the lane.
+_in_lane: Final = Struct(">QII")
 
 
 class RowKey(NamedTuple):
@@ -64,12 +67,15 @@ SENT: Final = b"s"
 AWAITED: Final = b"a"
 
 
+_NO_PLACES: Final[frozenset[tuple[int, int]]] = frozenset()
+
+
 class EntryRows:
     """The rows of one entry."""
 
     __slots__ = ("first", "left", "number", "places")
 
-    def __init__(self, number: int, first: int, left: int, places: frozenset[tuple[int, int]] = frozenset()) -> None:
+    def __init__(self, number: int, first: int, left: int, places: frozenset[tuple[int, int]] = _NO_PLACES) -> None:
         self.number = number
         #: The number of its first message.
         self.first = first
@@ -82,74 +88,80 @@ class EntryRows:
 class WindowRows(Generic[E]):
     """The rows of one lane of a session. What is sent has a lane, and what awaits its PUBREL."""
 
-    __slots__ = ("_all", "_changed", "_committer", "_describe", "_lane", "_last")
+    __slots__ = ("_all", "_committer", "_lane", "_last", "_rows_of", "_stored_of", "changed")
 
     def __init__(
         self,
         committer: Committer,
         lane: bytes,
-        describe: Callable[[E], tuple[StoredPublication | None, Iterable[tuple[int, int, object]]]],
+        stored_of: Callable[[E], StoredPublication | None],
+        rows_of: Callable[[E, StoredPublication | None], Iterable[tuple[int, int, object]]],
     ) -> None:
-        """`describe` gives an entry's publication and its rows: position of the first message, their number, value."""
+        """`stored_of` gives an entry's publication, `rows_of` what there is to be stored of the entry: the position of
+        the first message, their number, and the value of the row."""
         self._committer = committer
         self._lane = lane
-        self._describe = describe
+        self._stored_of = stored_of
+        self._rows_of = rows_of
         self._last = 0
         self._all: dict[E, EntryRows] = {}
-        self._changed: dict[E, EntryRows] = {}
+        #: What is not stored as it is now.
+        self.changed: dict[E, EntryRows] = {}
 
     def add(self, entry: E, first: int, count: int) -> None:
         """So many of its messages are open."""
         self._last += 1
-        self._all[entry] = self._changed[entry] = EntryRows(self._last, first, count)
+        self._all[entry] = self.changed[entry] = EntryRows(self._last, first, count)
 
     def remove(self, entry: E, count: int) -> None:
         """So many of its messages are not open any more."""
         rows = self._all[entry]
         rows.left -= count
         if rows.left or rows.places:
-            self._changed[entry] = rows
+            self.changed[entry] = rows
         else:  # it came and went between two commits
-            self._changed.pop(entry, None)
+            self.changed.pop(entry, None)
         if not rows.left:
             del self._all[entry]
 
     def restored(self, entries: Iterable[tuple[E, RowKey]]) -> None:
         """These are all, and are stored."""
-        self._changed.clear()
+        self.changed.clear()
         self._all = {
             entry: EntryRows(key.number, key.first, key.length, frozenset([(0, key.length)])) for entry, key in entries
         }
         self._last = max([self._last, *(rows.number for rows in self._all.values())])
 
     def write(self, session_key: bytes, batch: WriteBatch) -> None:
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         for entry, rows in changed.items():
-            stored, described = self._describe(entry)
-            places: dict[tuple[int, int], object] = {}
+            stored, before, lane = self._stored_of(entry), rows.places, session_key + self._lane
             if rows.left:
-                places = {(position, count): value for position, count, value in described}
-            before, rows.places = rows.places, frozenset(places)
-            if stored is not None and places and not before:
-                self._committer.refer(stored, batch)
-            for place, value in places.items():
-                if place not in before:
-                    batch.put(WINDOWS, session_key + self._key(rows, *place), pack(value))
-            for place in before:
-                if place not in places:
-                    batch.delete(WINDOWS, session_key + self._key(rows, *place), put_once=True)
-            if stored is not None and before and not places:
-                self._committer.release(stored)
+                places: dict[tuple[int, int], object] = {}
+                for at, count, value in self._rows_of(entry, stored):
+                    places[at, count] = value
+                rows.places = frozenset(places)
+                if stored is not None and not before:
+                    self._committer.refer(stored, batch)
+                for (at, count), value in places.items():
+                    if (at, count) not in before:
+                        key = lane + _in_lane.pack(rows.number, rows.first + at, count)
+                        batch.put(WINDOWS, key, pack(value))
+                gone: Iterable[tuple[int, int]] = before - rows.places
+            else:
+                gone, rows.places = before, _NO_PLACES
+                if stored is not None and before:
+                    self._committer.release(stored)
+            for at, count in gone:
+                key = lane + _in_lane.pack(rows.number, rows.first + at, count)
+                batch.delete(WINDOWS, key, put_once=True)
 
     def release(self) -> None:
         """The rows are deleted with those of the whole session: let go what they refer to."""
-        for entry, rows in (self._all | self._changed).items():
-            stored, _ = self._describe(entry)
+        for entry, rows in (self._all | self.changed).items():
+            stored = self._stored_of(entry)
             if rows.places and stored is not None:
                 self._committer.release(stored)
-
-    def _key(self, rows: EntryRows, position: int, count: int) -> bytes:
-        return RowKey(self._lane, rows.number, rows.first + position, count).packed
 
 
 class StoredWindow(Inflight["T"]):
@@ -160,7 +172,7 @@ class StoredWindow(Inflight["T"]):
     def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
         super().__init__(limit, max_bytes)
         self._committer = committer
-        self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, self._describe)
+        self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, _stored_of_entry, self._rows_of)
 
     def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
         stored = self._committer.stored(publication)
@@ -204,16 +216,17 @@ class StoredWindow(Inflight["T"]):
         """What is here came from these rows, and no others."""
         self.rows.restored([(self._entries[key.first], key) for key in keys])
 
-    def _describe(self, entry: Entry[T]) -> tuple[StoredPublication, Iterator[tuple[int, int, object]]]:
-        stored = stored_of(entry.publication)
-        return stored, self._places(entry, stored)
-
-    def _places(self, entry: Entry[T], stored: StoredPublication) -> Iterator[tuple[int, int, object]]:
+    def _rows_of(self, entry: Entry[T], stored: StoredPublication | None) -> Iterable[tuple[int, int, object]]:
+        assert stored is not None
+        publication, state, target = entry.publication, int(entry.state), target_to_plain(entry.target)
+        if publication.count == 1:
+            return ((0, 1, (state, stored.place(publication.guid, 1), target)),)
         entries, first_id = self._entries, entry.first_id
-        is_open = [entries.get(first_id + position) is entry for position in range(entry.publication.count)]
-        target = target_to_plain(entry.target)
-        for position, place in _stretches(is_open, entry.publication.guids, stored):
-            yield position, place[2], (int(entry.state), place, target)
+        is_open = [entries.get(first_id + position) is entry for position in range(publication.count)]
+        return [
+            (position, place[2], (state, place, target))
+            for position, place in _stretches(is_open, publication.guids, stored)
+        ]
 
 
 class StoredAwaitingRel(AwaitingRel):
@@ -224,7 +237,7 @@ class StoredAwaitingRel(AwaitingRel):
     def __init__(self, committer: Committer, maximum: int, max_bytes: int) -> None:
         super().__init__(maximum, max_bytes)
         self._committer = committer
-        self.rows: WindowRows[Held] = WindowRows(committer, AWAITED, self._describe)
+        self.rows: WindowRows[Held] = WindowRows(committer, AWAITED, _stored_of_held, self._rows_of)
 
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
@@ -245,11 +258,7 @@ class StoredAwaitingRel(AwaitingRel):
         """What is here came from these rows, and no others. With each the first packet id."""
         self.rows.restored([(self._open[packet_id][0], key) for packet_id, key in keys])
 
-    def _describe(self, held: Held) -> tuple[StoredPublication | None, Iterator[tuple[int, int, object]]]:
-        stored = None if held.publication is None else stored_of(held.publication)
-        return stored, self._places(held, stored)
-
-    def _places(self, held: Held, stored: StoredPublication | None) -> Iterator[tuple[int, int, object]]:
+    def _rows_of(self, held: Held, stored: StoredPublication | None) -> Iterable[tuple[int, int, object]]:
         opened, packet_ids = self._open, held.packet_ids
         is_open = [opened.get(packet_id, _NO_HELD)[0] is held for packet_id in packet_ids]
         weight = held.weight // len(packet_ids)
@@ -266,6 +275,13 @@ def stored_of(publication: Publication) -> StoredPublication:
     stored = publication.stored
     assert stored is not None  # it is in a durable session
     return stored
+
+
+_stored_of_entry: Final[Callable[[Entry[Any]], StoredPublication | None]] = attrgetter("publication.stored")
+
+
+def _stored_of_held(held: Held) -> StoredPublication | None:
+    return None if held.publication is None else held.publication.stored
 
 
 def _stretches(

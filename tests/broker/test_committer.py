@@ -10,10 +10,21 @@ import trio.testing
 from tests.broker.session.test_durable import Turns
 from tests.store.clocks import Clocks
 from trunkline.broker.alarms import STORE_FAILED, Alarms
-from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE, PIECE, PIECE_PARTS, Committer
+from trunkline.broker.committer import (
+    ALIVE,
+    CLOCK,
+    MAX_COMMIT,
+    MESSAGES,
+    NODE,
+    NOTED,
+    PIECE,
+    PIECE_PARTS,
+    RESERVED,
+    Committer,
+)
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packing import pack
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, StoreError, StoreFull, WriteBatch
 from trunkline.store.clock import StoreClock
 
@@ -218,7 +229,6 @@ def test_while_a_commit_runs_what_is_much_is_gathered_piece_by_piece(weight: flo
     keys = [set(batch.values[SPACE]) for batch in house.writer.pieces]
     ends = [each, 2 * each, len(parts)]  # little more goes with the last piece
     assert keys == [{part.key for part in parts[low:end]} for low, end in zip([0, *ends], ends, strict=False)]
-    assert all(NODE in batch.values for batch in house.writer.pieces), "one may be stored without the next"
     house.writer.end()
     assert (house.told, house.committer.committed) == (["1"], 1), "others have their turn before the next"
     house.fire()
@@ -394,6 +404,10 @@ def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
     house, part = House(), Value(b"k")
     house.set(part, 1)
     house.fire()
+    house.turns.now += MAX_COMMIT / 2
+    house.fire()
+    assert not house.alarms.active
+    house.turns.now += MAX_COMMIT / 2
     house.fire()
     [alarm] = house.alarms.active
     assert (alarm.name, "the disk is slow or does not answer" in alarm.text) == (STORE_FAILED, True)
@@ -568,12 +582,35 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     house.turns.now = 7.0
     house.fire()
     house.fire()
-    first = {ALIVE: pack((1007.0, 0, 1007.0)), CLOCK: pack(("boot 1", -500.0, 0.0))}
+    first = {ALIVE: pack((1007.0, RESERVED, 1007.0)), CLOCK: pack(("boot 1", -500.0, 0.0))}
     assert house.writer.batches[0].values[NODE] == first
     house.writer.end()
     house.turns.now = 17.0
     house.fire()
-    assert house.writer.batches[1].values[NODE] == {ALIVE: pack((1017.0, 0, 1017.0))}, "the machine runs on"
+    assert house.writer.batches[1].values[NODE] == {ALIVE: pack((1017.0, RESERVED, 1017.0))}, "the machine runs on"
+
+
+def test_a_note_is_enough_for_a_second_and_for_the_numbers_that_it_has_given_away() -> None:
+    house, part = House(), Value(b"k")
+
+    def noted(value: int) -> list[int]:
+        """The number in the commit of this value, if there is one."""
+        house.set(part, value)
+        house.fire()
+        rows = house.writer.batches[-1].values.get(NODE, {})
+        house.writer.end()
+        return [unpack(row)[1] for key, row in rows.items() if key == ALIVE and row]
+
+    assert noted(1) == [RESERVED]
+    while house.committer.number < RESERVED:
+        house.committer.next_number()
+    assert noted(2) == []
+    number = house.committer.next_number()
+    assert noted(3) == [number + RESERVED]
+    house.turns.now += NOTED - 0.1
+    assert noted(4) == []
+    house.turns.now += 0.1
+    assert noted(5) == [number + RESERVED]
 
 
 def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None:
@@ -583,7 +620,7 @@ def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None
     assert not house.writer.batches
     house.machine.wrong_by = 7200.0
     house.fire()
-    assert house.writer.batches[0].values[NODE][ALIVE] == pack((1010.0, 0, 8210.0))
+    assert house.writer.batches[0].values[NODE][ALIVE] == pack((1010.0, RESERVED, 8210.0))
     house.writer.end()
     house.fire()
     assert len(house.writer.batches) == 1

@@ -313,13 +313,12 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     def exported(self, session: Session) -> dict[str, Any]:
         """All but QoS 0, which is not stored, and what has expired, which may be stored as long as what is before it
         is."""
-        last_id, sent = session.inflight.export()
+        _, sent = session.inflight.export()
         held = session.awaiting_rel.export()
         return {
             **head_to_plain(session, self.now),
             "subscriptions": session.subscriptions,
             "unasked": session.unasked,
-            "last_id": last_id,
             "sent": [(each[:2], plain(each[2]), target_to_plain(each[3])) for each in sent],
             "queue": [
                 (number, plain(message), target_to_plain(target), qos)
