@@ -2,6 +2,4 @@
 
 A message is stored once, and once more as a short entry for each filter that somebody holds who is behind, however many
 sessions that are. A session has a position in the sequence of all entries.
-
-Modules that know each other: none.
 """

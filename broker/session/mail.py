@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Queued, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer
+    from trunkline.broker.session.suback import SubscriptionAnswer
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.packets import SubscriptionRequest
@@ -74,7 +74,7 @@ class Writable:
 class Routed:
     """The routes were made or removed, but for those that were refused. `proceed` goes on with the answer."""
 
-    answer: Answer
+    answer: SubscriptionAnswer
     proceed: Callable[[], None]
 
 

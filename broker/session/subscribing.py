@@ -6,7 +6,7 @@ async, or there are many filters, a task decides, and the client waits for that,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -17,6 +17,7 @@ from trunkline.broker.session import mail
 from trunkline.broker.session.access import Question
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.state import FEEDS_AT_ONCE
+from trunkline.broker.session.suback import SubscriptionAnswer
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     CLIENT_READ_FILTER,
@@ -26,7 +27,7 @@ from trunkline.hooks.points import (
     SESSION_UNSUBSCRIBED,
 )
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.explanations import fitting, reason_string, writable
+from trunkline.mqtt.explanations import fitting, writable
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.ledger import Owed
 
 #: The decision about an entry of a SUBSCRIBE: the request to subscribe, or the refusal.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
@@ -52,39 +52,6 @@ FilterOutcome: TypeAlias = str | Deny | Withhold
 
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
-
-
-@dataclass(slots=True, eq=False)
-class Answer:
-    """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
-
-    client: ClientInfo
-    #: The requesting connection; None if no client is connected.
-    channel: Channel | None
-    #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
-    packet_id: int
-    reasons: list[int]
-    #: The accepted filters, and the position of each in the answer.
-    filters: list[str] = field(default_factory=lambda: [])
-    places: list[int] = field(default_factory=lambda: [])
-    #: The subscriptions to remove, as they were at the time of the request.
-    before: list[Options | None] = field(default_factory=lambda: [])
-    text: str = ""
-    #: Its place among the answers owed to the client.
-    owed: Owed | None = None
-
-    def accept(self, place: int, filter: str) -> None:
-        self.filters.append(filter)
-        self.places.append(place)
-
-    def refuse(self, place: int, reason: int, text: str = "") -> None:
-        self.reasons[place] = reason
-        self.text = self.text or text
-
-    @property
-    def properties(self) -> Properties:
-        explained = self.channel is not None and self.channel.problem_information
-        return reason_string(self.text) if explained else NO_PROPERTIES
 
 
 @dataclass(slots=True, eq=False)
@@ -211,12 +178,12 @@ class Subscribing:
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """Subscribe on behalf of the client, without hooks and access rules."""
-        answer = Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
+        answer = SubscriptionAnswer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
         self._make_routes(answer, requests, NO_PROPERTIES)
 
     def _answer(
         self, packet: Subscribe | Unsubscribe, outcomes: Sequence[object], channel: Channel, kind: PacketType
-    ) -> Answer:
+    ) -> SubscriptionAnswer:
         """The client waits for the routes.
 
         Raises:
@@ -227,11 +194,13 @@ class Subscribing:
                 raise ProtocolError(outcome.text or "refused", outcome.reason)
         self.context.follow(SessionEvent.ASK)
         reasons = [fitting(each.reason, kind) if isinstance(each, Withhold) else Reason.SUCCESS for each in outcomes]
-        return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.answers.ledger.owe(kind))
+        return SubscriptionAnswer(
+            channel.client, channel, packet.packet_id, reasons, owed=self.outbound.answers.ledger.owe(kind)
+        )
 
     def _make_routes(
         self,
-        answer: Answer,
+        answer: SubscriptionAnswer,
         outcomes: Sequence[Outcome],
         properties: Properties,
         identifier: int | None = None,
@@ -261,7 +230,7 @@ class Subscribing:
             session.subscribe(filter, options, by_client=answer.packet_id > 0)
         services.pubsub.make_routes(subscriber, wanted, partial(self._routed, answer, properties))
 
-    def _routed(self, answer: Answer, properties: Properties, grants: Sequence[Grant | Reason]) -> None:
+    def _routed(self, answer: SubscriptionAnswer, properties: Properties, grants: Sequence[Grant | Reason]) -> None:
         """In the turn of another actor: the routes exist. Places in streams are stored together with the subscriptions,
         so they are made before the SUBACK."""
         routed = mail.Routed(answer, partial(self._subscribed, answer, grants))
@@ -281,7 +250,7 @@ class Subscribing:
                 yield
         self.context.subscriber.cast(routed)
 
-    def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
+    def _refuse(self, answer: SubscriptionAnswer, place: int, filter: str, reason: int, text: str = "") -> None:
         services = self.context.services
         services.refusals.note(reason, answer.client.client_id, filter, why=writable(text))
         services.metrics.packets_subscribe_error += 1
@@ -297,9 +266,9 @@ class Subscribing:
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
         """Unsubscribe on behalf of the client, which may be away."""
-        self._remove_routes(Answer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
+        self._remove_routes(SubscriptionAnswer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
 
-    def _remove_routes(self, answer: Answer, outcomes: Sequence[FilterOutcome]) -> None:
+    def _remove_routes(self, answer: SubscriptionAnswer, outcomes: Sequence[FilterOutcome]) -> None:
         for place, filter in enumerate(outcomes):
             if isinstance(filter, str):
                 answer.accept(place, filter)
@@ -313,7 +282,7 @@ class Subscribing:
 
     # Results
 
-    def _subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
+    def _subscribed(self, answer: SubscriptionAnswer, grants: Sequence[Grant | Reason]) -> None:
         """The routes exist: send SUBACK first, then retained messages.
 
         Raises:
@@ -374,7 +343,7 @@ class Subscribing:
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 
-    def _unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
+    def _unsubscribed(self, answer: SubscriptionAnswer, existed: Sequence[bool | Reason]) -> None:
         """The routes were removed.
 
         Raises:
@@ -401,7 +370,7 @@ class Subscribing:
         if answer.channel is self.outbound.channel:
             self._acknowledge(answer, Unsuback)  # [MQTT-3.10.4-4]
 
-    def _acknowledge(self, answer: Answer, kind: type[Suback | Unsuback]) -> None:
+    def _acknowledge(self, answer: SubscriptionAnswer, kind: type[Suback | Unsuback]) -> None:
         durable, answers = self.context.session.durable, self.outbound.answers
         weight = sum(map(len, answer.filters)) + ROW_OVERHEAD * len(answer.filters)
         if answer.packet_id and not answers.write(
