@@ -185,7 +185,6 @@ class Receiver:
             trio.EndOfChannel: there are no more.
         """
         if not self.is_crowded:
-            self._enough = self._limits.buffered - 1
             self._owner.has_room(self)
         await self.some()
 

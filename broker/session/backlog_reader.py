@@ -90,7 +90,6 @@ class BacklogReader:
         """What is being read is not wanted any more."""
         self._task = StoreTask.NONE
         self.merge = Merge()
-        self._woken.clear()
         self._unsaved.clear()
 
     def go_on(self) -> None:

@@ -56,9 +56,7 @@ class Dormant:
     def shorten(self, cut: Cut | None) -> None:
         self._wake(self.client_id)
         assert self.rejoined is not None
-        for member in self.rejoined.members.values():
-            member.cursor.shorten(cut)
-            return
+        next(iter(self.rejoined.members.values())).cursor.shorten(cut)
 
 
 class Dormants:

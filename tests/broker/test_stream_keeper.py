@@ -1,5 +1,6 @@
 """Streams in a broker: what clients publish, acknowledgements that wait, and what a power cut leaves."""
 
+import gc
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from tests.broker.disk import Disk, Life
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.store.conftest import MEMORY
+from trunkline.mqtt.stored import StoredPublication
 from trunkline.store import StoreUnavailable
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
@@ -218,6 +220,18 @@ async def test_an_acknowledgement_waits_while_the_disk_is_full() -> None:
         life.free()
         await wire.expect_type(raw.PUBACK)
         assert await payloads(life.node.streams) == [b"1"]
+
+
+async def test_what_is_stored_is_held_no_longer() -> None:
+    async with Disk().broker() as life:
+        await life.node.streams.create(ORDERS)
+        wire = await life.wire()
+        await wire.connect("a")
+        for number in range(20):
+            await wire.publish("orders/1", b"%d" % number, qos=1)
+        await life.rests()
+        gc.collect()
+        assert sum(each.held for each in gc.get_objects() if isinstance(each, StoredPublication)) == 0
 
 
 async def test_consumers_go_on_after_a_power_cut(disk: Disk) -> None:

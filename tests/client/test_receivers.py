@@ -295,6 +295,15 @@ async def test_after_messages_were_withdrawn_the_limits_are_as_before() -> None:
     assert not receiver.is_crowded
 
 
+async def test_a_long_message_that_was_withdrawn_crowds_no_longer() -> None:
+    receiver = Owner().receiver(10, max_bytes=1000)
+    receiver.put([*[sized(1) for _ in range(3)], sized(2000, qos=1)], 2003)
+    assert receiver.is_crowded
+    receiver.withdraw()
+    assert len(receiver) == 3
+    assert not receiver.is_crowded
+
+
 async def test_what_loops_have_left_is_forgotten_when_it_is_acknowledged() -> None:
     owner = Owner()
     receiver = owner.receiver()

@@ -7,10 +7,11 @@ import pytest
 import trio
 
 from tests.broker.backlogs.test_backlog import Here, Place
+from trunkline.broker.backlogs import backlogs
 from trunkline.broker.backlogs.backlogs import READ_AT_ONCE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
 from trunkline.broker.committer import MESSAGES
-from trunkline.store import Engine, StoreFull
+from trunkline.store import Engine, StoreFull, WriteBatch
 from trunkline.store.engine import rows
 
 pytestmark = pytest.mark.trio
@@ -59,6 +60,28 @@ async def test_entries_go_when_no_member_needs_them() -> None:
     here.backlogs.moved(member.backlog)
     await here.collect()
     assert here.counts() == (1, 1, 1)
+
+
+async def test_many_entries_go_in_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlogs, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(backlogs, "TRIMMED_AT_ONCE", 4)
+    here, place = Readable(), Place()
+    member = here.backlogs.join("t", place)
+    for _ in range(20):
+        here.publish("t")
+    here.turns.end()
+    left: list[int] = []
+    commit = here.engine.commit
+
+    def noting(batch: WriteBatch) -> None:
+        commit(batch)
+        left.append(here.engine.count(ENTRIES))
+
+    monkeypatch.setattr(here.engine, "commit", noting)
+    place.needed = here.committer.number + 1
+    here.backlogs.moved(member.backlog)
+    await here.collect()
+    assert left == [16, 12, 8, 4, 0]
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])

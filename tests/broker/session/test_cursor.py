@@ -11,6 +11,8 @@ from tests.wire import Wire
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.views import client_rows
+from trunkline.hooks import Hooks
+from trunkline.mqtt.message import Message
 
 
 async def leave(life: Life, client_id: str, *subscriptions: tuple[str, int]) -> None:
@@ -135,6 +137,37 @@ async def test_what_waits_in_backlogs_is_counted() -> None:
         figures = await life.node.figures()
         assert figures["queue.count"] == 2
         assert figures["queue.bytes"] == row.queued_bytes
+
+
+async def test_what_is_left_behind_a_cut_is_counted() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", *[b"%03d" % number for number in range(300)])
+        await until(lambda: disk.engine.count(ENTRIES) <= 30)
+        session = life.node.sessions.get("away")
+        assert session is not None
+        length, byte_size = session.session.waiting
+        weight = Message("t", b"000").weight
+        assert length <= 20
+        assert byte_size in (length * weight, (length + 1) * weight)  # the first one may be dropped already
+
+
+async def test_what_was_dropped_is_dropped_once_also_over_a_restart() -> None:
+    heard: list[bytes] = []
+    hooks = Hooks()
+    hooks.add("message.dropped", lambda client, message, reason: heard.append(message.payload))
+    payloads = [b"%02d" % number for number in range(40)]
+    disk = Disk()
+    async with disk.broker(hooks=hooks, session={"max_queue_length": 10}, stops=True) as life:
+        await leave(life, "away", ("t/#", 1), ("+/x", 1))
+        await publish(life, "t/x", *payloads)
+        await until(lambda: len(heard) >= 10)
+    async with disk.broker(hooks=hooks, session={"max_queue_length": 10}) as life:
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 10) == payloads[-10:]
+        await nothing_more(wire)
+    assert heard == payloads[:-10]
 
 
 async def test_a_retained_message_comes_before_what_waits_behind_it() -> None:

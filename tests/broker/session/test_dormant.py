@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.session.stored_sessions import find
 
 
@@ -48,6 +49,18 @@ async def test_they_get_what_is_published_and_go_on_sleeping() -> None:
             assert await messages(wire, 2) == [b"0", b"1"]
             await nothing_more(wire)
         assert awake(life) >= {f"client {number}" for number in range(3)}
+
+
+async def test_far_more_than_the_limit_wakes() -> None:
+    disk = await with_sessions(1)
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await publish(life, "all", *[b"%02d" % number for number in range(15)])
+        assert awake(life) <= {"publisher"}
+        await publish(life, "t/0", *[b"%02d" % number for number in range(15, 60)])
+        await until(lambda: disk.engine.count(ENTRIES) <= 30)
+        assert awake(life) - {"publisher"} == {"client 0"}
+        wire, _ = await life.stay("client 0")
+        assert await messages(wire, 10) == [b"%02d" % number for number in range(50, 60)]
 
 
 async def test_a_message_of_qos_0_wakes() -> None:

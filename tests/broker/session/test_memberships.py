@@ -3,8 +3,9 @@
 import pytest
 
 from tests.broker.disk import Disk, Life
-from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled, until
 from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
 
 
 async def test_an_ended_subscription_gives_nothing_more() -> None:
@@ -21,6 +22,7 @@ async def test_an_ended_subscription_gives_nothing_more() -> None:
         wire, _ = await life.stay("away")
         assert await messages(wire, 1) == [b"u"]
         await nothing_more(wire)
+        await until(lambda: life.node.metrics.dropped[DropReason.UNSUBSCRIBED] == 1)
 
 
 async def test_a_new_subscription_while_messages_wait() -> None:

@@ -12,6 +12,8 @@ from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.outbound import Outbound
+from trunkline.streams import StreamConfig
+from trunkline.streams.host import StreamHost
 
 
 def congest(here: Room, client_id: str, on: bool = True) -> None:
@@ -177,3 +179,30 @@ async def test_it_is_empty_when_nothing_waits_and_nothing_is_unacknowledged() ->
         here.broker.publish("t", b"2", qos=1)
         await here.node.quiet()
         assert not outbound.empty
+
+
+async def test_streams_are_made_only_for_a_session_that_subscribes_to_one() -> None:
+    async with room() as here:
+        asked: list[StreamHost] = []
+        services = here.node.services
+        assert services.streams is not None
+        streams = services.streams
+
+        def made() -> StreamHost:
+            asked.append(streams())
+            return asked[-1]
+
+        services.streams = made
+        for _ in range(2):
+            client = await here.stay("a")
+            await client.subscribe(("t", 1))
+            await client.disconnect()
+        assert not asked
+        await here.node.streams.create(StreamConfig(name="s", filters=("u",)))
+        client = await here.stay("a")
+        await client.subscribe(("$stream/s/u", 1))
+        await client.disconnect()
+        here.broker.publish("u", b"1", qos=1)
+        client = await here.stay("a")
+        await client.take_publish("u", b"1", qos=1)
+        assert asked

@@ -8,7 +8,9 @@ import pytest
 import trio
 
 from tests.broker.disk import Disk
+from tests.broker.session.test_cursor import messages, nothing_more, publish, settled
 from tests.conformance import raw
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.life import SessionLife
@@ -210,3 +212,27 @@ async def test_messages_go_that_only_lost_sessions_had() -> None:
     async with disk.broker(session={"max_inflight": 2}, stops=True):
         pass
     assert not any(disk.engine.count(space) for space in SPACES)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_what_comes_after_a_start_waits_where_the_settings_say(is_there: bool, is_used: bool) -> None:
+    """And what waits in backlogs already comes in any case, and first."""
+    disk = Disk()
+    async with disk.broker() as life:
+        wire, _ = await life.stay("a")
+        await wire.subscribe(("t", 1))
+        if not is_there:
+            await wire.abort()
+            await settled(life)
+            await publish(life, "t", b"before")
+        await life.rests()
+    before = [] if is_there else [b"before"]
+    assert disk.engine.count(ENTRIES) == len(before)
+    async with disk.broker(session={"overflow": "drop_oldest" if is_used else "drop_new"}) as life:
+        await publish(life, "t", b"after")
+        await life.rests()
+        assert disk.engine.count(ENTRIES) == (0 if is_there and not is_used else len(before) + 1)
+        wire, _ = await life.stay("a")
+        assert await messages(wire, len(before) + 1) == [*before, b"after"]
+        await nothing_more(wire)

@@ -16,11 +16,13 @@ from tests.broker.room import Room, room
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.backlogs.merge import Merge, Read
 from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.metrics import DropReason, LimitKind
 from trunkline.broker.session.slow_consumer import Budget, Pressure
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
+from trunkline.store import WriteBatch
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
 BURST = b"".join(raw.publish("t", b"%04d" % number + bytes(996)) for number in range(100))
@@ -339,6 +341,50 @@ async def test_much_more_than_the_limit_is_never_stored() -> None:
         await leave(life, "away", ("t", 1))
         await publish(life, "t", *[b"%03d" % number for number in range(300)])
         await until(lambda: disk.engine.count(ENTRIES) <= 30)
+
+
+async def test_entries_that_are_lost_hold_up_nothing_while_the_others_are_dropped() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", *[b"%02d" % number for number in range(20)])
+        await life.rests()
+        batch = WriteBatch()
+        for key, _ in disk.engine.scan(ENTRIES)[:15]:
+            batch.delete(ENTRIES, key)
+        disk.engine.commit(batch)
+        wire, _ = await life.stay("away")
+        await nothing_more(wire)
+        await publish(life, "t", b"live")
+        assert await messages(wire, 1) == [b"live"]
+
+
+async def test_what_is_unsubscribed_while_the_excess_is_dropped_is_dropped_once() -> None:
+    disk = Disk()
+    async with disk.broker(session={"max_queue_length": 10}) as life:
+        await leave(life, "away", ("t", 1), ("u", 1))
+        for number in range(10):
+            for topic in ("t", "u"):
+                await publish(life, topic, b"%d" % number)
+        backlogs = life.node.services.backlogs
+        assert backlogs is not None
+        read, asked = backlogs.read, 0
+
+        async def reading(merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
+            nonlocal asked
+            found = await read(merge, woken)
+            asked += 1
+            if asked == 2:  # they were counted before
+                assert life.node.host.unsubscribe_client("away", ["t"])
+                await life.node.scheduler.drained()
+            return found
+
+        backlogs.read = reading  # type: ignore[method-assign]
+        wire, _ = await life.stay("away")
+        await until(lambda: life.node.metrics.dropped[DropReason.UNSUBSCRIBED] > 0)
+        await nothing_more(wire)
+        dropped = life.node.metrics.dropped
+        assert (dropped[DropReason.UNSUBSCRIBED], dropped[DropReason.QUEUE_FULL]) == (10, 10)
 
 
 async def test_a_slow_client_falls_behind_and_catches_up() -> None:

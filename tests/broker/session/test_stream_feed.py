@@ -1,7 +1,7 @@
 """Subscriptions to streams: what there was, then what comes, once each and in order."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -13,7 +13,7 @@ from tests.conformance import raw
 from tests.counting import counted
 from tests.wire import Wire
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.stream_feed import InvalidStart, Start, read_start
+from trunkline.broker.session.stream_feed import InvalidStart, Start, StreamFeeds, read_start
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.streams import DeliverPolicy, Retention, StreamConfig
 
@@ -286,6 +286,11 @@ async def test_the_end_of_a_stream_is_no_error() -> None:
         await here.node.streams.delete("orders")
         await publish(here, 0, 3)
         await client.expect_nothing()
+
+
+def test_where_nothing_is_ready_nobody_has_to_come_back() -> None:
+    feeds = StreamFeeds(cast("Any", None), cast("Any", None), lambda: None)
+    assert feeds.take(10, 0.0) == ()
 
 
 # Durable sessions
