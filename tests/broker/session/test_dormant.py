@@ -8,7 +8,7 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
-from trunkline.broker.backlogs.rows import ENTRIES
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.stored_sessions import find
 
 
@@ -51,16 +51,16 @@ async def test_they_get_what_is_published_and_go_on_sleeping() -> None:
         assert awake(life) >= {f"client {number}" for number in range(3)}
 
 
-async def test_far_more_than_the_limit_wakes() -> None:
+async def test_more_than_twice_the_limit_wakes_and_is_dropped_down_to_it() -> None:
     disk = await with_sessions(1)
     async with disk.broker(session={"max_queue_length": 10}) as life:
-        await publish(life, "all", *[b"%02d" % number for number in range(15)])
+        await publish(life, "all", *[b"%02d" % number for number in range(20)])
         assert awake(life) <= {"publisher"}
-        await publish(life, "t/0", *[b"%02d" % number for number in range(15, 60)])
-        await until(lambda: disk.engine.count(ENTRIES) <= 30)
+        await publish(life, "all", b"20")
+        await until(lambda: life.node.metrics.dropped[DropReason.QUEUE_FULL] == 11)
         assert awake(life) - {"publisher"} == {"client 0"}
         wire, _ = await life.stay("client 0")
-        assert await messages(wire, 10) == [b"%02d" % number for number in range(50, 60)]
+        assert await messages(wire, 10) == [b"%02d" % number for number in range(11, 21)]
 
 
 async def test_a_message_of_qos_0_wakes() -> None:
