@@ -100,9 +100,11 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def spark_session(name: str, master: str | None, java: str | None, conf: Mapping[str, str]) -> Generator[SparkSession]:
+def spark_session(
+    name: str, master: str | None, java: str | None, conf: Mapping[str, object], *, fast_start: bool = False
+) -> Generator[SparkSession]:
     """A session that does not write to the terminal. Where it does not start, or fails, the command ends with a line
-    that says why."""
+    that says why. `fast_start` is for short jobs."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -113,7 +115,14 @@ def spark_session(name: str, master: str | None, java: str | None, conf: Mapping
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
     with spark_failures():
-        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=conf)
+        spark = session(
+            f"trunkline-{name}",
+            master=None if remote else master,
+            remote=remote,
+            java=java,
+            config=conf,
+            fast_start=fast_start,
+        )
     try:
         if remote is None:
             spark.sparkContext.setLogLevel("OFF")

@@ -47,6 +47,7 @@ TESTED_IN: dict[str, str] = {
     "broker/session/waiting.py": "broker/test_waiting_access.py",
     "events/segment.py": "events/test_arrow_segment.py",
     "events/open_segment.py": "events/test_writer.py",
+    "analytics/report/reading.py": "analytics/report/test_collecting.py",
     "analytics/report/sections/section.py": "analytics/report/sections/test_messages.py",
     "plugins/figures.py": "plugins/test_manager.py",
     "plugins/running.py": "plugins/test_manager.py",

@@ -7,20 +7,22 @@ from typing import ClassVar, Final, NamedTuple
 from trunkline.analytics.jobs.machines import Machine, Result, Subject
 
 COLUMNS: Final = """
-    time timestamp When the alert began, or ended.
+    time timestamp When the alert began, or ended; of one that goes on, the end of the events.
     alert string Which alert.
-    state string `begin` or `end`.
+    state string `begin` or `end`; of recorded events also `on`: it goes on at their end.
     scope string What `subject` is: `client`, `peer` (an address) or `node`.
     subject string The client, address or node.
     node string Where its latest event was.
     client_id string Of its latest event.
     username string Of its latest event.
     peer string Of its latest event.
-    count bigint Events: at the beginning those within the window, at the end all since the first of them.
+    count bigint Events: at the beginning those within the window, later all since the first of them.
     threshold double At the beginning: `count` is above it.
     usual double At the beginning, of a baseline: events that a window usually has.
     began timestamp When the alert began.
-    duration double At the end: seconds from the first event that made the alert to the last that was too many.
+    since timestamp The first of the events that made it.
+    last timestamp The last event that was too many, so far.
+    duration double Seconds from `since` to `last`; null at the beginning.
 """
 #: They identify a row.
 KEY: Final = ("alert", "scope", "subject", "state", "time")
@@ -73,14 +75,21 @@ class Alerting(Machine[Occurrence]):
         self.last, self.over_until = at, over_until
 
     def over(self, at: int) -> Result:
-        row = self._row("end", at) | {"duration": (self.last - self.first) / 1_000_000}
+        row = self._later("end", at)
         self.began = None
         return row
 
+    def end(self, now: int) -> Iterator[Result]:
+        if self.began is not None:
+            yield self._later("on", now)
+
+    def _later(self, state: str, at: int) -> Result:
+        return self._row(state, at) | {"duration": (self.last - self.first) / 1_000_000}
+
     def _row(self, state: str, at: int) -> Result:
         latest = zip(("node", "client_id", "username", "peer"), self.latest, strict=True)
-        about = self.about | dict(latest)
-        return about | {"state": state, "time": at, "count": self.total, "began": self.began}
+        about = self.about | dict(latest) | {"began": self.began, "since": self.first, "last": self.last}
+        return about | {"state": state, "time": at, "count": self.total}
 
 
 @dataclass(frozen=True)

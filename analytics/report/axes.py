@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from trunkline.events.times import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
+
+T = TypeVar("T")
 
 #: Points of a plot: a page must not grow with its period.
 MAX_POINTS: Final = 240
@@ -38,7 +41,7 @@ class Grid:
         self.end = begin + timedelta(seconds=self.size * self.step)
         self.times = [begin + timedelta(seconds=index * self.step) for index in range(self.size)]
 
-    def _indexed(self, values: Iterable[tuple[datetime, float]]) -> Iterable[tuple[int, float]]:
+    def _indexed(self, values: Iterable[tuple[datetime, T]]) -> Iterable[tuple[int, T]]:
         for time, value in values:
             index = math.floor((time - self.begin).total_seconds() / self.step + 1e-9)
             if 0 <= index < self.size:
@@ -57,6 +60,20 @@ class Grid:
         for index, value in self._indexed(levels):
             found[index] = max(value, found[index] or 0.0)
         return found
+
+    def spans(
+        self, levels: Iterable[tuple[datetime, tuple[float, float, float]]]
+    ) -> list[tuple[float, float, float] | None]:
+        """The lowest, the mean and the highest of each point, from those of windows."""
+        found: list[list[tuple[float, float, float]]] = [[] for _ in range(self.size)]
+        for index, of_window in self._indexed(levels):
+            found[index].append(of_window)
+        return [
+            (min(low for low, _, _ in each), fmean(mean for _, mean, _ in each), max(high for _, _, high in each))
+            if each
+            else None
+            for each in found
+        ]
 
     def held(self, readings: Iterable[tuple[datetime, float, float, datetime]]) -> list[float | None]:
         """Levels that are read now and then: time of a window, the highest in it, and the last, which holds until a

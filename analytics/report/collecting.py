@@ -5,41 +5,49 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.catalogue import find
-from trunkline.analytics.jobs.job import CLOCK
-from trunkline.analytics.report import figures, shaping
-from trunkline.analytics.report.axes import MAX_POINTS, STEPS
+from trunkline.analytics.jobs.subscriptions import CHANGES
+from trunkline.analytics.report import counts, figures, shaping
+from trunkline.analytics.report.axes import MAX_POINTS, STEPS, Grid
 from trunkline.analytics.report.cutting import cut, falling, rows_of, total, who
-from trunkline.analytics.report.results import Alert, Health, Results, Silence
-from trunkline.events.columns import spark_schema
-from trunkline.events.layout import NodeKey, is_missing
+from trunkline.analytics.report.findings import USUAL_DROPS
+from trunkline.analytics.report.gauges import gauges
+from trunkline.analytics.report.reading import Reading, audit, load
+from trunkline.analytics.report.results import Alert, Results, Silence
+from trunkline.analytics.report.sections.named import names
+from trunkline.analytics.report.sections.order import sections
+from trunkline.events.layout import is_missing
 from trunkline.events.reader import EventLog
-from trunkline.events.schema import COLUMNS
 from trunkline.events.times import EPOCH, from_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from trunkline.analytics.jobs.job import Job
 
-
-#: The jobs of a report.
-JOBS: Final = ("latency", "flapping", "denials", "silent", "slow-consumers", "queues", "unheard")
-#: Kinds whose last reading from before the period counts.
-_READINGS: Final = ("session.stats", "node.stats")
-#: What figures of a report need: all but what may be long.
-_USED: Final = {column.name for column in COLUMNS} - {"payload", "user_properties"}
 #: Seconds over which growth is measured: longer than a reading holds.
 _GROWTH: Final = 900.0
+#: Seconds without a delivery after which a subscription is dead, or half of a period that is shorter than twice that.
+_DEAD: Final = 86_400.0
+#: Times that a client goes to another node before it is one that goes to and fro.
+_TO_AND_FRO: Final = 4
+#: Deliveries of one message that are many.
+_MANY: Final = 10
+#: Settings of Spark for small logs: to compile a query, and to plan it anew between its stages, takes longer
+#: than to run it as it is.
+QUICK: Final = {
+    "spark.sql.adaptive.enabled": False,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.shuffle.partitions": 1,
+}
+#: Rows of a log that is small. Heartbeats hardly count.
+_SMALL: Final = 500_000
 
 
 class NothingRecorded(ValueError):
@@ -76,6 +84,18 @@ def _recorded(source: str) -> tuple[datetime, datetime]:
     return from_microseconds(min(oldest)), from_microseconds(max(newest)) + timedelta(microseconds=1)
 
 
+def is_small(source: str) -> bool:
+    """Whether Spark should start fast rather than run fast.
+
+    Raises:
+        LogError: there is no log that can be read.
+    """
+    log = EventLog(source)
+    log.refresh()
+    spans = (span for node, extent in log.nodes().items() for span in log.spans(node, extent.first, extent.end))
+    return sum(span.end - span.first for span in spans if span.size) <= _SMALL
+
+
 def window(begin: datetime, end: datetime) -> float:
     """Seconds of a window, so that there are no more of them than points of a plot."""
     length = (end - begin).total_seconds()
@@ -108,55 +128,55 @@ def collect(
     if _recorded(source)[0] <= former:
         say("the period before")
         found["before"] = _before(spark, replace(results, begin=former, end=begin))
-    reading = _Reading(spark, source, begin, end)
     say("audit")
-    findings = rows_of(reading.audit())
+    findings = rows_of(audit(spark, source))
     found["health"] = shaping.health(findings)
     found["lags"] = [row for row in findings if row["check"] == "lag"]
+    results = replace(results, **found)
+    reading = Reading(spark, results, begin)
     try:
-        found |= _of_events(reading, source, begin, end, seconds, found["health"], say)
+        results = replace(results, **_of_events(reading, results, say))
+        say("clients that tables name")
+        return replace(results, **_of_clients(reading, results))
     finally:
         reading.close()
-    return replace(results, **found)
 
 
-def _of_events(
-    reading: _Reading,
-    source: str,
-    begin: datetime,
-    end: datetime,
-    seconds: float,
-    health: Sequence[Health],
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    events = reading.events
+def _of_events(reading: Reading, results: Results, say: Callable[[str], None]) -> dict[str, Any]:
+    events, seconds, end = reading.events, results.window, results.end
     say("traffic, connections, drops, refusals, latency")
     found, timeline = _headlines(events, seconds)
     found["ends"] = shaping.ends(timeline)
-    say("nodes, alarms")
-    facts = shaping.facts(rows_of(reading.facts()), begin, _running(source, begin, end))
-    found |= facts
+    say("nodes, alarms, gauges")
+    found |= shaping.facts(rows_of(reading.facts()), reading.begin, reading.running)
     found["nodes"] = shaping.nodes(timeline, found.pop("versions"), found.pop("starts"))
-    losses = figures.losses(events)
+    grid = Grid(results.begin, end, seconds)
+    readings = rows_of(figures.gauges(events, seconds))
+    found["gauges"], found["gauge_sums"] = gauges(readings, results.health, grid, end)
+    say("top talkers, topics")
+    losses = counts.losses(reading.counted)
     most = (falling("messages"), "client_id", "reason")
     found |= cut("losses", losses, most, losers=who("client_id", most), lost=total("messages"))
-    say("top talkers, topics")
-    published = events.where("kind = 'message.publish'")
     biggest = (falling("messages"), falling("bytes"), "name")
-    found |= cut("clients", figures.talkers(published, "client_id"), biggest)
-    found |= _topics(reading, figures.talkers(published, "topic"), end)
-    found["sizes"] = rows_of(figures.sizes(published))
-    say("use")
-    found |= _use(events)
-    say("how messages came, the slowest windows")
-    windows = reading.run("latency", window=seconds).where("p99_us is not null")
+    found |= cut("clients", counts.talkers(reading.counted), biggest)
     found["ways"] = rows_of(figures.ways(events))
+    found |= _topics(reading, sum(row.deliveries for row in found["ways"] if row.way != "retained"))
+    found["sizes"] = rows_of(figures.sizes(events.where("kind = 'message.publish'")))
+    say("use")
+    for name, column in (("users", "username"), ("listeners", "listener"), ("protocols", "protocol")):
+        used = counts.use_by(reading.counted, column)
+        found |= cut(name, used, (falling("messages"), falling("connected"), "name"))
+    say("the slowest windows")
+    windows = reading.run("latency", window=seconds).where("p99_us is not null")
     found |= cut("slow", windows, (falling("p99_us"), "window_start", "prefix", "qos", "node"))
-    say("flapping, denials, silent clients")
+    say("connections, flapping, denials, silent clients")
+    found |= _connections(reading)
     found |= _alerts(reading)
-    say("queues, slow consumers")
+    say("queues, slow consumers, subscriptions")
     found |= _queues(reading, losses, end)
-    found["queues"] = shaping.held(rows_of(figures.queue_lengths(events, seconds)), health)
+    found["queues"] = shaping.held(rows_of(figures.queue_lengths(events, seconds)), results.health)
+    if {"message.delivered", "session.subscribed"} <= (found["recorded"] or set()) and not found["narrowed"]:
+        found |= _dead(reading, end)
     return found
 
 
@@ -164,9 +184,12 @@ def _headlines(events: DataFrame, seconds: float) -> tuple[dict[str, Any], list[
     """What the totals are sums of; and the timeline, which has more."""
     timeline = rows_of(figures.timeline(events, seconds))
     dropped = [row for row in timeline if row.sort == "dropped"]
+    drops = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
+    is_lossy = any(row.reason not in USUAL_DROPS for row in drops)
     found = {
         "timeline": shaping.windows(timeline),
-        "drops": [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped],
+        "drops": drops,
+        "written": rows_of(figures.written(events))[0].messages if is_lossy else 0,
         "latency": rows_of(figures.delays(events, seconds)),
         **_refusals(events),
     }
@@ -176,7 +199,7 @@ def _headlines(events: DataFrame, seconds: float) -> tuple[dict[str, Any], list[
 def _before(spark: SparkSession, period: Results) -> Results:
     """The headlines of a period."""
     kinds = (*figures.HEADLINES, *figures.REFUSAL_KINDS)
-    events = _load(spark, period.source, kinds, period.begin, period.end, figures.HEADLINE_COLUMNS)
+    events = load(spark, period.source, kinds, period.begin, period.end, figures.HEADLINE_COLUMNS)
     events.persist(StorageLevel.DISK_ONLY)
     try:
         return replace(period, **_headlines(events, period.window)[0])
@@ -184,14 +207,22 @@ def _before(spark: SparkSession, period: Results) -> Results:
         events.unpersist()
 
 
-def _topics(reading: _Reading, topics: DataFrame, end: datetime) -> dict[str, Any]:
-    topics.persist(StorageLevel.DISK_ONLY)
+def _topics(reading: Reading, deliveries: int) -> dict[str, Any]:
+    topics = counts.topics(reading.counted).persist(StorageLevel.DISK_ONLY)
+    published = topics.where("messages > 0").select("name", "messages", "bytes")
     once = F.count_if(F.col("messages") == 1)
-    unheard = reading.run("unheard", subject="topics", window=_whole(end)).withColumnRenamed("count", "messages")
+    unheard = reading.run("unheard", reading.counted, subject="topics", window=_whole(reading.end))
+    heaviest = (falling("deliveries"), "name")
+    is_heavy = (F.col("amplification") >= _MANY) & (F.col("deliveries") * 2 >= deliveries)
     found = {
-        **cut("topics", topics, (falling("messages"), falling("bytes"), "name"), topics_once=once),
-        **cut("branches", figures.branches(topics), (falling("names"), falling("topics"), "branch")),
-        **cut("unheard", unheard.select("topic", "messages", "last"), (falling("messages"), "topic")),
+        **cut("topics", published, (falling("messages"), falling("bytes"), "name"), topics_once=once),
+        **cut("branches", counts.branches(published), (falling("names"), falling("topics"), "branch")),
+        **cut(
+            "unheard",
+            unheard.select("topic", F.col("count").alias("messages"), "last"),
+            (falling("messages"), "topic"),
+        ),
+        **cut("fanout", counts.fanout(topics), heaviest, heavy=who("name", heaviest, is_heavy)),
     }
     topics.unpersist()
     return found
@@ -202,13 +233,37 @@ def _whole(end: datetime) -> int:
     return math.ceil(end.timestamp()) + 1
 
 
-def _use(events: DataFrame) -> dict[str, Any]:
-    used = figures.use(events).persist(StorageLevel.DISK_ONLY)
-    found: dict[str, Any] = {}
-    for name, column in (("users", "username"), ("listeners", "listener"), ("protocols", "protocol")):
-        found |= cut(name, figures.use_by(used, column), (falling("messages"), falling("connected"), "name"))
-    used.unpersist()
+def _connections(reading: Reading) -> dict[str, Any]:
+    found: dict[str, Any] = {"stays": rows_of(figures.stays(reading.connections))}
+    if len({key.name for key in reading.running}) > 1:
+        movers = figures.movers(reading.run("moves"))
+        most = (falling("moves"), "client_id")
+        found |= cut("moves", movers, most, movers=who("client_id", most, F.col("moves") >= _TO_AND_FRO))
     return found
+
+
+def _dead(reading: Reading, end: datetime) -> dict[str, Any]:
+    """Of deliveries, the last to each client by each topic is enough."""
+    after = min(_DEAD, (end - reading.begin).total_seconds() / 2)
+    deliveries = reading.counted.where("kind = 'message.delivered'")
+    changes = reading.subscribed.where(F.col("kind").isin(*CHANGES))
+    seen = changes.unionByName(deliveries, allowMissingColumns=True).unionByName(
+        reading.beats, allowMissingColumns=True
+    )
+    dead = reading.run("unheard", seen, subject="subscriptions", after=after)
+    longest = ("since", "client_id", "filter")
+    rows = dead.select("client_id", "filter", "since", "last")
+    return {"dead_after": after, **cut("dead", rows, longest, deaf=who("client_id", longest))}
+
+
+def _of_clients(reading: Reading, results: Results) -> dict[str, Any]:
+    """What the clients did that the tables name, of which there are few."""
+    clients = names(sections(results))
+    if not clients:
+        return {}
+    done = rows_of(counts.of_clients(reading.counted, clients))
+    stayed = rows_of(figures.last_stays(reading.connections, clients))
+    return {"named": shaping.clients(clients, done, stayed)}
 
 
 def _refusals(events: DataFrame) -> dict[str, Any]:
@@ -226,17 +281,16 @@ def _alert(row: Row) -> Alert:
     return Alert(*(row[name] for name in Alert._fields))
 
 
-def _alerts(reading: _Reading) -> dict[str, Any]:
-    connecting = figures.alerts(reading.run("flapping"))
-    flapping, storms = (connecting.where(F.col("name") == name) for name in ("flapping", "storm"))
-    refused = figures.alerts(reading.run("denials"))
+def _alerts(reading: Reading) -> dict[str, Any]:
+    alerts = figures.alerts(reading.run("flapping").union(reading.run("denials"))).persist(StorageLevel.DISK_ONLY)
+    is_flapping = F.col("name") == "flapping"
     guessing = F.col("name").isin("logins", "names")
     oldest, most = ("begin", "name", "scope", "subject"), (falling("events"), "subject", "begin")
     silences = figures.silences(reading.run("silent"), figures.left(reading.events))
     newest = (F.col("end").isNotNull(), "last_seen", "client_id")
-    return {
-        **cut("flapping", flapping, most, _alert, flapped=who("subject", most)),
-        **cut("alerts", refused.union(storms), oldest, _alert, guessers=who("subject", most, guessing)),
+    found = {
+        **cut("flapping", alerts.where(is_flapping), most, _alert, flapped=who("subject", most)),
+        **cut("alerts", alerts.where(~is_flapping), oldest, _alert, guessers=who("subject", most, guessing)),
         **cut(
             "silences",
             silences,
@@ -245,13 +299,15 @@ def _alerts(reading: _Reading) -> dict[str, Any]:
             silent=who("client_id", newest, F.col("end").isNull()),
         ),
     }
+    alerts.unpersist()
+    return found
 
 
-def _queues(reading: _Reading, losses: DataFrame, end: datetime) -> dict[str, Any]:
+def _queues(reading: Reading, losses: DataFrame, end: datetime) -> dict[str, Any]:
     growth = figures.growth(reading.run("queues", window=_GROWTH, slide=_GROWTH / 5), end)
     whose = F.coalesce(F.nullif("client_id", F.lit("")), "node")
     first = (F.col("full_in").isNull(), "full_in", falling("slope"), "node", "client_id", "metric")
-    slow = reading.run("slow-consumers", window=_whole(end)).where("slow")
+    slow = reading.run("slow-consumers", reading.subscribed, window=_whole(end)).where("slow")
     losers = losses.groupBy("client_id").agg(F.lit(True).alias("lost"))
     consumers = slow.join(losers, "client_id", "left").select(
         *slow.columns, (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped"), "lost"
@@ -268,82 +324,3 @@ def _queues(reading: _Reading, losses: DataFrame, end: datetime) -> dict[str, An
         ),
         **cut("consumers", consumers, slowest, slow_clients=who("client_id", slowest, F.col("lost").isNull())),
     }
-
-
-class _Reading:
-    """Reads what a report needs of the log once, and keeps that for one job after the other: rows become Spark's at the
-    cost of a microsecond or two each, and nearly all rows of a quiet log are heartbeats."""
-
-    def __init__(self, spark: SparkSession, source: str, begin: datetime, end: datetime) -> None:
-        self._spark = spark
-        self._source = source
-        self._begin = begin
-        kinds = {
-            *figures.TIMELINE,
-            *figures.REFUSAL_KINDS,
-            *figures.FACTS,
-            *(kind for name in JOBS for kind in find(name).kinds()),
-        }
-        parts = [
-            self._load(kinds.difference(_READINGS, (CLOCK,)), begin, end),
-            self._load(_READINGS, begin - timedelta(seconds=figures.HELD), end),
-            # time goes on to the end of the period
-            self._load((CLOCK,), end - timedelta(minutes=1), end),
-        ]
-        #: Of the period; readings also of before.
-        self.events = reduce(DataFrame.union, parts).persist(StorageLevel.DISK_ONLY)
-
-    def close(self) -> None:
-        self.events.unpersist()
-
-    def _load(self, kinds: Iterable[str], since: datetime | None, until: datetime) -> DataFrame:
-        return _load(self._spark, self._source, kinds, since, until, _USED)
-
-    def facts(self) -> DataFrame:
-        """From the beginning of the log: what was on, or said, before the period still is."""
-        of_period = self.events.where(F.col("kind").isin(*figures.FACTS))
-        return of_period.union(self._load(figures.FACTS, None, self._begin)).orderBy("time", "seq")
-
-    def run(self, name: str, **given: object) -> DataFrame:
-        job: Job[Any] = find(name)
-        return job(self.events, job.read_options(given))
-
-    def audit(self) -> DataFrame:
-        """Of the whole log: rows that a period leaves out are not missing."""
-        reader = self._spark.read.format("trunkline").options(onCorrupt="skip", failOnDataLoss=False)
-        events = reader.schema(figures.AUDIT_COLUMNS).load(self._source)
-        job: Job[Any] = find("audit")
-        return figures.findings(job(events, job.read_options({"root": self._source})))
-
-
-def _load(
-    spark: SparkSession,
-    source: str,
-    kinds: Iterable[str],
-    since: datetime | None,
-    until: datetime,
-    names: Container[str],
-) -> DataFrame:
-    """Events of these kinds, with the columns of these names."""
-    start = {} if since is None else {"startingTimestamp": since.isoformat()}
-    reader = spark.read.format("trunkline").options(
-        path=source,
-        kinds=",".join(sorted(set(kinds))),
-        onCorrupt="skip",
-        failOnDataLoss=False,
-        endingTimestamp=until.isoformat(),
-        **start,
-    )
-    return reader.schema(spark_schema(tuple(column for column in COLUMNS if column.name in names))).load()
-
-
-def _running(source: str, begin: datetime, end: datetime) -> list[NodeKey]:
-    """The incarnations of nodes that recorded in the period."""
-    log = EventLog(source)
-    log.refresh()
-    found: list[NodeKey] = []
-    for key, extent in log.nodes().items():
-        first = next(log.spans(key, extent.first, extent.end), None)
-        if first is not None and from_microseconds(first.min_time) < end and from_microseconds(extent.newest) >= begin:
-            found.append(NodeKey.parse(key))
-    return found

@@ -88,7 +88,7 @@ def report(
     if since is not None and until is not None and since >= until:
         fail(["--since must be before --until"], BAD_USAGE)
     # imported here: they take a second, and pip may not have brought them
-    from trunkline.analytics.report.collecting import NothingRecorded, collect, period
+    from trunkline.analytics.report.collecting import QUICK, NothingRecorded, collect, is_small, period
     from trunkline.analytics.report.page import write
     from trunkline.analytics.report.summary import summary
     from trunkline.analytics.running import interruptible
@@ -99,10 +99,15 @@ def report(
 
     try:
         period(source, since, until)  # before Spark starts, which takes longer
+        is_quick = is_small(source)
     except (NothingRecorded, LogError, OSError) as error:
         fail([f"{source}: {error}" if isinstance(error, NothingRecorded) else error], FAILED)
     say("Spark starts")
-    with spark_session("report", master, java, conf) as spark, interruptible(spark.stop):
+    settings = {**QUICK, **conf} if is_quick else conf
+    with (
+        spark_session("report", master, java, settings, fast_start=is_quick) as spark,
+        interruptible(spark.stop),
+    ):
         if html is None:
             results = collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say)
         else:

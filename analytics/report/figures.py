@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.queues import ENDS
 from trunkline.analytics.jobs.windows import is_live, window
-from trunkline.analytics.report.results import WITHIN
+from trunkline.analytics.report.counts import summed
+from trunkline.analytics.report.findings import USUAL_DROPS
+from trunkline.analytics.report.results import BRIEF, GAUGES, WITHIN
 from trunkline.events.times import to_microseconds
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
 #: The kinds of events that are summed, with the names of their sums.
@@ -36,14 +39,12 @@ FACTS: Final = (
     *("alarm.active", "alarm.activated", "alarm.deactivated"),
     *("node.clock", "node.limit", "node.version", "exporter.started", "exporter.records"),
 )
-#: Reasons for which a subscriber loses messages by being slow or away too long.
-LOSSES: Final = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
 REFUSAL_KINDS: Final = ("client.connack", "client.acl_decided", "message.dropped")
 #: Beside refusals, what the totals are sums of.
 HEADLINES: Final = ("message.publish", "message.delivered", "message.dropped", "client.connected")
 HEADLINE_COLUMNS: Final = frozenset(
     (
-        *("node", "time", "kind", "weight", "client_id", "peer", "topic", "flags", "size", "publisher"),
+        *("node", "time", "kind", "weight", "client_id", "peer", "topic", "flags", "size", "publisher", "guid"),
         *("reason", "reason_code", "latency_us", "action", "delivery"),
     )
 )
@@ -57,8 +58,6 @@ HELD: Final = 700.0
 IN_ORDER: Final = (Reason.SUCCESS.value, Reason.DISCONNECT_WITH_WILL.value)
 #: Bytes of payloads that are told apart.
 SIZES: Final = (0, 100, 1000, 10_000, 100_000, 1_000_000)
-#: Levels of topics that are looked at for how they spread.
-MAX_LEVELS: Final = 16
 #: Clients whose queues are drawn.
 MAX_QUEUES: Final = 10
 
@@ -96,46 +95,18 @@ def findings(audit: DataFrame) -> DataFrame:
     )
 
 
-def losses(events: DataFrame) -> DataFrame:
-    """Messages that a subscriber did not get, by client and reason."""
-    lost = (F.col("kind") == "message.dropped") & F.col("reason").isin(*LOSSES)
+def written(events: DataFrame) -> DataFrame:
+    """How many of the messages that were lost had been written to their client, which did not acknowledge them
+    (`messages`): they are among the deliveries, too."""
+    kind = F.col("kind")
+    lost = (kind == "message.dropped") & ~F.coalesce("reason", F.lit("")).isin(*USUAL_DROPS)
+    delivered = events.where(kind == "message.delivered").select("client_id", "guid")
     return (
-        events.where(lost & F.col("client_id").isNotNull())
-        .groupBy("client_id", "reason")
-        .agg(F.sum("weight").alias("messages"))
+        events.where(lost)
+        .select("client_id", "guid", "weight")
+        .join(delivered, ["client_id", "guid"], "left_semi")
+        .agg(F.coalesce(F.sum("weight"), F.lit(0)).alias("messages"))
     )
-
-
-def talkers(published: DataFrame, column: str) -> DataFrame:
-    """Messages and bytes by topic, or by client."""
-    named = published.where(F.col(column).isNotNull()).groupBy(F.col(column).alias("name"))
-    return named.agg(F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes"))
-
-
-def use(events: DataFrame) -> DataFrame:
-    """Connections, and messages and bytes in both directions, by user, listener and protocol at once."""
-    connected, published, delivered = (
-        F.col("kind") == kind for kind in ("client.connected", "message.publish", "message.delivered")
-    )
-    sums = {
-        "connected": _total(connected),
-        "published": _total(published),
-        "published_bytes": _total(published, "size"),
-        "delivered": _total(delivered),
-        "delivered_bytes": _total(delivered, "size"),
-    }
-    return (
-        events.where(connected | published | delivered)
-        .groupBy("username", "listener", "protocol")
-        .agg(*(one.alias(name) for name, one in sums.items()))
-    )
-
-
-def use_by(used: DataFrame, column: str) -> DataFrame:
-    """`used` by one of them."""
-    sums = ("connected", "published", "published_bytes", "delivered", "delivered_bytes")
-    found = used.groupBy(F.col(column).alias("name")).agg(*(F.sum(name).alias(name) for name in sums))
-    return found.withColumn("messages", F.col("published") + F.col("delivered"))
 
 
 def sizes(published: DataFrame) -> DataFrame:
@@ -153,17 +124,47 @@ def sizes(published: DataFrame) -> DataFrame:
     )
 
 
-def branches(topics: DataFrame) -> DataFrame:
-    """Where several names follow the same first levels: how many `names`, and how many `topics` these have."""
-    depths = F.explode(F.sequence(F.lit(1), F.least(F.size(F.split("name", "/")), F.lit(MAX_LEVELS))))
-    level = topics.select("name", depths.alias("depth"))
-    first = F.expr("substring_index(name, '/', depth - 1)")
-    own = F.substring_index(F.expr("substring_index(name, '/', depth)"), "/", -1)
+def stays(connections: DataFrame) -> DataFrame:
+    """How long connections lasted, by how they ended: half and nine of ten no longer than `p50` and `p90` seconds, the
+    longest, and how many were `brief`."""
+    ended = F.col("how") != "open"
+    at = F.percentile_approx("duration", [0.5, 0.9], 1000)
     return (
-        level.groupBy("depth", F.when(F.col("depth") > 1, F.concat(first, F.lit("/"))).otherwise("").alias("above"))
-        .agg(F.count_distinct(own).alias("names"), F.count("*").alias("topics"))
-        .where("names > 1")
-        .select(F.concat("above", F.lit("+")).alias("branch"), "names", "topics")
+        connections.groupBy("how")
+        .agg(
+            F.sum("weight").alias("connections"),
+            at.alias("at"),
+            F.max("duration").alias("longest"),
+            summed(ended & (F.col("duration") < BRIEF)).alias("brief"),
+        )
+        .select("how", "connections", F.col("at")[0].alias("p50"), F.col("at")[1].alias("p90"), "longest", "brief")
+        .orderBy(F.desc("connections"), "how")
+    )
+
+
+def last_stays(connections: DataFrame, names: Sequence[str]) -> DataFrame:
+    """How often and how long each of these clients was connected, and the last time."""
+    open_last = F.struct(F.col("ended").isNull(), "ended", "began")
+    return (
+        connections.where(F.col("client_id").isin(*names))
+        .groupBy("client_id")
+        .agg(
+            F.sum("weight").alias("connections"),
+            F.sum(F.col("weight") * F.coalesce("duration", F.lit(0.0))).alias("seconds"),
+            F.max_by(F.struct("began", "ended", "how", "node"), open_last).alias("newest"),
+        )
+        .select("client_id", "connections", "seconds", "newest.*")
+    )
+
+
+def movers(moves: DataFrame) -> DataFrame:
+    """How often each client went to another node, how often it was still connected to the former one, when it came last
+    and where it is."""
+    return moves.groupBy("client_id").agg(
+        F.count("*").alias("moves"),
+        F.count_if(F.col("how") == "taken_over").alias("taken_over"),
+        F.max("time").alias("last"),
+        F.max_by("to_node", "time").alias("node"),
     )
 
 
@@ -195,10 +196,14 @@ def left(events: DataFrame) -> DataFrame:
 
 
 def alerts(told: DataFrame) -> DataFrame:
-    """Begin and end of each as one row: `end` is null while it goes on, and `events` are all of one that ended."""
-    is_end = F.col("state") == "end"
-    return told.groupBy(F.col("alert").alias("name"), "scope", "subject", F.col("began").alias("begin")).agg(
-        F.max(F.when(is_end, F.col("time"))).alias("end"), F.max_by("count", is_end).alias("events")
+    """Each as one row, from the first event that made it to the last that was too many; `end` is null while it goes on.
+    `events` are all of them, so far."""
+    newest = F.max_by(F.struct("state", "last", "count"), F.struct("time", "state"))
+    one = told.groupBy(F.col("alert").alias("name"), "scope", "subject", "began")
+    return one.agg(F.min("since").alias("begin"), newest.alias("newest")).select(
+        *("name", "scope", "subject", "begin"),
+        F.when(F.col("newest.state") == "end", F.col("newest.last")).alias("end"),
+        F.col("newest.count").alias("events"),
     )
 
 
@@ -222,7 +227,7 @@ def delays(events: DataFrame, seconds: float) -> DataFrame:
         .agg(
             F.sum("weight").alias("deliveries"),
             F.percentile_approx("latency_us", shares, 1000).alias("at"),
-            *[_total(F.col("latency_us") <= most).alias(name) for name, most in WITHIN.items()],
+            *[summed(F.col("latency_us") <= most).alias(name) for name, most in WITHIN.items()],
         )
         .select(
             F.col("window.start").alias("time"),
@@ -231,12 +236,6 @@ def delays(events: DataFrame, seconds: float) -> DataFrame:
             *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
         )
     )
-
-
-def _total(which: Expression, of: str | None = None) -> Expression:
-    """The number of events, or the sum of a column."""
-    each = F.col("weight") if of is None else F.col("weight") * F.col(of)
-    return F.coalesce(F.sum(F.when(which, each)), F.lit(0))
 
 
 def ways(events: DataFrame) -> DataFrame:
@@ -283,4 +282,35 @@ def queue_lengths(events: DataFrame, seconds: float) -> DataFrame:
             F.max("time").alias("at"),
         )
         .select(F.col("window.start").alias("time"), "node", "client_id", "length", "last", "at")
+    )
+
+
+def gauges(events: DataFrame, seconds: float) -> DataFrame:
+    """The readings of each window, node and gauge: the lowest, the highest, when that was, and the greatest share of
+    the limit; the `first_at`, and the `last` with its time and limit. Between these two, each reading holds until the
+    next: `held` seconds in all, `summed` up."""
+    order = F.struct("time", "incarnation", "seq")
+    by_window = Window.partitionBy("window", "node", "name").orderBy("time", "incarnation", "seq")
+    until = F.unix_micros(F.lead("time").over(by_window)) - F.unix_micros("time")
+    readings = (
+        events.where((F.col("kind") == "node.stats") & F.col("name").isin(*GAUGES) & F.col("value").isNotNull())
+        .withColumn("window", window(seconds))
+        .withColumn("held", F.when(until.isNotNull(), F.least(until / 1e6, F.lit(HELD))).otherwise(0.0))
+    )
+    return (
+        readings.groupBy("window", "node", "name")
+        .agg(
+            F.min("value").alias("low"),
+            F.max("value").alias("high"),
+            F.max_by("time", F.struct("value", -F.unix_micros("time"))).alias("high_at"),
+            F.max(F.col("value") / F.col("value_limit")).alias("share"),
+            F.min("time").alias("first_at"),
+            F.max_by("value", order).alias("last"),
+            F.max_by("value_limit", order).alias("limit"),
+            F.max("time").alias("at"),
+            F.sum("held").alias("held"),
+            F.sum(F.col("held") * F.col("value")).alias("summed"),
+        )
+        .select(F.col("window.start").alias("time"), "*")
+        .drop("window")
     )

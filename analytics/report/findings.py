@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from trunkline.analytics.report import wording
-from trunkline.analytics.report.results import WITHIN, Who
+from trunkline.analytics.report.loads import loads
+from trunkline.analytics.report.results import BRIEF, LAG, WITHIN, Who
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from trunkline.analytics.report.results import Results
+    from trunkline.analytics.report.results import GaugeSums, Results
 
 #: A message had no subscriber: nothing is wrong, but nobody needs it.
 UNHEARD: Final = "no_subscribers"
@@ -35,6 +36,14 @@ FindingName: TypeAlias = Literal[
     "slow",
     "full",
     "filling",
+    "near",
+    "late",
+    "grown",
+    "uneven",
+    "moving",
+    "brief",
+    "heavy",
+    "dead",
 ]
 
 
@@ -42,7 +51,13 @@ FindingName: TypeAlias = Literal[
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 _ERRORS: Final = ("missing", "unwritten", "killed", "alarms", "dropped", "losers", "full")
-_NOTES: Final = ("refused",)
+_NOTES: Final = ("refused", "grown", "uneven", "brief", "heavy", "dead")
+#: Part of its limit at which a gauge comes near it.
+_NEAR: Final = 0.9
+#: Brief connections that are worth a word, if they are half of all.
+_MANY_BRIEF: Final = 100
+#: Microseconds by which the event loop is late: that many make the broker refuse clients.
+_LATE: Final = 500_000
 
 
 class Tile(NamedTuple):
@@ -69,6 +84,10 @@ class Finding(NamedTuple):
         return "error" if self.name in _ERRORS else "note" if self.name in _NOTES else "warning"
 
 
+#: How many there are, the name, the section, and the text of what may be a finding.
+_Told: TypeAlias = "tuple[int, FindingName, str, str]"
+
+
 class Totals(NamedTuple):
     """The sums of a period; latencies are of live deliveries, in microseconds."""
 
@@ -79,6 +98,8 @@ class Totals(NamedTuple):
     connected: int
     refused: int
     lost: int
+    #: Of `lost`: those that were delivered before, and not acknowledged.
+    lost_delivered: int
     without_subscribers: int
     denied: int
     live_deliveries: int
@@ -100,6 +121,7 @@ def totals(results: Results) -> Totals:
         connected=sum(row.connected for row in windows),
         refused=sum(row.refused for row in windows),
         lost=_dropped(results),
+        lost_delivered=results.written,
         without_subscribers=sum(row.messages for row in results.drops if row.reason == UNHEARD),
         denied=results.denied,
         live_deliveries=sum(row.deliveries for row in results.latency),
@@ -162,7 +184,7 @@ def _tiles(results: Results) -> list[Tile]:
             short(sums.connected),
             f"{short(sums.refused)} refused",
         ),
-        Tile("Lost", lost, short(lost), _share(lost, delivered + lost, "deliveries")),
+        Tile("Lost", lost, short(lost), _of_deliveries(sums)),
         Tile("Without subscribers", unheard, short(unheard), _share(unheard, published, "messages")),
         Tile("Denied", results.denied, short(results.denied), wording.count(results.denied_clients, "client")),
     ]
@@ -177,6 +199,12 @@ def _share(part: int, whole: int, of: str) -> str:
     return f"{wording.share(part, whole)} of {of}" if whole else f"no {of}"
 
 
+def _of_deliveries(sums: Totals) -> str:
+    """What was written and then lost is one delivery, and counts on both sides."""
+    share = _share(sums.lost, sums.delivered + sums.lost - sums.lost_delivered, "deliveries")
+    return f"{share}; {wording.short(sums.lost_delivered)} were delivered first" if sums.lost_delivered else share
+
+
 def _named(who: Who) -> str:
     """The first of them."""
     first = list(map(wording.name, who.first[:_NAMED]))
@@ -189,8 +217,61 @@ def _all(names: Iterable[str]) -> Who:
     return Who(len(found), found)
 
 
+def _of_nodes(rows: Iterable[GaugeSums]) -> Who:
+    return _all(f"{row.name} of {row.node}" for row in rows)
+
+
+def _of_load(results: Results) -> list[_Told]:
+    gauges = results.gauge_sums
+    near = _of_nodes(row for row in gauges if row.share is not None and row.share >= _NEAR)
+    lags = [row.high for row in gauges if row.name == LAG]
+    late = _all(row.node for row in gauges if row.name == LAG and row.high >= _LATE)
+    grown = _of_nodes(row for row in gauges if row.has_grown)
+    uneven = _all(f"{load.node} ({load.name})" for load in loads(results) if load.is_uneven)
+    brief = sum(row.brief for row in results.stays)
+    stays = sum(row.connections for row in results.stays if row.how != "open")
+    dead_after = wording.duration(results.dead_after or 0.0)
+    count = wording.count
+    return [
+        (near.total, "near", "gauges", f"Came near their limit, or reached it: {_named(near)}."),
+        (
+            late.total,
+            "late",
+            "gauges",
+            f"The event loop was late, at most by {wording.duration(max(lags, default=0.0) / 1e6)}: {_named(late)}.",
+        ),
+        (grown.total, "grown", "gauges", f"Grew, and did not come back: {_named(grown)}."),
+        (uneven.total, "uneven", "nodes", f"Uneven load, with most of it on {_named(uneven)}."),
+        (
+            results.movers.total,
+            "moving",
+            "connections",
+            f"{count(results.movers.total, 'client')} went to and fro between nodes: {_named(results.movers)}.",
+        ),
+        (
+            brief if brief >= _MANY_BRIEF and 2 * brief >= stays else 0,
+            "brief",
+            "connections",
+            f"{count(brief, 'connection')} of {wording.whole(stays)} lasted less than {wording.duration(BRIEF)}.",
+        ),
+        (
+            results.heavy.total,
+            "heavy",
+            "topics",
+            f"Most deliveries are of few messages, each to many: {_named(results.heavy)}.",
+        ),
+        (
+            results.dead.total,
+            "dead",
+            "topics",
+            f"{count(results.dead.total, 'subscription')} got nothing for {dead_after}, of {_named(results.deaf)}.",
+        ),
+    ]
+
+
 def findings(results: Results) -> list[Finding]:
-    """What stands out. Each number is a sum or a count over the whole period, never over the rows of a table."""
+    """What stands out, the most severe first. Each number is a sum or a count over the whole period, never over the
+    rows of a table."""
     missing = sum(row.missing + row.corrupt for row in results.health)
     unwritten = sum(row.dropped for row in results.health)
     killed = _all(row.node for row in results.health if row.end == "killed")
@@ -199,7 +280,7 @@ def findings(results: Results) -> list[Finding]:
     denied = 0 if results.guessers.total else results.denied
     first_full = wording.duration(results.full_in or 0.0)
     count = wording.count
-    found: list[tuple[int, FindingName, str, str]] = [
+    found: list[_Told] = [
         (missing, "missing", "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
         (unwritten, "unwritten", "pipeline", f"The exporter lost {count(unwritten, 'event')}: figures are too low."),
         (killed.total, "killed", "pipeline", f"Ended without a stop: {_named(killed)}."),
@@ -244,8 +325,10 @@ def findings(results: Results) -> list[Finding]:
             "queues",
             f"Will be full, the first in {first_full}: {_named(results.filling)}.",
         ),
+        *_of_load(results),
     ]
-    return [Finding(name, section, text, happened) for happened, name, section, text in found if happened]
+    told = [Finding(name, section, text, happened) for happened, name, section, text in found if happened]
+    return sorted(told, key=lambda one: SEVERITIES.index(one.severity))
 
 
 def failing(found: Iterable[Finding], worst: Severity, allowed: Mapping[str, int]) -> list[Finding]:

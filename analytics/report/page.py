@@ -55,7 +55,7 @@ def render(results: Results) -> str:
         tiles=tiles(results),
         findings=findings(results),
         sections=made,
-        named=named(made),
+        named=named(made, results),
         side=SIDE,
         version=__version__,
         whole=wording.whole,

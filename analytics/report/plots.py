@@ -11,8 +11,8 @@ tables or values to point at, in fixed colours, 52 kB by Altair (84 MB), or 950 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.analytics.report import axes, wording
 
@@ -33,11 +33,18 @@ class Series(NamedTuple):
     values: Sequence[float | None]
 
 
+class Band(NamedTuple):
+    """Of each point the lowest, the mean and the highest level, or None."""
+
+    name: str
+    values: Sequence[tuple[float, float, float] | None]
+
+
 class Drawn(NamedTuple):
     name: str
     #: Of lines, or of bars.
     path: str
-    #: Below a line; empty where there is none.
+    #: Below a line, or around it; empty where there is none.
     area: str
     #: Beside the name: the sum, or the highest value.
     figure: str
@@ -85,7 +92,24 @@ def lines(
         )
         for each in series
     ]
-    return _plot("lines", id, title, grid, series, drawn, scale, say)
+    return _plot("lines", id, title, grid, series, drawn, scale, say, say)
+
+
+def bands(id: str, title: str, grid: Grid, series: Sequence[Band], say: Callable[[float], str]) -> Plot:
+    """A line of means in an area from the lowest to the highest."""
+    scale = _scale([level for each in series for levels in each.values if levels for level in levels], adds_up=False)
+    drawn: list[Drawn] = []
+    for each in series:
+        there = [levels for levels in each.values if levels is not None]
+        figure = f"{say(min(low for low, _, _ in there))} to {say(max(high for _, _, high in there))}" if there else ""
+        means = [levels and levels[1] for levels in each.values]
+        drawn.append(Drawn(each.name, _line(means, scale), _between(each.values, scale), figure))
+
+    def tell(levels: tuple[float, float, float]) -> str:
+        low, mean, high = map(say, levels)
+        return mean if low == high else f"{mean} ({low} to {high})"
+
+    return _plot("lines", id, title, grid, series, drawn, scale, say, tell)
 
 
 def bars(id: str, title: str, grid: Grid, series: Sequence[Series], below: Sequence[Series] = ()) -> Plot:
@@ -99,7 +123,11 @@ def bars(id: str, title: str, grid: Grid, series: Sequence[Series], below: Seque
         tops = list(accumulate(counts, lambda low, high: [a + b for a, b in zip(low, high, strict=True)]))
         for each, own, top in zip(group, counts, tops, strict=True):
             drawn.append(Drawn(each.name, _bars(own, top, scale, sign), "", _figure(each, wording.short, True)))
-    return _plot("bars", id, title, grid, [*series, *below], drawn, scale, lambda value: wording.short(abs(value)))
+
+    def say(value: float) -> str:
+        return wording.short(abs(value))
+
+    return _plot("bars", id, title, grid, [*series, *below], drawn, scale, say, say)
 
 
 def _scale(values: Sequence[float], adds_up: bool) -> Scale:
@@ -139,6 +167,19 @@ def _area(values: Sequence[float | None], scale: Scale) -> str:
     return f"{line}L{SIDE - half:.5g} {zero:.5g}L{half:.5g} {zero:.5g}z"
 
 
+def _between(values: Sequence[tuple[float, float, float] | None], scale: Scale) -> str:
+    """Along the highest and back along the lowest, for each stretch without a gap."""
+    width = SIDE / len(values)
+    parts: list[str] = []
+    for there, stretch in groupby(enumerate(values), lambda item: item[1] is not None):
+        if there:
+            points = [((index + 0.5) * width, levels) for index, levels in stretch if levels is not None]
+            edge = [f"{x:.5g} {_y(levels[2], scale):.5g}" for x, levels in points]
+            edge += [f"{x:.5g} {_y(levels[0], scale):.5g}" for x, levels in reversed(points)]
+            parts.append(f"M{'L'.join(edge)}z")
+    return "".join(parts)
+
+
 def _bars(counts: Sequence[float], tops: Sequence[float], scale: Scale, sign: int) -> str:
     width = SIDE / len(counts)
     bar = width * _BAR
@@ -155,17 +196,19 @@ def _plot(
     id: str,
     title: str,
     grid: Grid,
-    series: Sequence[Series],
+    series: Sequence[Series | Band],
     drawn: Sequence[Drawn],
     scale: Scale,
     say: Callable[[float], str],
+    tell: Callable[[Any], str],
 ) -> Plot:
+    """`say` is for marks, and `tell` for the values of the series."""
     width = SIDE / grid.size
     hits: list[Hit] = []
     table: list[list[str]] = []
     for index, time in enumerate(grid.times):
         values = [each.values[index] for each in series]
-        words = ["–" if value is None else say(value) for value in values]
+        words = ["–" if value is None else tell(value) for value in values]
         table.append([wording.moment(time), *words])
         if any(values):
             named = [f"{each.name}: {word}" for each, word in zip(series, words, strict=True)]

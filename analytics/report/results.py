@@ -6,11 +6,12 @@ nothing happened may be missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from pyspark.sql import Row
@@ -19,6 +20,23 @@ T = TypeVar("T")
 
 #: Microseconds within which live deliveries are counted, by the name of their number.
 WITHIN: Final = {"within_10_ms": 10_000, "within_100_ms": 100_000, "within_1_s": 1_000_000}
+
+#: A connection that lasted fewer seconds is brief.
+BRIEF: Final = 5.0
+LAG: Final = "loop.lag.microseconds"
+#: The gauges of a node that are drawn, in their order, with the least growth of each that is worth a word.
+GAUGES: Final = {
+    "connections.count": 100.0,
+    "sessions.count": 100.0,
+    "subscriptions.count": 100.0,
+    "retained.count": 100.0,
+    "queue.count": 100.0,
+    "inflight.count": 100.0,
+    "process.memory": 20e6,
+    "process.files": 100.0,
+    "store.bytes": 20e6,
+    LAG: inf,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +79,11 @@ class Alert(NamedTuple):
     #: client, peer or node
     scope: str
     subject: str
+    #: The first of its events.
     begin: datetime
-    #: None: it goes on.
+    #: The last that was too many. None: it goes on.
     end: datetime | None
+    #: All of them, so far.
     events: int
 
 
@@ -151,6 +171,75 @@ class QueueReading(NamedTuple):
     until: datetime
 
 
+class GaugeLevels(NamedTuple):
+    """A gauge of a node in the window `time`, in which each reading holds until the next."""
+
+    time: datetime
+    node: str
+    name: str
+    low: float
+    #: By the time for which each value held.
+    mean: float
+    high: float
+    #: Seconds of the window in which it had a value.
+    held: float
+
+
+class GaugeSums(NamedTuple):
+    """A gauge of a node in the period."""
+
+    node: str
+    name: str
+    low: float
+    mean: float
+    high: float
+    #: When it was that high first.
+    high_at: datetime
+    last: float
+    limit: float | None
+    #: Of the limit, at most; None without one.
+    share: float | None
+    #: It was at least half as much again in all of the last quarter as ever in the first.
+    has_grown: bool
+
+
+class MessageSums(NamedTuple):
+    """The messages of a client in one direction."""
+
+    number: int = 0
+    size: int = 0
+    last: datetime | None = None
+    #: Those with most of them.
+    topics: Sequence[str] = ()
+
+
+class Stay(NamedTuple):
+    """How often and how long a client was connected, and the last time."""
+
+    connections: int
+    seconds: float
+    #: None: before recording began.
+    began: datetime | None
+    #: None: it is connected at the end.
+    ended: datetime | None
+    #: As the job sessions says.
+    how: str
+    node: str
+
+
+class ClientSums(NamedTuple):
+    """What a client did in the period."""
+
+    #: None: it was not connected, as far as the log knows.
+    stay: Stay | None
+    published: MessageSums
+    delivered: MessageSums
+    #: Messages that were dropped by reason: to it, or of it when they were refused.
+    dropped: Mapping[str, int]
+    #: Connections.
+    refused: int
+
+
 class Health(NamedTuple):
     """The rows that the exporter of one incarnation of a node delivered."""
 
@@ -204,6 +293,18 @@ class Results:
     #: Of the job unheard: topics whose messages had no subscriber, with their number (`messages`) and the `last`, most
     #: first.
     unheard: Top[Row] = Top()
+    #: By topic, as its `name`, without the broker's own: `deliveries`, but for those to a new subscription because a
+    #: message was retained, their bytes (`bytes_out`), how many messages were `routed`, and how many deliveries one of
+    #: these became (`amplification`); most deliveries first.
+    fanout: Top[Row] = Top()
+    #: Topics whose messages become many, and that make at least half of all deliveries.
+    heavy: Who = Who()
+    #: Seconds without a delivery after which subscriptions are dead; None where that cannot be known.
+    dead_after: float | None = None
+    #: Of the job unheard: dead subscriptions by `client_id` and `filter`, `since` when they are there, and the `last`
+    #: delivery; the oldest first.
+    dead: Top[Row] = Top()
+    deaf: Who = Who()
     #: By `name` (null: none), which is a level of the protocol in the last: what was `connected`, `published` and
     #: `delivered`, and `published_bytes` and `delivered_bytes`; most messages first.
     users: Top[Row] = Top()
@@ -223,13 +324,26 @@ class Results:
     guessers: Who = Who()
     #: `messages` by `time` and `reason`.
     drops: Sequence[Row] = ()
+    #: How many of those that were lost had been written to their client, and so are among the deliveries.
+    written: int = 0
     queues: Sequence[QueueReading] = ()
     #: `messages` that a `client_id` lost by being slow or away too long, by `reason`, most first.
     losses: Top[Row] = Top()
     losers: Who = Who()
     lost: int = 0
     ends: Sequence[EndCount] = ()
+    #: Of the job sessions, by `how` they ended: `connections`, seconds that half, nine of ten and the longest lasted
+    #: (`p50`, `p90`, `longest`), and how many were `brief`; most first.
+    stays: Sequence[Row] = ()
+    #: Of the job moves, by `client_id`: `moves` to another node, how often the client was still connected to the former
+    #: one (`taken_over`), the `last`, and the `node` where it came; most first.
+    moves: Top[Row] = Top()
+    #: Clients that go to and fro.
+    movers: Who = Who()
     alarms: Sequence[AlarmTime] = ()
+    #: Each window of each gauge, and each gauge as a whole.
+    gauges: Sequence[GaugeLevels] = ()
+    gauge_sums: Sequence[GaugeSums] = ()
     nodes: Sequence[NodeSums] = ()
     corrections: Sequence[Correction] = ()
     limits: Sequence[LimitChange] = ()
@@ -253,6 +367,8 @@ class Results:
     silences: Top[Silence] = Top()
     #: Clients that are silent at the end.
     silent: Who = Who()
+    #: What the clients did that the tables name.
+    named: Mapping[str, ClientSums] = field(default_factory=dict[str, ClientSums])
     health: Sequence[Health] = ()
     #: How many `rows` and `seconds` each `consumer` of the log is behind, of the audit.
     lags: Sequence[Row] = ()

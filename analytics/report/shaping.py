@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from trunkline.analytics.report.figures import HELD
 from trunkline.analytics.report.results import (
     AlarmTime,
+    ClientSums,
     Correction,
     Denial,
     EndCount,
     Health,
     LimitChange,
+    MessageSums,
     NodeSums,
     QueueReading,
+    Stay,
     Window,
 )
 from trunkline.mqtt.reasons import Reason, in_words
@@ -29,16 +32,20 @@ if TYPE_CHECKING:
     from trunkline.events.layout import NodeKey
 
 
+def holds_until(node: str, at: datetime, health: Sequence[Health]) -> datetime:
+    """How long a reading counts if no other comes: as long as readings do, and as the node goes on recording."""
+    alive = [each.newest for each in health if each.name == node and each.newest >= at]
+    return min([at + timedelta(seconds=HELD), *alive[:1]])
+
+
 def held(readings: Sequence[Row], health: Sequence[Health]) -> list[QueueReading]:
-    """Each reading holds until the next one of the same session and node, but no longer than readings do, nor than the
-    node went on recording."""
+    """Each reading holds until the next one of the same session and node."""
     found: list[QueueReading] = []
     following: dict[tuple[str, str], datetime] = {}
     for row in sorted(readings, key=lambda row: row["time"], reverse=True):
         key = row["node"], row["client_id"]
-        alive = [each.newest for each in health if each.name == row["node"] and each.newest >= row["at"]]
-        longest = row["at"] + timedelta(seconds=HELD)
-        until = min(longest, *alive[:1], following.get(key, longest))
+        longest = holds_until(row["node"], row["at"], health)
+        until = min(longest, following.get(key, longest))
         following[key] = row["time"]
         found.append(QueueReading(row["time"], row["client_id"], row["length"], row["last"], until))
     return found[::-1]
@@ -167,3 +174,31 @@ def health(findings: Sequence[Row]) -> list[Health]:
         if row["check"] == "incarnation"
     ]
     return sorted(found, key=lambda each: (each.begin, each.node))
+
+
+def clients(names: Sequence[str], done: Sequence[Row], stays: Sequence[Row]) -> dict[str, ClientSums]:
+    """What each of them did, from sums by kind and reason, and from how long they were connected."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in done:
+        rows[row["client_id"]].append(row)
+    stayed = {row["client_id"]: row for row in stays}
+    return {name: _client(rows[name], stayed.get(name)) for name in names}
+
+
+def _client(rows: Sequence[Row], stayed: Row | None) -> ClientSums:
+    by_kind = {row["kind"]: row for row in rows}
+
+    def messages(kind: str) -> MessageSums:
+        row = by_kind.get(kind)
+        return MessageSums() if row is None else MessageSums(row["events"], row["bytes"], row["last"], row["topics"])
+
+    refused = by_kind.get("client.connack")
+    return ClientSums(
+        stay=None if stayed is None else Stay(*(stayed[name] for name in Stay._fields)),
+        published=messages("message.publish"),
+        delivered=messages("message.delivered"),
+        dropped=Counter(
+            {row["reason"] or "unknown": row["events"] for row in rows if row["kind"] == "message.dropped"}
+        ),
+        refused=0 if refused is None else refused["events"],
+    )

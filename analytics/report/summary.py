@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trunkline.analytics.report.findings import findings, totals
+from trunkline.analytics.report.loads import loads
 from trunkline.analytics.report.tables import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ def summary(results: Results) -> str:
             "most": _first(results.topics),
             "spread": _first(results.branches),
             "unheard": _first(results.unheard),
+            "fanout": _first(results.fanout),
         },
+        "dead_subscriptions": {"after": results.dead_after, **_first(results.dead)},
+        "connections": {"by_end": [row.asDict() for row in results.stays], "moves": _first(results.moves)},
+        "gauges": [_plain(row._asdict()) for row in results.gauge_sums],
+        "loads": [{**load._asdict(), "skew": load.skew} for load in loads(results)],
         "use": {
             "users": _first(results.users),
             "listeners": _first(results.listeners),
@@ -51,11 +57,8 @@ def summary(results: Results) -> str:
 
 
 def _first(top: Top[Row]) -> dict[str, Any]:
-    rows = [row.asDict() for row in top.rows[:MAX_ROWS]]
-    return {
-        "total": top.total,
-        "first": [
-            {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-            for row in rows
-        ],
-    }
+    return {"total": top.total, "first": [_plain(row.asDict()) for row in top.rows[:MAX_ROWS]]}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}

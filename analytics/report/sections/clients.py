@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trunkline.analytics.report.plots import bars
+from trunkline.analytics.report import wording
+from trunkline.analytics.report.plots import Plot, bars
+from trunkline.analytics.report.results import BRIEF
 from trunkline.analytics.report.sections.section import Section, sums
-from trunkline.analytics.report.tables import CLIENT, COUNT, END, NAME, SECONDS, TIME, table
+from trunkline.analytics.report.tables import CLIENT, COUNT, END, NAME, NUMBER, SECONDS, TIME, Table, table
 
 if TYPE_CHECKING:
     from trunkline.analytics.report.axes import Grid
     from trunkline.analytics.report.results import Results
 
+#: In the words of the job sessions.
+HOW: Final = {
+    "left": "the client disconnected",
+    "lost": "lost, or closed without a DISCONNECT",
+    "keep_alive": "the client was silent",
+    "taken_over": "another connection took the session over",
+    "kicked": "disconnected by an operator",
+    "shutdown": "the node shut down",
+    "error": "an error",
+    "node_killed": "the node was killed",
+    "unrecorded": "not recorded",
+    "open": "open at the end",
+}
 _ALERTS: Final = {
     "denied": "denied accesses",
     "logins": "failed logins",
@@ -24,7 +39,34 @@ def connections(results: Results, grid: Grid) -> Section:
     rows = [row for row in results.timeline if row.connected or row.refused or row.disconnected]
     up = sums(rows, grid, connected="connected", refused="refused")
     down = sums(rows, grid, disconnected="disconnected")
-    parts = [bars("churn", "Connections that began and ended", grid, up, down)] if rows else []
+    parts: list[Plot | Table] = [bars("churn", "Connections that began and ended", grid, up, down)] if rows else []
+    if results.stays:
+        parts.append(
+            table(
+                "stays",
+                "How long connections lasted",
+                results.stays,
+                ("End", NAME, lambda row: HOW.get(row.how, row.how)),
+                ("Connections", COUNT, "connections"),
+                ("Half of them up to", SECONDS, "p50"),
+                ("Nine of ten up to", SECONDS, "p90"),
+                ("The longest", SECONDS, "longest"),
+                (f"Less than {wording.duration(BRIEF)}", NUMBER, "brief"),
+            )
+        )
+    if results.moves:
+        parts.append(
+            table(
+                "moves",
+                "Clients that went to another node",
+                results.moves,
+                ("Client", CLIENT, "client_id"),
+                ("Times", COUNT, "moves"),
+                ("While still connected", NUMBER, "taken_over"),
+                ("The last (UTC)", TIME, "last"),
+                ("Came to", NAME, "node"),
+            )
+        )
     words = "Upwards: clients that connected or were refused. Downwards: clients that disconnected."
     return Section(
         "connections",

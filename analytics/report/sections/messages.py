@@ -14,6 +14,7 @@ from trunkline.analytics.report.sections.section import MAX_SERIES, Section, sum
 from trunkline.analytics.report.tables import (
     CLIENT,
     COUNT,
+    LEVEL,
     MICROSECONDS,
     NAME,
     NUMBER,
@@ -196,7 +197,35 @@ def topics(results: Results, grid: Grid) -> Section:
                 ("The last (UTC)", TIME, "last"),
             )
         )
-    words = "How many topics there are, at which level they have most names, and which of them have no subscriber."
+    if results.fanout:
+        parts.append(
+            table(
+                "fanout",
+                "What messages became",
+                results.fanout,
+                ("Topic", NAME, "name"),
+                ("Messages", NUMBER, "routed"),
+                ("Deliveries", COUNT, "deliveries"),
+                ("Of one message", LEVEL, "amplification"),
+                ("Bytes delivered", SIZE, "bytes_out"),
+            )
+        )
+    if results.dead:
+        parts.append(
+            table(
+                "dead-subscriptions",
+                f"Subscriptions that got nothing for {wording.duration(results.dead_after or 0.0)}",
+                results.dead,
+                ("Client", CLIENT, "client_id"),
+                ("Filter", NAME, "filter"),
+                ("Since (UTC)", TIME, "since"),
+                ("The last message (UTC)", TIME, "last"),
+            )
+        )
+    words = (
+        "How many topics there are, at which level they have most names, what their messages became, which have no "
+        "subscriber, and which subscriptions got nothing."
+    )
     return Section("topics", "Topics", words, parts, "No message was published.", ("message.publish",))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trunkline.analytics.report.loads import loads
 from trunkline.analytics.report.sections.section import Section
-from trunkline.analytics.report.tables import BEGIN, COUNT, END, LEVEL, NAME, NUMBER, SECONDS, TIME, Table, table
+from trunkline.analytics.report.tables import BEGIN, COUNT, END, LEVEL, NAME, NUMBER, SECONDS, SHARE, TIME, Table, table
 
 if TYPE_CHECKING:
     from trunkline.analytics.report.axes import Grid
@@ -28,6 +29,20 @@ def nodes(results: Results, grid: Grid) -> Section:
                 ("Published", COUNT, "published"),
                 ("Delivered", COUNT, "delivered"),
                 ("Dropped", COUNT, "dropped"),
+            )
+        )
+    if carried := loads(results):
+        parts.append(
+            table(
+                "balance",
+                "How evenly the nodes carry the load",
+                carried,
+                ("Load", NAME, "name"),
+                ("Mean of the nodes", LEVEL, "mean"),
+                ("The most", LEVEL, "most"),
+                ("Node", NAME, "node"),
+                ("Times the mean", LEVEL, "skew"),
+                ("Of all", SHARE, lambda row: (row.most, row.total)),
             )
         )
     if results.corrections:

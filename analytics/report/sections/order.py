@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trunkline.analytics.report.axes import Grid
-from trunkline.analytics.report.sections import clients, messages, nodes, queues
+from trunkline.analytics.report.sections import clients, gauges, messages, nodes, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ def sections(results: Results) -> list[Section]:
     makers: Sequence[Callable[[Results, Grid], Section]] = (
         nodes.nodes,
         nodes.alarms,
+        gauges.gauges,
         messages.traffic,
         messages.latency,
         clients.connections,

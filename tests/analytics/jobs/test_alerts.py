@@ -58,6 +58,17 @@ def test_an_alert_lasts_from_the_first_event_that_made_it_to_the_last_that_was_t
     assert (begin["time"], end["time"], end["duration"], end["count"]) == (20_000_000, 180_000_000, 39.0, 41)
 
 
+def test_an_alert_that_goes_on_is_told_as_it_stands() -> None:
+    """From its first event, and with all of them."""
+    machine = burst(Limit(20, 60_000_000, 60_000_000))
+    (begin,) = play(machine, [occurrence(second * 1_000_000, second) for second in range(48)], 47_000_000)
+    (on,) = machine.end(50_000_000)
+    assert (begin["count"], begin["since"], begin["last"]) == (21, 0, 20_000_000)
+    assert (on["state"], on["time"], on["count"], on["duration"]) == ("on", 50_000_000, 48, 47.0)
+    assert (on["began"], on["since"], on["last"]) == (20_000_000, 0, 47_000_000)
+    assert list(burst().end(50)) == []
+
+
 class TestBurst:
     def test_the_alert_ends_when_it_has_been_calm(self) -> None:
         assert brief(play(burst(), [occurrence(0), occurrence(3)], 100)) == [("begin", 3, 2), ("end", 15, 2)]

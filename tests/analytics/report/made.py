@@ -12,15 +12,20 @@ from trunkline.analytics.report.results import (
     WITHIN,
     AlarmTime,
     Alert,
+    ClientSums,
     Correction,
     Denial,
     EndCount,
+    GaugeLevels,
+    GaugeSums,
     Health,
     LimitChange,
+    MessageSums,
     NodeSums,
     QueueReading,
     Results,
     Silence,
+    Stay,
     Top,
     Who,
     Window,
@@ -39,6 +44,10 @@ Talker = Row("name", "messages", "bytes")
 Use = Row("name", "connected", "published", "published_bytes", "delivered", "delivered_bytes")
 Branch = Row("branch", "names", "topics")
 Unheard = Row("topic", "messages", "last")
+Fanout = Row("name", "routed", "deliveries", "bytes_out", "amplification")
+Dead = Row("client_id", "filter", "since", "last")
+Stays = Row("how", "connections", "p50", "p90", "longest", "brief")
+Moves = Row("client_id", "moves", "taken_over", "last", "node")
 Sizes = Row("most", "messages", "bytes", "largest")
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
@@ -115,6 +124,11 @@ def bad_day(hostile: str = HOSTILE) -> Results:
         topics_once=4000,
         branches=whole([Branch("site/+", 4000, 4000), Branch(f"{hostile}/+", 2, 3)]),
         unheard=whole([Unheard(hostile, 7, times[9])]),
+        fanout=Top([Fanout(hostile, 10, 3000, 9000, 300.0), Fanout("site/1/temperature", 0, 3, 9, None)], 40),
+        heavy=Who(1, (hostile,)),
+        dead_after=900.0,
+        dead=whole([Dead("archive", "site/+/temprature", BEGIN, None), Dead(hostile, hostile, BEGIN, times[5])]),
+        deaf=Who(2, ("archive", hostile)),
         before=before(),
         sizes=[Sizes(100, 90, 4000, 99), Sizes(None, 1, 2_000_000, 2_000_000)],
         users=Top([Use(None, 3, 9, 90, 1, 10), Use(hostile, 1, 2, 3, 4, 5)], 300),
@@ -161,6 +175,32 @@ def bad_day(hostile: str = HOSTILE) -> Results:
         losses=whole([Loss("archive", "queue_full", 30), Loss(hostile, "slow_consumer", 10)]),
         losers=Who(2, ("archive", hostile)),
         lost=40,
+        written=10,
+        stays=[Stays("left", 300, 2.0, 60.0, 900.0, 200), Stays("open", 7, 1.0, 2.0, 3.0, 0)],
+        moves=whole([Moves("pump-17", 9, 4, times[50], "n1"), Moves(hostile, 1, 0, times[60], hostile)]),
+        movers=Who(1, ("pump-17",)),
+        gauges=[
+            GaugeLevels(time, node, "connections.count", 10.0 + index, 20.0 + index, 40.0 + index, 10.0)
+            for node in ("n1", hostile)
+            for index, time in enumerate(times)
+            if not 120 < index < 127
+        ],
+        gauge_sums=[
+            GaugeSums("n1", "connections.count", 10, 99.0, 219, times[-1], 199, 220.0, 0.996, False),
+            GaugeSums(hostile, "connections.count", 10, 9.0, 219, times[-1], 199, None, None, True),
+            GaugeSums("n1", "retained.count", 7, 7.0, 7, BEGIN, 7, None, None, False),
+            GaugeSums("n1", "loop.lag.microseconds", 0, 9.0, 1_200_000, times[4], 70, None, None, False),
+        ],
+        named={
+            "archive": ClientSums(
+                Stay(2, 1700.0, None, times[9], "keep_alive", "n1"),
+                MessageSums(),
+                MessageSums(1000, 4000, times[8], ("site/1/temperature", hostile)),
+                {"queue_full": 30, hostile: 2},
+                1,
+            ),
+            hostile: ClientSums(None, MessageSums(1, 3, BEGIN, (hostile,)), MessageSums(), {}, 0),
+        },
         ends=[EndCount("session", "expired", 4), EndCount("connection", hostile, 9)],
         alarms=[
             AlarmTime("n1", "sessions_full", hostile, times[3], times[9]),

@@ -111,3 +111,13 @@ def test_times_stand_where_they_belong() -> None:
 
 def test_many_years_have_few_marks() -> None:
     assert 0 < len(Grid(NOON, NOON + timedelta(days=365 * 40), 86_400).marks()) <= 9
+
+
+def test_spans_of_grouped_windows_are_theirs_together() -> None:
+    grid = Grid(NOON, NOON + timedelta(seconds=40), 10, most=2)
+    levels = [
+        (NOON, (1.0, 2.0, 3.0)),
+        (NOON + timedelta(seconds=10), (0.0, 4.0, 9.0)),
+        (NOON - timedelta(1), (7, 7, 7)),
+    ]
+    assert grid.spans(levels) == [(0.0, 3.0, 9.0), None]

@@ -8,7 +8,7 @@ from tests.analytics.events_made import INCARNATION, START, at, guid, row, table
 from tests.analytics.source.logs import write
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
-from trunkline.analytics.report.collecting import NothingRecorded, period, window
+from trunkline.analytics.report.collecting import NothingRecorded, is_small, period, window
 from trunkline.analytics.report.results import (
     AlarmTime,
     NodeSums,
@@ -45,6 +45,18 @@ def test_a_period_without_events_is_told(tmp_path: Path, since: datetime | None,
     log = written(tmp_path, 5, 10, 60)
     with pytest.raises(NothingRecorded, match="there are some from 2025-06-01 12:00:05 to 2025-06-01 12:01:00 UTC"):
         period(log, since, until)
+
+
+def test_heartbeats_make_no_log_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "_SMALL", 3)
+    write(tmp_path / "small", table([row("node.limit", second) for second in range(3)]))
+    write(tmp_path / "large", table([row("node.limit", second) for second in range(4)]))
+    beats = LogWriter(tmp_path / "small", "n2", INCARNATION, STORED)
+    for second in range(9):
+        beats.beat(second * 1_000_000, 1_000_000)
+    beats.close()
+    assert is_small(str(tmp_path / "small"))
+    assert not is_small(str(tmp_path / "large"))
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:

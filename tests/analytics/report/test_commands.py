@@ -70,7 +70,7 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark would find."""
     for place in ("collecting", "page"):
         monkeypatch.setattr(f"trunkline.analytics.report.{place}.collect", lambda *_, **__: bad_day())
-    monkeypatch.setattr("trunkline.analytics.report.commands.spark_session", lambda *_: nullcontext(Mock()))
+    monkeypatch.setattr("trunkline.analytics.report.commands.spark_session", lambda *_, **__: nullcontext(Mock()))
 
 
 @pytest.mark.usefixtures("bad")
@@ -80,7 +80,11 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> None:
         ((), 0, []),
         (("--fail-on", "error", "--allow", "missing=4"), 4, ["missing", "unwritten", "alarms", "dropped", "losers"]),
         (("--fail-on", "error", *_ALLOWED), 0, []),
-        (("--fail-on", "warning", *_ALLOWED), 4, ["clocks", "flapping", "silent", "guesses", "filling"]),
+        (
+            ("--fail-on", "warning", *_ALLOWED),
+            4,
+            ["clocks", "flapping", "silent", "guesses", "filling", "near", "late", "moving"],
+        ),
     ],
 )
 def test_a_program_gets_json_and_an_exit_code(

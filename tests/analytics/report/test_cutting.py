@@ -7,7 +7,7 @@ from. `THOROUGH=20` tries twenty logs.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 from tests.analytics.events_made import INCARNATION, START, at, guid, row, table
-from tests.analytics.source.logs import ticks, write
+from tests.analytics.source.logs import write
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.collecting import collect
 from trunkline.analytics.report.cutting import MAX_ROWS
 from trunkline.analytics.report.findings import FindingName, findings, tiles, totals
 from trunkline.analytics.report.results import Results, Top, Who
+from trunkline.analytics.report.sections.named import names
+from trunkline.analytics.report.sections.order import sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +38,9 @@ READ_AT = (2900.0, 3100.0, 3300.0, 3500.0)
 USUAL = ("no_subscribers", "no_local", "expired")
 LOSSES = ("queue_full", "slow_consumer", "overloaded", "qos0_msg")
 UNUSUAL = (*LOSSES, "too_large")
+WRITTEN = "session_ended"
+#: What must be recorded before subscriptions are said to be dead.
+RECORDED = ("message.delivered", "session.subscribed")
 
 
 class Plan:
@@ -47,10 +52,14 @@ class Plan:
         #: By sort of client: how often each did what its sort does.
         self.counts: dict[str, Counter[str]] = {}
         self.drops = Counter[str]()
+        self.dropped: dict[str, dict[str, int]] = defaultdict(dict)
         self.topics = Counter[str]()
         #: Of silent clients: when they published last, and who came back and left.
         self.last_seen: dict[str, float] = {}
         self.left: set[str] = set()
+        #: When subscriptions were made.
+        self.since: dict[str, float] = {}
+        self.delivered = 0
         self.bytes = 0
         self.sizes = Counter[int]()
         #: What happened in the period before, by the names of totals.
@@ -64,6 +73,10 @@ class Plan:
             self._ack_late,
             self._fill,
             self._nodes,
+            self._gauges,
+            self._move,
+            self._go_deaf,
+            self._tell_many,
             self._past,
         ):
             make()
@@ -118,6 +131,7 @@ class Plan:
                 weight = self.random.randrange(1, 9)
                 self.add("message.dropped", self.soon(), client_id=name, reason=reason, weight=weight, topic="t", qos=1)
                 self.drops[reason] += weight
+                self.dropped[name][reason] = weight
                 if reason in LOSSES:
                     self.counts["loser"][f"{name} {reason}"] = weight
 
@@ -134,7 +148,13 @@ class Plan:
             of = {"client_id": name, "qos": 1, "topic": f"{name}/t", "guid": guid(at(second), number), "size": 7}
             self.add("message.delivered", second, latency_us=1000, **of)
             self.add("message.acked", second + 2, latency_us=2_001_000, **of)
-            self.counts["late"][name] = 1
+            # another one, which is lost when it was written
+            of["guid"] = guid(at(second), 1000 + number)
+            self.add("message.delivered", second, latency_us=1000, **of)
+            self.add("message.dropped", second + 1, reason=WRITTEN, **of)
+            self.drops[WRITTEN] += 1
+            self.counts["late"][name] = 2
+            self.delivered += 2
 
     def _fill(self) -> None:
         """Queues at the end."""
@@ -160,6 +180,41 @@ class Plan:
         self.missing = self.random.randrange(1, 9)
         self.add("node.tick", LENGTH)
 
+    def _gauges(self) -> None:
+        """Nodes that fill up, and are late."""
+        self.filled = [f"filled{number}" for number in range(self.random.randrange(5, 9))]
+        for number, node in enumerate(self.filled):
+            of = {"node": node, "name": "connections.count", "value_limit": 10_000.0}
+            self.add("node.stats", 100, value=1000.0, **of)
+            self.add("node.stats", 3500, value=9500.0, **of)
+            self.add("node.stats", 3500, node=node, name="loop.lag.microseconds", value=600_000.0 + number)
+            self.add("node.tick", LENGTH, node=node)
+
+    def _move(self) -> None:
+        """From one node to another and back."""
+        for name in self.clients("mover"):
+            begin, moves = self.soon(), self.random.randrange(4, 8)
+            for number in range(moves + 1):
+                node = self.filled[0] if number % 2 else "n1"
+                self.add("client.connected", begin + 10 * number, client_id=name, node=node)
+            self.counts["mover"][name] = moves
+
+    def _go_deaf(self) -> None:
+        """Subscribe, and get nothing."""
+        for kind in RECORDED:
+            for node in ("n1", *self.filled):
+                self.add("exporter.records", 0, name=kind, node=node)
+        for name in self.clients("deaf"):
+            self.since[name] = self.soon()
+            self.add("session.subscribed", self.since[name], client_id=name, filter=f"never/{name}", qos=1)
+
+    def _tell_many(self) -> None:
+        """One message becomes most deliveries."""
+        of = {"topic": "heavy", "size": 7, "qos": 0}
+        self.add("message.routed", 1, receivers=9999, **of)
+        self.add("message.delivered", 2, weight=9999, delivery="waited", **of)
+        self.delivered += 9999
+
     def _past(self) -> None:
         """The period before, and an event of before that."""
         self.add("node.tick", -LENGTH - 1)
@@ -176,9 +231,12 @@ class Plan:
     def write(self, log: Path) -> None:
         write(log, table(self.rows))
         for incarnation in (*self.killed, INCARNATION):
-            write(log, table([row("node.tick", LENGTH, node="killed", incarnation=incarnation)]))
-        write(log, ticks("damaged", 0, 12), rows=1, roll_bytes=1)
-        for segment in sorted((log / f"node=damaged@{INCARNATION}").glob("*.arrows"))[1 : 1 + self.missing]:
+            rows = [row("exporter.records", 0, name=kind) for kind in RECORDED] + [row("node.tick", LENGTH)]
+            write(log, table([{**one, "node": "killed", "incarnation": incarnation} for one in rows]))
+        rows = [row("exporter.records", 0, name=kind, node="damaged") for kind in RECORDED]
+        rows += [row("node.tick", second, node="damaged") for second in range(12)]
+        write(log, table(rows), rows=1, roll_bytes=1)
+        for segment in sorted((log / f"node=damaged@{INCARNATION}").glob("*.arrows"))[2 : 2 + self.missing]:
             segment.unlink()
             segment.with_suffix(".idx").unlink()
 
@@ -202,7 +260,23 @@ class Plan:
 
     @property
     def lost(self) -> int:
-        return sum(self.drops[reason] for reason in UNUSUAL)
+        return sum(self.drops[reason] for reason in (*UNUSUAL, WRITTEN))
+
+    @property
+    def connected(self) -> int:
+        return sum(self.counts["flapping"].values()) + sum(moves + 1 for moves in self.counts["mover"].values())
+
+    @property
+    def deaf(self) -> list[str]:
+        return sorted(self.since, key=lambda name: self.since[name])
+
+    @property
+    def brief(self) -> tuple[int, int]:
+        """Connections that lasted less than 5 seconds, and all that ended: nobody who flaps disconnects, and who moves
+        stays for 20 seconds each time but the last on each node."""
+        flapped = sum(times - 1 for times in self.counts["flapping"].values())
+        moved = sum(moves - 1 for moves in self.counts["mover"].values())
+        return flapped, flapped + moved + len(self.left)
 
     @property
     def full_in(self) -> float:
@@ -237,6 +311,27 @@ SENTENCES: dict[str, Callable[[Plan], str]] = {
     ),
     "slow": lambda plan: f"Slow subscribers: {named(plan.first('late'))}.",
     "full": lambda plan: f"Full: {named(plan.first('full'))}.",
+    "near": lambda plan: (
+        f"Came near their limit, or reached it: {named([f'connections.count of {node}' for node in plan.filled])}."
+    ),
+    "late": lambda plan: (
+        f"The event loop was late, at most by {wording.duration(0.6 + 1e-6 * len(plan.filled))}: {named(plan.filled)}."
+    ),
+    "grown": lambda plan: (
+        f"Grew, and did not come back: {named([f'connections.count of {node}' for node in plan.filled])}."
+    ),
+    "uneven": lambda plan: "Uneven load, with most of it on n1 (published), n1 (delivered), n1 (connections).",
+    "moving": lambda plan: (
+        f"{len(plan.counts['mover'])} clients went to and fro between nodes: {named(plan.first('mover'))}."
+    ),
+    "brief": lambda plan: (
+        f"{wording.whole(plan.brief[0])} connections of {wording.whole(plan.brief[1])} lasted less than "
+        f"{wording.duration(5)}."
+    ),
+    "heavy": lambda plan: "Most deliveries are of few messages, each to many: heavy.",
+    "dead": lambda plan: (
+        f"{len(plan.deaf)} subscriptions got nothing for {wording.duration(1800)}, of {named(plan.deaf)}."
+    ),
     "filling": lambda plan: (
         f"Will be full, the first in {wording.duration(plan.full_in)}: {named(plan.first('filling'))}."
     ),
@@ -262,6 +357,12 @@ TABLES: dict[str, tuple[Callable[[Plan], Sequence[str]], Callable[[Any], str] | 
         lambda plan: ["None", *(str(1000 + int(name.removeprefix("silent"))) for name in plan.first("silent"))],
         lambda row: str(row.name),
     ),
+    "fanout": (
+        lambda plan: ["heavy", *(f"{name}/t" for name in plan.first("late"))],
+        lambda row: str(row.name),
+    ),
+    "dead": (lambda plan: plan.deaf, lambda row: str(row.client_id)),
+    "moves": (lambda plan: plan.first("mover"), lambda row: str(row.client_id)),
     "denials": (lambda plan: plan.first("guess"), lambda row: str(row.peer)),
     "alerts": (lambda plan: plan.first("guess"), None),
     "losses": (lambda plan: plan.first("loser"), lambda row: f"{row.client_id} {row.reason}"),
@@ -296,7 +397,8 @@ def test_each_sentence_is_of_the_whole_period(told: tuple[Plan, Results]) -> Non
 def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
     plan, results = told
     seconds = (results.end - results.begin).total_seconds()
-    short, delivered = wording.short, plan.counts["late"].total()
+    short, delivered, live = wording.short, plan.delivered, plan.counts["late"].total()
+    deliveries = delivered + plan.lost - plan.drops[WRITTEN]
     published, unheard = plan.topics.total(), plan.drops["no_subscribers"]
     expected = {
         "Published": (short(published), f"{short(published / seconds)}/s, {wording.size(plan.bytes)}"),
@@ -304,13 +406,16 @@ def test_each_tile_is_of_the_whole_period(told: tuple[Plan, Results]) -> None:
         "Latency, worst p99": (wording.duration(0.001), f"usual p50 {wording.duration(0.001)}"),
         "Within 100\N{NO-BREAK SPACE}ms": (
             "100%",
-            f"of {wording.count(delivered, 'live delivery', 'live deliveries')}",
+            f"of {wording.count(live, 'live delivery', 'live deliveries')}",
         ),
         "Connections": (
-            short(plan.counts["flapping"].total()),
+            short(plan.connected),
             f"{short(plan.counts['guess'].total())} refused",
         ),
-        "Lost": (short(plan.lost), f"{wording.share(plan.lost, delivered + plan.lost)} of deliveries"),
+        "Lost": (
+            short(plan.lost),
+            f"{wording.share(plan.lost, deliveries)} of deliveries; {short(plan.drops[WRITTEN])} were delivered first",
+        ),
         "Without subscribers": (short(unheard), f"{wording.share(unheard, published)} of messages"),
         "Denied": (short(plan.counts["guess"].total()), f"{len(plan.counts['guess'])} clients"),
     }
@@ -338,8 +443,8 @@ def test_sums_by_size_and_by_use_are_those_of_the_totals(told: tuple[Plan, Resul
         nobody, first = used.rows[:2]
         assert nobody.name is None
         assert (nobody.connected, nobody.delivered) == (
-            plan.counts["flapping"].total(),
-            plan.counts["late"].total(),
+            plan.connected,
+            plan.delivered,
         )
         assert (first.connected, first.published, first.delivered) == (0, max(plan.counts["silent"].values()), 0)
 
@@ -354,3 +459,14 @@ def test_each_table_says_how_many_rows_it_would_have_and_has_the_first(told: tup
         assert len(cuts[name].rows) == MAX_ROWS, name
         if name_of is not None:
             assert [name_of(each) for each in cuts[name].rows] == expected[:MAX_ROWS], name
+
+
+def test_each_client_that_a_table_of_the_page_names_is_told_of(told: tuple[Plan, Results]) -> None:
+    plan, results = told
+    assert results.named.keys() == set(names(sections(results)))
+    flapping, silent, loser = plan.first("flapping")[0], plan.first("silent")[0], plan.losers[0]
+    stay = results.named[flapping].stay
+    assert stay is not None
+    assert (stay.connections, stay.how) == (plan.counts["flapping"][flapping], "open")
+    assert results.named[silent].published.number == plan.counts["silent"][silent]
+    assert results.named[loser].dropped == plan.dropped[loser]

@@ -1,22 +1,22 @@
 from typing import TYPE_CHECKING
 
-from tests.analytics.events_made import at, frame, row
+from tests.analytics.events_made import Row, at, frame, guid, row
 from trunkline.analytics.report.cutting import rows_of
 from trunkline.analytics.report.figures import (
-    MAX_LEVELS,
     alerts,
-    branches,
     delays,
     findings,
+    gauges,
     growth,
+    last_stays,
     left,
     refusals,
     silences,
     sizes,
+    stays,
     timeline,
-    use,
-    use_by,
     ways,
+    written,
 )
 from trunkline.events.schema import Flag
 
@@ -114,46 +114,6 @@ def test_only_live_deliveries_are_in_time_and_the_bound_is(spark: "SparkSession"
     assert [found[name] for name in ("within_10_ms", "within_100_ms", "within_1_s", "deliveries")] == [3, 9, 15, 18]
 
 
-def test_use_is_by_one_of_what_connections_have(spark: "SparkSession") -> None:
-    both = {"listener": "tcp", "protocol": 5}
-    rows = [
-        row("client.connected", 1, username="a", **both),
-        row("message.publish", 2, username="a", size=10, weight=2, **both),
-        row("message.delivered", 2, username="b", size=10, listener="tcp", protocol=4),
-        row("message.delivered", 2, size=7),
-        row("message.dropped", 2, username="c", **both),
-    ]
-    used = use(frame(spark, rows))
-    found = {
-        column: {one.name: tuple(one)[1:] for one in rows_of(use_by(used, column))}
-        for column in ("username", "listener", "protocol")
-    }
-    nobody = (0, 0, 0, 1, 7, 1)
-    assert found == {
-        "username": {"a": (1, 2, 20, 0, 0, 2), "b": (0, 0, 0, 1, 10, 1), None: nobody},
-        "listener": {"tcp": (1, 2, 20, 1, 10, 3), None: nobody},
-        "protocol": {5: (1, 2, 20, 0, 0, 2), 4: (0, 0, 0, 1, 10, 1), None: nobody},
-    }
-
-
-def test_topics_spread_where_names_follow_the_same_levels(spark: "SparkSession") -> None:
-    names = ["plant/1/up", "plant/2/up", "plant/2/down", "plant", "/x", "/y", "a/b/c"]
-    topics = spark.createDataFrame([(name,) for name in names], "name string")
-    assert sorted(tuple(one) for one in rows_of(branches(topics))) == [
-        ("+", 3, 7),
-        ("/+", 2, 2),
-        ("plant/+", 2, 3),
-        ("plant/2/+", 2, 2),
-    ]
-
-
-def test_the_levels_of_a_topic_are_bounded(spark: "SparkSession") -> None:
-    deep = "/".join("l" * MAX_LEVELS)
-    topics = spark.createDataFrame([(f"{deep[:-1]}{last}/{last}",) for last in "xy"], "name string")
-    topics = topics.union(spark.createDataFrame([(f"{deep}/{last}",) for last in "xy"], "name string"))
-    assert [tuple(one) for one in rows_of(branches(topics))] == [(f"{deep[:-1]}+", 3, 4)]
-
-
 def test_sizes_end_with_their_bounds(spark: "SparkSession") -> None:
     rows = [row("message.publish", 1, size=size, weight=2) for size in (0, 1, 100, 101, 1_000_001)]
     assert [tuple(one) for one in rows_of(sizes(frame(spark, [*rows, row("message.publish", 1)])))] == [
@@ -171,17 +131,77 @@ def test_ways_are_how_messages_came(spark: "SparkSession") -> None:
     assert found == [("retained", 6, 6, 90), ("unknown", 1, 1, 1)]
 
 
-def test_begin_and_end_of_an_alert_are_one(spark: "SparkSession") -> None:
-    def told(state: str, time: float, count: int, subject: str = "c") -> tuple[object, ...]:
-        return at(time), "flapping", state, "client", subject, count, at(1)
+def test_an_alert_is_one_from_its_first_event_to_the_last_so_far(spark: "SparkSession") -> None:
+    def told(state: str, time: float, last: float, count: int, subject: str = "c") -> tuple[object, ...]:
+        return at(time), "flapping", state, "client", subject, count, at(2), at(1), at(last)
 
-    rows = [told("end", 9, 40), told("begin", 1, 11), told("begin", 1, 11, "d")]
+    rows = [
+        *(told("end", 9, 5, 40), told("begin", 2, 2, 11)),
+        *(told("begin", 2, 2, 11, "d"), told("on", 9, 9, 48, "d")),
+        *(told("on", 2, 2, 11, "e"), told("begin", 2, 2, 11, "e")),
+    ]
     columns = "time timestamp, alert string, state string, scope string, subject string, count bigint, began timestamp"
+    columns += ", since timestamp, last timestamp"
     found = rows_of(alerts(spark.createDataFrame(rows, columns)))
     assert sorted((row.subject, row.begin, row.end, row.events) for row in found) == [
-        ("c", at(1), at(9), 40),
-        ("d", at(1), None, 11),
+        ("c", at(1), at(5), 40),
+        ("d", at(1), None, 48),
+        ("e", at(1), None, 11),
     ]
+
+
+def test_what_was_written_and_lost_counts_by_client_and_message(spark: "SparkSession") -> None:
+    def happened(kind: str, client_id: str, number: int, reason: str | None = None, weight: int = 1) -> Row:
+        return row(kind, number, client_id=client_id, guid=guid(at(0), number), reason=reason, weight=weight)
+
+    rows = [
+        *(happened("message.delivered", "a", number) for number in (1, 1, 2, 3)),
+        happened("message.dropped", "a", 1, "session_ended", 4),
+        happened("message.dropped", "b", 2, "session_ended"),
+        happened("message.dropped", "a", 3, "expired"),
+        happened("message.dropped", "a", 9, "queue_full"),
+    ]
+    assert [one.messages for one in rows_of(written(frame(spark, rows)))] == [4]
+
+
+def test_a_gauge_has_the_sum_of_what_it_held_within_its_window(spark: "SparkSession") -> None:
+    def read(second: float, value: float, node: str = "n1", name: str = "sessions.count") -> Row:
+        return row("node.stats", second, node=node, name=name, value=value, value_limit=10.0)
+
+    rows = [read(1, 4), read(3, 8), read(3, 6), read(11, 6), read(2, 1, "n2"), read(2, 99, name="other.count")]
+    found = {(one.node, one.time): one for one in rows_of(gauges(frame(spark, rows), 10))}
+    assert found.keys() == {("n1", at(0)), ("n1", at(10)), ("n2", at(0))}
+    first = found["n1", at(0)]
+    assert (first.low, first.high, first.high_at, first.share) == (4, 8, at(3), 0.8)
+    assert (first.first_at, first.at, first["last"], first.limit) == (at(1), at(3), 6, 10)
+    assert (first.held, first.summed) == (2, 8)
+    assert (found["n1", at(10)].held, found["n2", at(0)].summed) == (0, 0)
+
+
+def test_stays_are_told_by_how_they_ended(spark: "SparkSession") -> None:
+    rows = [("left", 1, 4.0), ("left", 2, 5.0), ("left", 1, 60.0), ("open", 1, 1.0), ("lost", 3, None)]
+    found = rows_of(stays(spark.createDataFrame(rows, "how string, weight bigint, duration double")))
+    assert [(one.how, one.connections, one.longest, one.brief) for one in found] == [
+        ("left", 4, 60.0, 1),
+        ("lost", 3, None, 0),
+        ("open", 1, 1.0, 0),
+    ]
+
+
+def test_the_last_stay_is_the_open_one(spark: "SparkSession") -> None:
+    rows = [
+        ("a", 1, 5.0, at(0), at(5), "left", "n1"),
+        ("a", 1, 7.0, at(6), None, "open", "n2"),
+        ("b", 2, 5.0, at(0), at(5), "left", "n1"),
+        ("b", 1, None, None, at(9), "lost", "n1"),
+        ("c", 1, 5.0, at(0), at(5), "left", "n1"),
+    ]
+    columns = "client_id string, weight int, duration double, began timestamp, ended timestamp, how string, node string"
+    found = {one.client_id: one for one in rows_of(last_stays(spark.createDataFrame(rows, columns), ["a", "b"]))}
+    assert {name: (one.connections, one.seconds, one.how, one.node) for name, one in found.items()} == {
+        "a": (2, 12.0, "open", "n2"),
+        "b": (3, 10.0, "lost", "n1"),
+    }
 
 
 def test_begin_and_end_of_a_silence_are_one(spark: "SparkSession") -> None:

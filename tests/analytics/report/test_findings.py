@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from tests.analytics.report.made import BEGIN, Drop, bad_day, nothing
-from trunkline.analytics.report.findings import findings, tiles
+from trunkline.analytics.report.findings import SEVERITIES, findings, tiles, totals
 from trunkline.analytics.report.results import Health, Who, Window
 
 
@@ -11,28 +11,40 @@ def test_nothing_stands_out_where_nothing_happened() -> None:
 
 
 def test_all_that_went_wrong_is_told_and_leads_somewhere() -> None:
-    found = findings(bad_day())
-    assert [finding.section for finding in found] == [
-        "pipeline",
-        "pipeline",
-        "nodes",
-        "alarms",
-        "flapping",
-        "silent",
-        "denials",
-        "drops",
-        "queues",
-        "queues",
+    assert [(found.name, found.section, found.text) for found in findings(bad_day("odd"))] == [
+        ("missing", "pipeline", "5 events cannot be read: figures are too low."),
+        ("unwritten", "pipeline", "The exporter lost 40 events: figures are too low."),
+        ("alarms", "alarms", "Alarms that are on: events.disk."),
+        ("dropped", "drops", "1\N{NARROW NO-BREAK SPACE}152 messages did not reach a subscriber."),
+        ("losers", "queues", "Too slow or away too long, and lost 40 messages: archive, odd."),
+        ("clocks", "nodes", "Clocks were corrected 1 time: durations across that are not exact."),
+        ("flapping", "flapping", "2 clients flapped: pump-17, odd."),
+        ("silent", "silent", "1 client fell silent: meter-3."),
+        ("guesses", "denials", "Many logins failed from 203.0.113.7."),
+        ("filling", "queues", "Will be full, the first in 5.06\N{NO-BREAK SPACE}h: queue_length of archive."),
+        ("near", "gauges", "Came near their limit, or reached it: connections.count of n1."),
+        ("late", "gauges", "The event loop was late, at most by 1.2\N{NO-BREAK SPACE}s: n1."),
+        ("moving", "connections", "1 client went to and fro between nodes: pump-17."),
+        ("grown", "gauges", "Grew, and did not come back: connections.count of odd."),
+        ("uneven", "nodes", "Uneven load, with most of it on n1 (published), n1 (delivered), n1 (clients connected)."),
+        ("brief", "connections", "200 connections of 300 lasted less than 5\N{NO-BREAK SPACE}s."),
+        ("heavy", "topics", "Most deliveries are of few messages, each to many: odd."),
+        ("dead", "topics", "2 subscriptions got nothing for 15\N{NO-BREAK SPACE}min, of archive, odd."),
     ]
-    assert found[4].text.startswith("2 clients flapped: pump-17, ")
-    assert [finding.text for finding in [*found[:4], *found[5:7]]] == [
-        "5 events cannot be read: figures are too low.",
-        "The exporter lost 40 events: figures are too low.",
-        "Clocks were corrected 1 time: durations across that are not exact.",
-        "Alarms that are on: events.disk.",
-        "1 client fell silent: meter-3.",
-        "Many logins failed from 203.0.113.7.",
-    ]
+
+
+def test_the_most_severe_comes_first() -> None:
+    severities = [SEVERITIES.index(found.severity) for found in findings(bad_day())]
+    assert severities == sorted(severities)
+    assert {*severities} == {0, 1, 2}
+
+
+def test_deliveries_are_what_was_written_or_lost_and_each_counts_once() -> None:
+    rows = [Drop(BEGIN, "session_ended", 40)]
+    results = replace(nothing(), timeline=[Window(BEGIN, published=100, delivered=90)], drops=rows, written=30)
+    found = {tile.name: (tile.figure, tile.more) for tile in tiles(results)}
+    assert found["Lost"] == ("40", "40% of deliveries; 30 were delivered first")
+    assert totals(results).lost_delivered == 30
 
 
 def test_messages_that_nobody_wants_are_no_loss() -> None:

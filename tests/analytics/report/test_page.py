@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SECTIONS = [
     "nodes",
     "alarms",
+    "gauges",
     "traffic",
     "latency",
     "connections",
@@ -96,19 +97,19 @@ def test_references_lead_to_one_element_each(results: object) -> None:
 def test_drawings_and_tables_say_what_they_are() -> None:
     page = render(bad_day())
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(drawings) == 6
+    assert len(drawings) == 8
     assert all(re.search(r"<title [^>]*>[^<]+</title>\s*<desc [^>]*>[^<]+</desc>", drawing) for drawing in drawings)
     tables = re.findall(r"<table>.*?</table>", page, re.DOTALL)
-    assert len(tables) == 6 + 28
+    assert len(tables) == 8 + 34
     assert all("<caption" in table and 'scope="col"' in table for table in tables)
 
 
 def test_the_name_of_a_client_leads_to_all_that_names_it() -> None:
     page = render(bad_day())
     (id,) = set(re.findall(r'<a href="#(client-\d+)">archive</a>', page))
-    (entry,) = re.findall(rf'<div id="{id}">(.*?)</div>', page)
-    assert re.findall(r'href="#([\w-]+)"', entry) == ["queue-growth", "slow-consumers", "losses"]
-    assert page.count(f'href="#{id}"') == 3
+    (entry,) = re.findall(rf'<div id="{id}">(.*?)</div>', page, re.DOTALL)
+    assert re.findall(r'href="#([\w-]+)"', entry) == ["dead-subscriptions", "queue-growth", "slow-consumers", "losses"]
+    assert page.count(f'href="#{id}"') == 4
     assert 'id="named"' not in render(nothing())
 
 

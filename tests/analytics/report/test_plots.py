@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 from trunkline.analytics.report import wording
 from trunkline.analytics.report.axes import Grid
-from trunkline.analytics.report.plots import SIDE, Series, bars, lines
+from trunkline.analytics.report.plots import SIDE, Band, Series, bands, bars, lines
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 GRID = Grid(NOON, NOON + timedelta(seconds=40), 10)
@@ -63,3 +63,12 @@ def test_nothing_leaves_the_drawing() -> None:
     ):
         for each in plot.series:
             assert all(0 <= number <= SIDE for number in numbers(each.path + each.area)), each.path
+
+
+def test_a_band_goes_along_the_highest_and_back_along_the_lowest() -> None:
+    plot = bands("p", "Sessions", GRID, [Band("n1", [(0, 1, 4), (2, 2, 2), None, (1, 2, 3)])], wording.short)
+    (drawn,) = plot.series
+    assert drawn.path == "M125 750h0L375 500M875 500h0"
+    assert drawn.area == "M125 0L375 500L375 500L125 1000zM875 250L875 750z"
+    assert drawn.figure == "0 to 4"
+    assert [values[1] for values in plot.table] == ["1 (0 to 4)", "2", "–", "2 (1 to 3)"]

@@ -7,7 +7,7 @@ from trunkline.analytics.report.sections.order import sections
 
 def test_sections_without_results_say_so() -> None:
     found = sections(nothing())
-    assert len(found) == 15
+    assert len(found) == 16
     assert all(not each.parts and each.nothing for each in found)
 
 
