@@ -176,15 +176,18 @@ class Outbound(Sending):
             return
         left = MAX_SLICE
         for source in self._sources:
-            left = self._send_from(source, left)
-            if left <= 0:
-                self._pauses |= PauseReason.TURN
-                self._context.next_turn(partial(self.resume, PauseReason.TURN))
-                break
             if source.waits:
-                break
-        self._review()
-        self._forget_replays()
+                left = self._send_from(source, left)
+                if left <= 0:
+                    self._pauses |= PauseReason.TURN
+                    self._context.next_turn(partial(self.resume, PauseReason.TURN))
+                    break
+                if source.waits:
+                    break
+        else:
+            self._review()
+        if self._replays is not None:
+            self._forget_replays()
         if self._pressure.on and self._pressure.eased(self._queue):
             self._pressure.release()
 

@@ -5,6 +5,9 @@ import pytest
 from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish
 from tests.conformance import raw
+from trunkline.broker.backlogs.merge import Merge, Read
+from trunkline.broker.committer import MESSAGES
+from trunkline.store import StoreError, WriteBatch
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -49,3 +52,41 @@ async def test_a_burst_that_is_released_in_parts(restart: bool) -> None:
     async with disk.broker() as life:
         subscriber, _ = await life.stay("subscriber")
         assert await messages(subscriber, 3) == [b"1", b"2", b"3"]
+
+
+async def test_what_cannot_be_read_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Disk().broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1", b"2")
+        backlogs = life.node.services.backlogs
+        assert backlogs is not None
+        read, failed = backlogs.read, 0
+
+        async def fail(merge: Merge, woken: list[tuple[int, int]]) -> list[Read]:
+            nonlocal failed
+            if failed < 2:
+                failed += 1
+                raise StoreError("on purpose")
+            return await read(merge, woken)
+
+        monkeypatch.setattr(backlogs, "read", fail)
+        monkeypatch.setattr("trunkline.broker.session.backlog_reader.PAUSE", 0.0)
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 2) == [b"1", b"2"]
+        await nothing_more(wire)
+        assert failed == 2
+
+
+async def test_what_the_store_has_lost_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1", b"2", b"3")
+        _, second, _ = disk.engine.scan(MESSAGES, b"", b"\xff" * 8, limit=3)
+        batch = WriteBatch()
+        batch.delete(MESSAGES, second[0])
+        disk.engine.commit(batch)
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 2) == [b"1", b"3"]
+        await nothing_more(wire)
+    assert "the store has lost 1 messages" in caplog.text

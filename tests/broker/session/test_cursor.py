@@ -1,7 +1,10 @@
 """Sessions that are behind: what comes while the client is away, or reads slowly."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
 
+import pytest
 import trio
 import trio.lowlevel
 
@@ -10,9 +13,13 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.committer import MESSAGES
+from trunkline.broker.routes import Subscriber
+from trunkline.broker.session.cursor import BacklogCursor, Piece
 from trunkline.broker.views import client_rows
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.weight import HEAVY
+from trunkline.router import Options, Target
 
 
 async def leave(life: Life, client_id: str, *subscriptions: tuple[str, int]) -> None:
@@ -187,3 +194,38 @@ async def test_a_retained_message_comes_before_what_waits_behind_it() -> None:
         got = await messages(wire, 4)
         assert [payload for payload in got if payload != b"retained"] == [b"2", b"live"]
         assert got.index(b"retained") < got.index(b"live")
+
+
+@pytest.mark.parametrize(("weight", "together"), [(HEAVY - 1, 3), (HEAVY, 1)])
+def test_as_much_leaves_together_as_there_is_room_for_and_what_is_heavy_alone(weight: int, together: int) -> None:
+    cursor = BacklogCursor(cast("Any", None), cast("Any", None), lambda: None, lambda: None)
+    target = Target(Subscriber("a", lambda message: None), Options(1))
+    publication = Parts(range(5), weight)
+    cursor.page.append(Piece(7, 0, cast("Any", publication), target, ()))
+    assert cursor.take(0, 0.0) == ()
+    assert cursor.position == (7, 0)
+    ((taken, to, delivery, packet_id),) = cursor.take(3, 0.0)
+    assert (list(cast("Parts", taken).numbers), to, delivery, packet_id) == ([*range(together)], target, "waited", 0)
+    assert cursor.position == (7, together)
+    rest = [cast("Parts", taken) for _ in range(5) for (taken, *_) in cursor.take(9, 0.0)]
+    assert [number for part in rest for number in part.numbers] == [*range(together, 5)]
+    assert cursor.position == (1, 0)
+
+
+@dataclass
+class Parts:
+    """A publication of messages that weigh this."""
+
+    numbers: range
+    each: int
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def weight(self) -> int:
+        return self.count * self.each
+
+    def part(self, first: int, stop: int) -> "Parts":
+        return Parts(self.numbers[first:stop], self.each)

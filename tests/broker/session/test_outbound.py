@@ -206,3 +206,34 @@ async def test_streams_are_made_only_for_a_session_that_subscribes_to_one() -> N
         client = await here.stay("a")
         await client.take_publish("u", b"1", qos=1)
         assert asked
+
+
+async def test_no_hook_is_asked_about_the_delivery_of_what_has_expired(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        client, publisher = await here.stay("a"), await here.client("p")
+        await client.subscribe(("t", 1))
+        await client.disconnect()
+        await publisher.publish("t", b"expired", qos=1, properties=raw.message_expiry(5))
+        await publisher.publish("t", b"kept", qos=1)
+        await trio.sleep(10)
+        asked: list[bytes] = []
+        here.node.hooks.add("message.deliver", lambda client, message: asked.append(message.payload))
+        client = await here.stay("a")
+        await client.take_publish("t", b"kept", qos=1)
+        assert asked == [b"kept"]
+
+
+async def test_what_a_3x_client_is_sent_again_is_not_overtaken() -> None:
+    async with room(session={"retry_interval": 0, "max_inflight": 10}) as here:
+        client = await here.client("a", version=4)
+        await client.subscribe(("t", 1))
+        here.broker.publish("t", b"1", qos=1)
+        await client.expect_publish("t", b"1", qos=1)
+        outbound = here.session("a")._outbound  # pyright: ignore[reportPrivateUsage]
+        congest(here, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        outbound.repeat(-1.0)
+        here.broker.publish("t", b"2")
+        congest(here, "a", on=False)
+        assert (await client.expect_type(raw.PUBLISH)).payload == b"1"
+        await client.expect_publish("t", b"2")

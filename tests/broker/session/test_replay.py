@@ -88,6 +88,43 @@ def test_a_live_message_concerns_the_replays_of_its_topic() -> None:
     assert len(replays) == 1000
 
 
+def topics_of(replays: Replays, room: int = 1) -> list[str] | None:
+    """Of what comes next; None while others have their turn."""
+    taken = replays.take(room, 0.0)
+    return None if taken is None else [publication.topic for publication, *_ in taken]
+
+
+def test_they_come_one_after_the_other_and_others_have_a_turn_after_each_batch() -> None:
+    store = RetainedStore()
+    for number in range(5):
+        store.store(retained(f"a/{number}"), 0.0)
+    replays = Replays(store, 2)
+    replays.add(replay(store, "a/+"))
+    replays.add(replay(store, "a/0"))
+    got = list[str]()
+    turns = 0
+    while replays.waits:
+        topics = topics_of(replays)
+        turns += topics is None
+        got += topics or ()
+    assert sorted(got[:5]) == [f"a/{number}" for number in range(5)]
+    assert got[5:] == ["a/0"]
+    assert turns == 3  # five messages, one, and the end of each
+    assert topics_of(replays) == []
+
+
+def test_without_room_in_the_window_only_what_needs_none_comes() -> None:
+    store = RetainedStore()
+    store.store(retained("a"), 0.0)
+    for qos in (0, 1):
+        target = Target(TARGET.subscriber, Options(qos))
+        replays = Replays(store, 10)
+        replays.add(Replay(Grant("#", Options(), True, store.sequence), target, store, lambda message: True, 0.0))
+        assert topics_of(replays, room=0) == ([] if qos else ["a"])
+        assert replays.waits
+        assert topics_of(replays) == (["a"] if qos else [])
+
+
 def test_live_messages_of_other_topics_leave_nothing_behind() -> None:
     store = RetainedStore()
     store.store(retained("a"), 0.0)
