@@ -288,7 +288,7 @@ class SessionActor(Actor["mail.ToSession"]):
                 raise ProtocolError("a session expiry of 0 cannot be raised at DISCONNECT")
             session.expiry_interval = bounded_expiry(expiry, channel.config.session)
         if packet.reason == Reason.SUCCESS:
-            self._life.forget_will()  # [MQTT-3.14.4-3]
+            self._life.absence.forget_will()  # [MQTT-3.14.4-3]
         self._outbound.flush()  # output that the client was to get before
         self._life.close_when_stored(channel)
         self._life.lost(Reason(packet.reason), "the client sent DISCONNECT")
@@ -375,7 +375,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.End: lambda self, message: self._life.end_now(message),
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
-        mail.PublishWill: lambda self, _: self._life.publish_will_at_stop(),
+        mail.PublishWill: lambda self, _: self._life.absence.publish_will_at_stop(),
         Queued: _on_queued,
         mail.RulesChanged: _on_rules_changed,
     }

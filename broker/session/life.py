@@ -9,13 +9,12 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Final
 
-import trio
-
-from trunkline.broker.session import mail, will
+from trunkline.broker.session import mail
+from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.lifecycle import SessionEvent
+from trunkline.broker.session.remains import ANOTHER_ERROR, Remains
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.broker.session.stored_will import StoredWill
 from trunkline.hooks.points import (
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 #: Reasons that say no more than that the connection is over.
 UNNAMED: Final = (Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)
-_ANOTHER_ERROR: Final = "another error at the end of the session"
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -73,16 +71,20 @@ class SessionLife:
     on_end: Callable[[Session], None]
     #: Deliveries that the actor did not handle before its end.
     undelivered: list[tuple[Publication, Target[Subscriber]]] = field(default_factory=lambda: [], init=False)
+    absence: Absence = field(init=False)
     #: Stored messages that were not restored, and why: they are dropped when the hooks can hear of it.
     not_restored: deque[tuple[Message, DropReason]] = field(
         default_factory=deque["tuple[Message, DropReason]"], init=False
     )
     #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
     _requested: list[Channel] = field(default_factory=lambda: [], init=False)
-    #: These stop the timers that run until the client goes or, while it is away, until it is back.
+    #: These stop the timers that run until the client goes.
     _timers: list[Callable[[], None]] = field(default_factory=lambda: [], init=False)
     #: The remaining steps of an end, which are taken even if one crashes.
     _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
+
+    def __post_init__(self) -> None:
+        self.absence = Absence(self.context, self.outbound, self._expire)
 
     # A connection comes
 
@@ -104,7 +106,7 @@ class SessionLife:
             metrics.session_takenover += 1
             hooks.notify(SESSION_TAKEN_OVER, outbound.channel.client)
             self.end_connection(Reason.SESSION_TAKEN_OVER, "another connection has this client id", client)
-        self.stop_timers()
+        self._stop_timers()
         if not (context.config is channel.config is services.config):
             context.enter_zone(channel.config)
             outbound.enter_zone()
@@ -150,7 +152,7 @@ class SessionLife:
 
     def _accept(self, channel: Channel, present: bool, *, stored: bool) -> None:
         """Send CONNACK, and what follows it."""
-        self.stop_timers()
+        self._stop_timers()
         outbound, client = self.outbound, channel.client
         metrics, hooks = self.context.services.metrics, self.context.services.hooks
         connack = Connack(present, Reason.SUCCESS, channel.connack)
@@ -176,7 +178,7 @@ class SessionLife:
         """The session's settings are other ones, and its client stays."""
         channel = self.outbound.channel
         if channel is not None and channel.is_accepted:
-            self.stop_timers()
+            self._stop_timers()
             self._retry_later(channel)
 
     def _retry_later(self, channel: Channel) -> None:
@@ -236,13 +238,14 @@ class SessionLife:
         if context.session.durable is not None:
             context.session.durable.changed(at_once=True)
         if self.waiting.end() or not channel.is_accepted:
-            self.forget_will()  # [MQTT-3.14.4-3] [MQTT-3.1.2-8]
+            self.absence.forget_will()  # [MQTT-3.14.4-3] [MQTT-3.1.2-8]
         context.subscriber.online = False
         self._take(
             self.check.stop,
             self.outbound.detach,
             partial(self._notify_left, channel, reason, text, successor),
-            self.start_timers,
+            self._stop_timers,
+            self.absence.begin,
         )
 
     def close_when_stored(self, channel: Channel) -> None:
@@ -270,57 +273,13 @@ class SessionLife:
             _logger.info("disconnected: %s", words, extra=client.log_fields | {"reason": named})
         services.hooks.notify(CLIENT_DISCONNECTED, client, reason, text)
 
-    # No client is connected
-
-    def start_timers(self) -> None:
-        """The client left at `session.left_at`, which may be a while ago: the will waits for its delay, and the session
-        for its expiry."""
-        self.stop_timers()
-        session = self.context.session
-        expiry, ago = session.expiry_interval, self.outbound.now - session.left_at
-        if session.will is not None:
-            delay = min(will.delay(session.will), expiry) - ago
-            if delay > 0:
-                self._after(delay, self.publish_will)
-            else:
-                self.publish_will()
-        if 0 < expiry < inf:  # [MQTT-4.1.0-2]
-            self._after(max(0.0, expiry - ago), self._expire)
-
-    def stop_timers(self) -> None:
-        """The client is back, or the session has ended.  # [MQTT-3.1.3-9]"""
+    def _stop_timers(self) -> None:
         for stop in self._timers:
             stop()
         self._timers.clear()
+        self.absence.end()
 
-    def _after(self, delay: float, action: Callable[[], None]) -> None:
-        left_at = self.context.session.left_at
-        self._timers.append(self.context.after(delay, partial(self._unless_back, left_at, action)))
-
-    def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
-        """A timer's message that is in the mailbox already cannot be stopped any more."""
-        if self.context.session.left_at == left_at:
-            action()
-
-    def publish_will_at_stop(self) -> None:
-        """The node is about to stop. A will that waits for its delay goes on waiting in a session that goes on."""
-        session = self.context.session
-        if session.durable is None or session.will is None or not will.delay(session.will):
-            self.publish_will()
-
-    def publish_will(self) -> None:
-        """Now, if it was not published yet."""
-        gone = self.context.session.will
-        self.forget_will()
-        if gone is not None:  # [MQTT-3.1.2-8]
-            will.publish(gone, self.context.session.client, self.context, self.outbound.now)
-
-    def forget_will(self) -> None:
-        """It is published now, or is not to be."""
-        session = self.context.session
-        session.will = None
-        if session.stored_will is not None:
-            session.stored_will.end()
+    # No client is connected
 
     def _expire(self) -> None:
         self.context.services.metrics.session_expired += 1
@@ -330,7 +289,7 @@ class SessionLife:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
         self.context.follow(SessionEvent.RESTORE)
         self.context.in_slices(self._drop_not_restored())
-        self.start_timers()
+        self.absence.begin()
         self._end_unless_kept()
 
     def _drop_not_restored(self) -> Iterator[None]:
@@ -346,9 +305,9 @@ class SessionLife:
         """The client has no connection any more. The actor ends when no route leads to it."""
         self.context.follow(SessionEvent.END)
         self._take(
-            self.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self.absence.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
             self._end_stored,
-            self.stop_timers,
+            self._stop_timers,
             partial(self.on_end, self.context.session),
             partial(self._notify_ended, cause),
             self._remove_routes,
@@ -383,31 +342,12 @@ class SessionLife:
         context = self.context
         filters = list(context.session.subscriptions)
         context.services.pubsub.remove_subscriber(
-            context.subscriber, filters, partial(context.soon, partial(context.in_slices, self._give_up()))
+            context.subscriber, filters, partial(context.soon, partial(context.in_slices, self._remains.give_up()))
         )
 
-    def _give_up(self) -> Iterator[None]:
-        """No route leads here, so nothing more comes: end the actor when all that is left of the session is gone."""
-        for give_up in self._parts():
-            while give_up(MESSAGES_AT_ONCE):
-                yield
-        yield from self.outbound.end_feeds()
-        self._forget()
-        self.context.stop()
-
-    def _forget(self) -> None:
-        if self.context.session.durable is not None:
-            self.context.session.durable.forget()
-
-    def _parts(self) -> tuple[Callable[[int], bool], ...]:
-        """Each hands so many messages to others or drops them, and returns whether some are left."""
-        return (self.inbound.forget_unreleased, self.outbound.hand_over)
-
-    def _lose_undelivered(self, limit: int) -> bool:
-        some, self.undelivered = self.undelivered[:limit], self.undelivered[limit:]
-        for delivery in some:
-            self.outbound.lose(delivery)
-        return bool(self.undelivered)
+    @property
+    def _remains(self) -> Remains:
+        return Remains(self.context, self.inbound, self.outbound, self.undelivered)
 
     # The actor ends
 
@@ -437,18 +377,7 @@ class SessionLife:
             self._salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))
         if not self.context.ended:
             self._salvage(partial(self.end, "crashed"))
-        self._salvage(partial(self.context.services.start_task, self._give_up_in_task))
-
-    async def _give_up_in_task(self) -> None:
-        for give_up in (*self._parts(), self._lose_undelivered):
-            try:
-                while give_up(MESSAGES_AT_ONCE):
-                    await trio.lowlevel.checkpoint()
-            except Exception:
-                _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
-        for _ in self.outbound.end_feeds():
-            await trio.lowlevel.checkpoint()
-        self._forget()
+        self._salvage(partial(self.context.services.start_task, self._remains.give_up_in_task))
 
     def _take(self, *steps: Callable[[], object]) -> None:
         """Make these calls, one after the other. If one crashes, `_salvage` makes the others."""
@@ -464,7 +393,7 @@ class SessionLife:
             try:
                 self._steps.pop(0)()
             except Exception:
-                _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
+                _logger.exception(ANOTHER_ERROR, extra=self.context.session.client.log_fields)
 
 
 def _weight(client: ClientInfo, will: Will | None) -> int:

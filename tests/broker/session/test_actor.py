@@ -15,9 +15,9 @@ from tests.conformance.raw import Will
 from trunkline.actors import Due
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
-from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
@@ -75,7 +75,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "SessionLife.start_timers", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Absence.begin", "Outbound.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -106,12 +106,12 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {each.__name__: each for each in (Outbound, SubscriptionCheck, SessionLife)}[kind]
+            owner = {each.__name__: each for each in (Outbound, SubscriptionCheck, Absence)}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
         session.ref.cast(Due(crash))
-        if also == "SessionLife.start_timers" and not away:
+        if also == "Absence.begin" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -146,7 +146,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(SessionLife, "publish_will", crash)
+        monkeypatch.setattr(Absence, "publish_will", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()
@@ -206,74 +206,6 @@ async def test_what_a_session_leaves_behind_is_dealt_with_in_slices(monkeypatch:
         metrics = here.node.metrics
         counted = (metrics.dropped[DropReason.SESSION_ENDED], metrics.dropped[DropReason.UNRELEASED])
         assert counted == ((3000, 0) if what == "queue" else (0, 3000))
-
-
-async def test_what_a_session_that_crashes_leaves_behind_is_dealt_with_in_slices() -> None:
-    def crash() -> None:
-        raise Broken("on purpose")
-
-    async with room() as here, trio.open_nursery() as nursery:
-        turns: Counter[int] = Counter()
-        turn = 0
-
-        async def count_turns() -> None:
-            nonlocal turn
-            while True:
-                turn += 1
-                await trio.lowlevel.checkpoint()
-
-        client = await here.stay("a")
-        await client.subscribe(("t", 1))
-        await client.abort()
-        for _ in range(3000):
-            here.broker.publish("t", b"x", qos=1)
-        await trio.testing.wait_all_tasks_blocked()
-        here.node.hooks.add("message.dropped", lambda *_: turns.update([turn]))
-        nursery.start_soon(count_turns)
-        here.session("a").ref.cast(Due(crash))
-        while turns.total() < 3000:
-            await trio.lowlevel.checkpoint()
-        assert max(turns.values()) <= 1000  # a slice of 500, or two that come between two turns of the other task
-        nursery.cancel_scope.cancel()
-
-
-async def test_deliveries_to_a_session_that_crashes_are_counted() -> None:
-    def crash() -> None:
-        raise Broken("on purpose")
-
-    async with room() as here:
-        dropped: list[tuple[str, bytes]] = []
-        hooks = here.node.hooks
-        hooks.add("message.dropped", lambda client, message, word: dropped.append((word, message.payload)))
-        # its routes are still there then
-        hooks.add("session.terminated", lambda client, word: here.broker.publish("t", b"late", qos=1))
-        await (await here.stay("doomed")).subscribe(("t", 1))
-        session = here.session("doomed")
-        await trio.testing.wait_all_tasks_blocked()
-        for payload in (b"1", b"crash", b"2", b"3"):
-            if payload == b"crash":
-                session.ref.cast(Due(crash))
-            else:
-                here.broker.publish("t", payload, qos=1)
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(dropped) == [("session_ended", payload) for payload in (b"1", b"2", b"3", b"late")]
-
-
-async def test_deliveries_to_a_member_that_crashes_go_to_another() -> None:
-    def crash() -> None:
-        raise Broken("on purpose")
-
-    async with room() as here:
-        doomed, member = await here.stay("doomed"), await here.client("member")
-        for client in (doomed, member):
-            await client.subscribe(("$share/g/t", 1))
-        here.session("doomed").ref.cast(Due(crash))
-        payloads = [b"1", b"2", b"3", b"4"]
-        for payload in payloads:
-            here.broker.publish("t", payload, qos=1)
-        assert here.session("doomed").ref.queued > 1
-        received = [(await member.expect_type(raw.PUBLISH)).payload for _ in payloads]
-        assert sorted(received) == payloads
 
 
 async def test_what_ends_a_session() -> None:

@@ -1,0 +1,76 @@
+"""What is left of a session that has ended: it goes to others, or is dropped, in slices."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.context import SessionContext
+    from trunkline.broker.session.inbound import Inbound
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Target
+
+ANOTHER_ERROR: Final = "another error at the end of the session"
+
+_logger = logging.getLogger("trunkline.session")
+
+
+class Remains:
+    __slots__ = ("_context", "_inbound", "_outbound", "_undelivered")
+
+    def __init__(
+        self,
+        context: SessionContext,
+        inbound: Inbound,
+        outbound: Outbound,
+        undelivered: list[tuple[Publication, Target[Subscriber]]],
+    ) -> None:
+        """`undelivered` is what the actor did not handle before its end."""
+        self._context = context
+        self._inbound = inbound
+        self._outbound = outbound
+        self._undelivered = undelivered
+
+    def give_up(self) -> Iterator[None]:
+        """No route leads here, so nothing more comes: end the actor when all is gone."""
+        for step in self._steps():
+            while step(MESSAGES_AT_ONCE):
+                yield
+        yield from self._outbound.end_feeds()
+        self._forget()
+        self._context.stop()
+
+    async def give_up_in_task(self) -> None:
+        """The actor has crashed."""
+        for step in (*self._steps(), self._lose_undelivered):
+            try:
+                while step(MESSAGES_AT_ONCE):
+                    await trio.lowlevel.checkpoint()
+            except Exception:
+                _logger.exception(ANOTHER_ERROR, extra=self._context.session.client.log_fields)
+        for _ in self._outbound.end_feeds():
+            await trio.lowlevel.checkpoint()
+        self._forget()
+
+    def _steps(self) -> tuple[Callable[[int], bool], ...]:
+        """Each hands so many messages to others or drops them, and returns whether some are left."""
+        return (self._inbound.forget_unreleased, self._outbound.hand_over)
+
+    def _lose_undelivered(self, limit: int) -> bool:
+        some, self._undelivered = self._undelivered[:limit], self._undelivered[limit:]
+        for delivery in some:
+            self._outbound.lose(delivery)
+        return bool(self._undelivered)
+
+    def _forget(self) -> None:
+        if self._context.session.durable is not None:
+            self._context.session.durable.forget()
