@@ -199,12 +199,16 @@ async def test_streams_are_made_only_for_a_session_that_subscribes_to_one() -> N
             await client.disconnect()
         assert not asked
         await here.node.streams.create(StreamConfig(name="s", filters=("u",)))
-        client = await here.stay("a")
+        properties = raw.session_expiry(1000) + raw.receive_maximum(1)
+        client = await here.client("a", clean=False, properties=properties)
         await client.subscribe(("$stream/s/u", 1))
-        await client.disconnect()
-        here.broker.publish("u", b"1", qos=1)
+        for number in range(2):
+            here.broker.publish("u", b"%d" % number, qos=1)
+        await client.expect_publish("u", b"0", qos=1)
+        await client.abort()
         client = await here.stay("a")
-        await client.take_publish("u", b"1", qos=1)
+        for number in range(2):
+            assert (await client.expect_type(raw.PUBLISH)).payload == b"%d" % number
         assert asked
 
 
