@@ -68,16 +68,7 @@ TESTED_IN: dict[str, str] = {
     "streams/keys.py": "streams/test_registry.py",
     "streams/purging.py": "streams/test_registry.py",
     "streams/search.py": "streams/test_registry.py",
-    "testing/awaiting.py": "testing/test_wrong_tests.py",
-    "testing/fault.py": "testing/test_faults.py",
-    "testing/history.py": "testing/test_messages.py",
     "broker/net/stream_transport.py": "broker/net/test_transport.py",
-    "testing/fault_layer.py": "testing/test_faults.py",
-    "testing/packet_queue.py": "testing/test_faults.py",
-    "testing/published.py": "testing/test_messages.py",
-    "testing/refusals.py": "testing/test_faults.py",
-    "testing/wire_faults.py": "testing/test_faults.py",
-    "testing/selection.py": "testing/test_faults.py",
 }
 PACKAGES = [
     "actors",
