@@ -56,18 +56,7 @@ TESTED_IN: dict[str, str] = {
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",
     "events/watching.py": "events/test_plugin.py",
-    "router/branches.py": "router/test_trie.py",
-    "router/options.py": "router/test_router.py",
-    "router/table.py": "router/test_router.py",
-    "store/batch.py": "store/test_engine.py",
-    "store/checking.py": "store/test_damage.py",
-    "store/memory.py": "store/test_engine.py",
-    "store/pages.py": "store/test_salvage.py",
     "management/stream_commands.py": "management/operations/test_streams.py",
-    "streams/errors.py": "streams/test_registry.py",
-    "streams/keys.py": "streams/test_registry.py",
-    "streams/purging.py": "streams/test_registry.py",
-    "streams/search.py": "streams/test_registry.py",
     "broker/net/stream_transport.py": "broker/net/test_transport.py",
 }
 PACKAGES = [

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.broker.disk import Disk
 from tests.broker.test_mending import filled
-from tests.store.test_engine import COLOURS, OTHERS, put
+from tests.store.puts import COLOURS, OTHERS, put
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.mending import LostMessages, messages_in
 from trunkline.management.cli import cli

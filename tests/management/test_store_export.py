@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.store.test_engine import COLOURS, OTHERS, put
+from tests.store.puts import COLOURS, OTHERS, put
 from trunkline.management.store_export import BATCH, NotAnExport, export_lines, import_lines
 from trunkline.store import Space, WriteBatch
 from trunkline.store.memory import MemoryEngine

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import THOROUGH
-from tests.store.test_engine import COLOURS, put
+from tests.store.puts import COLOURS, put
 from trunkline.store import StoreError, StoreFull, StoreInUse, StoreUnavailable, WriteBatch
 from trunkline.store.format import PAGE_SIZE
 from trunkline.store.sqlite import ROOM, SqliteEngine

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.store.conftest import THOROUGH
-from tests.store.test_engine import COLOURS, OTHERS, put
+from tests.store.puts import COLOURS, OTHERS, put
 from trunkline.store import Space, StoreCorrupt, WriteBatch
 from trunkline.store.format import PAGE_SIZE, ROOTS
 from trunkline.store.memory import MemoryEngine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.test_engine import COLOURS, OTHERS, put
+from tests.store.puts import COLOURS, OTHERS, put
 from trunkline.store import StoreCorrupt, StoreFull, StoreInUse, StoreUnavailable, WriteBatch
 from trunkline.store.sqlite import SqliteEngine
 
