@@ -1,80 +1,35 @@
 # ruff: noqa: PT012 - how a block ends is the matter here
 """A client and the broker in one process, in virtual time: what its user sees, and what happens when things fail."""
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.opening import client_of, cut, session_of
+from tests.client.opening import client_of
+from tests.client.reading import some
 from trunkline.client.client import Client
 from trunkline.client.errors import (
-    AuthenticationFailed,
-    ClientClosed,
     ConnectFailed,
     ConnectRefused,
     Disconnected,
     DisconnectedByServer,
-    NotOffered,
-    PublishesRefused,
-    PublishRefused,
-    ReauthenticationFailed,
-    RequestQueueFull,
-    SubscribeRefused,
 )
-from trunkline.client.received import ReceivedMessage
 from trunkline.client.receivers import Receiver
-from trunkline.client.running import CLOSE_TIMEOUT
 from trunkline.client.session_client import SessionClient
-from trunkline.client.settings import ConnectionSettings, WillMessage
-from trunkline.hooks.exchange import Success
+from trunkline.client.settings import ConnectionSettings
 from trunkline.mqtt.packets import Disconnect, Publish
 from trunkline.testing import Broker
-from trunkline.testing.published import Published
 
 if TYPE_CHECKING:
+    from trunkline.client.received import ReceivedMessage
     from trunkline.client.requests import Receipt
 
 VERSIONS = ("5.0", "3.1.1", "3.1")
 
 
-async def some(receiver: Receiver, number: int) -> list[ReceivedMessage]:
-    found: list[ReceivedMessage] = []
-    async for message in receiver:
-        found.append(message)
-        if len(found) == number:
-            break
-    return found
-
-
-def published(broker: Broker, topic: str) -> list[Published]:
-    return [each for each in broker.messages if each.topic == topic]
-
-
 # Publish, subscribe, receive
-
-
-async def test_a_ping_is_answered_when_all_before_it_was_read(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        receipt = client.publish_nowait("a", "1")
-        await client.ping()
-        assert receipt.is_done
-        assert receipt.error is None
-        assert len(published(mqtt_broker, "a")) == 1
-
-
-async def test_a_ping_fails_with_its_connection(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    client = client_of(mqtt_broker)
-    with pytest.raises(ClientClosed):
-        await client.ping()
-    with pytest.raises(Disconnected):
-        async with client:
-            mqtt_broker.faults.cut(before="PINGREQ")
-            await client.ping()
-    with pytest.raises(Disconnected):
-        await client.ping()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -130,64 +85,6 @@ async def test_properties_come_and_go(mqtt_broker: Broker, autojump_clock: MockC
         assert list(message.properties.get("subscription_identifier", ())) == [5]
 
 
-async def test_each_subscription_gets_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with (
-        client_of(mqtt_broker) as client,
-        await client.subscribe("a/+", "b") as first,
-        await client.subscribe("c/#") as second,
-    ):
-        rest = client.receive_from()
-        every_x = client.receive_from("+/x")
-        await client.subscribe("d")
-        for topic in ("a/x", "b", "c/x/y", "d", "c"):
-            await client.publish(topic)
-        assert [each.topic for each in await some(first, 2)] == ["a/x", "b"]
-        assert [each.topic for each in await some(second, 2)] == ["c/x/y", "c"]
-        assert [each.topic for each in await some(every_x, 1)] == ["a/x"]
-        assert len(rest) == 0  # the subscription to d has got it
-
-
-async def test_what_no_receiver_takes_goes_to_those_without_filters(
-    mqtt_broker: Broker, autojump_clock: MockClock
-) -> None:
-    """A session that is resumed delivers at once."""
-    async with client_of(mqtt_broker, session_expiry=60) as client:
-        await client.subscribe("t", qos=1)
-    mqtt_broker.publish("t", "1", qos=1)
-    client = client_of(mqtt_broker, session_expiry=60, clean_start=False)
-    rest = client.receive_from()
-    async with client:
-        assert client.connack.session_present
-        assert (await rest.receive()).payload == b"1"
-
-
-async def test_retained_messages_come_with_the_subscription(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    mqtt_broker.publish("t", "kept", retain=True)
-    async with client_of(mqtt_broker) as client, await client.subscribe("t") as messages:
-        message = await messages.receive()
-        assert (message.payload, message.retain) == (b"kept", True)
-
-
-async def test_shared_subscriptions(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client, await client.subscribe("$share/g/t", qos=1) as messages:
-        await client.publish("t", b"x", qos=1)
-        assert (await messages.receive()).payload == b"x"
-
-
-async def test_a_wrong_subscription_is_told_what_is_wrong(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with Client(open_stream=mqtt_broker.connect) as client:
-        with pytest.raises(ValueError, match=r"^subscribe needs a topic filter$"):
-            await client.subscribe()
-        with pytest.raises(ValueError, match=r"^retain_handling is 0, 1 or 2, not 3$"):
-            await client.subscribe("a", retain_handling=3)
-
-
-async def test_a_shared_subscription_cannot_leave_out_its_own(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        with pytest.raises(ValueError, match=r"no_local has no meaning for a shared subscription: \$share/g/t"):
-            await client.subscribe("$share/g/t", no_local=True)
-
-
 async def test_an_error_of_the_system_in_the_users_function_is_a_failure_to_connect() -> None:
     def open_stream(_: ConnectionSettings) -> trio.abc.Stream:
         raise ConnectionRefusedError("nobody there")
@@ -206,94 +103,7 @@ def test_a_limit_that_allows_nothing_is_refused(kind: type[Client | SessionClien
         kind(**options)
 
 
-async def test_two_subscriptions_with_one_filter(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    """The filter stays as long as one of them is there."""
-    async with client_of(mqtt_broker) as client, await client.subscribe("t", qos=1) as first:
-        async with await client.subscribe("t", qos=1) as second:
-            await client.publish("t", b"both", qos=1)
-            assert (await second.receive()).payload == b"both"
-        await client.publish("t", b"one", qos=1)
-        assert [each.payload for each in await some(first, 2)] == [b"both", b"one"]
-
-
-async def test_a_subscription_that_is_ended_is_read_to_its_end(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        messages = await client.subscribe("t", qos=1)
-        for number in range(3):
-            await client.publish("t", b"%d" % number, qos=1)
-        await messages.unsubscribe()
-        await messages.unsubscribe()
-        await client.publish("t", b"late", qos=1)
-        assert [each.payload async for each in messages] == [b"0", b"1", b"2"]
-        with pytest.raises(trio.EndOfChannel):
-            await messages.receive()
-
-
-@pytest.mark.mqtt_broker(auth={"allow_anonymous": True})
-async def test_what_the_server_says(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with Client(ConnectionSettings(), open_stream=mqtt_broker.connect) as client:
-        assert client.client_id
-        assert [row.client_id for row in mqtt_broker.clients] == [client.client_id]
-        assert client.server.maximum_qos == 2
-
-
-async def test_mistakes_are_found_here(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        for mistake in (
-            lambda: client.publish("a/#"),
-            lambda: client.publish(""),
-            lambda: client.publish("a", qos=3),
-            lambda: client.publish("a\0"),
-            lambda: client.publish_many("+", [b""]),
-            lambda: client.subscribe("a/#/b"),
-            lambda: client.subscribe(),
-            lambda: client.subscribe("a", qos=3),
-        ):
-            with pytest.raises(ValueError, match="."):
-                await mistake()
-        with pytest.raises(ValueError, match="."):
-            client.receive_from("a/#/b")
-        with pytest.raises(ValueError, match="a client cannot disconnect with reason 0x8E"):
-            await client.disconnect(0x8E)
-        await client.publish("a", b"")  # nothing was broken
-
-
 # Refusals
-
-
-async def test_refused_requests(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    mqtt_broker.faults.refuse_publish("NOT_AUTHORIZED", topic="secret")
-    mqtt_broker.faults.refuse_subscribe("NOT_AUTHORIZED", filter="secret")
-    async with client_of(mqtt_broker) as client:
-        with pytest.raises(PublishRefused, match="not authorized"):
-            await client.publish("secret", qos=1)
-        with pytest.raises(SubscribeRefused) as caught:
-            await client.subscribe("open", "secret", qos=1)
-        assert caught.value.reasons == {"open": 1, "secret": 0x87}
-        await client.publish("other", qos=1)  # behind the UNSUBSCRIBE
-        assert mqtt_broker.subscriptions == []
-        assert await client.publish("nobody", qos=1) == 0x10
-
-
-async def test_what_was_refused_of_many_is_counted(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    mqtt_broker.faults.refuse_publish("NOT_AUTHORIZED", topic="secret")
-
-    async def payloads() -> AsyncIterator[bytes]:
-        for number in range(20):
-            yield b"%d" % number
-
-    async with client_of(mqtt_broker) as client:
-        with pytest.raises(PublishesRefused, match="20 of the messages to secret") as caught:
-            await client.publish_many("secret", payloads(), qos=1)
-        assert (caught.value.count, len(caught.value.refused)) == (20, 20)
-
-
-@pytest.mark.mqtt_broker(mqtt={"max_qos": 1})
-async def test_what_is_not_offered_is_not_sent(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        with pytest.raises(NotOffered):
-            await client.publish("t", qos=2)
-        assert await client.publish("t", qos=1) == 0x10
 
 
 async def test_a_refused_connection(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
@@ -386,67 +196,6 @@ async def test_a_waiting_request_fails_with_the_connection(mqtt_broker: Broker, 
     assert again.value is caught.value
 
 
-async def test_the_error_of_the_block_comes_out_as_it_is(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    error = ValueError("of the block")
-    with pytest.raises(ValueError, match="of the block") as caught:
-        async with client_of(mqtt_broker):
-            raise error
-    assert caught.value is error
-    assert not mqtt_broker.clients
-
-
-async def test_leaving_the_block_is_no_loss(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    will = WillMessage(topic="will")
-    async with client_of(mqtt_broker, "c", will=will):
-        pass
-    async with client_of(mqtt_broker, "d", will=will) as client:
-        await client.disconnect(0x04)
-        with pytest.raises(ClientClosed):
-            await client.publish("t")
-        with pytest.raises(ClientClosed):
-            client.publish_nowait("t")
-        await client.disconnect()
-    assert [each.publisher for each in published(mqtt_broker, "will")] == ["d"]
-
-
-async def test_what_was_published_before_the_end_arrives(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        for number in range(100):
-            await client.publish("t", b"%d" % number)
-    assert len(published(mqtt_broker, "t")) == 100
-
-
-async def test_loops_end_when_the_client_disconnects(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        messages = await client.subscribe("t")
-        await client.publish("t", b"x")
-        await client.publish("t", b"y", qos=1)
-        await client.disconnect()
-        assert [each.payload async for each in messages] == [b"x", b"y"]
-
-
-async def test_after_disconnect_the_connection_is_closed(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    opened: list[trio.abc.Stream] = []
-
-    async def opens(settings: ConnectionSettings) -> trio.abc.Stream:
-        opened.append(mqtt_broker.connect(settings))
-        return opened[0]
-
-    async with Client(ConnectionSettings(), open_stream=opens) as client:
-        await client.disconnect()
-        with pytest.raises(trio.ClosedResourceError):
-            await opened[0].send_all(b"x")
-
-
-async def test_a_cancelled_block_disconnects(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    with trio.move_on_after(5) as scope:
-        async with client_of(mqtt_broker, will=WillMessage(topic="will")):
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
-    assert not mqtt_broker.clients
-    assert published(mqtt_broker, "will") == []
-
-
 async def test_a_server_that_reads_nothing_does_not_hold_up_the_end(
     mqtt_broker: Broker, autojump_clock: MockClock
 ) -> None:
@@ -462,56 +211,7 @@ async def test_a_server_that_reads_nothing_does_not_hold_up_the_end(
     assert trio.current_time() - began <= 10
 
 
-async def test_a_client_that_was_never_opened() -> None:
-    client = Client()
-    with pytest.raises(ClientClosed):
-        await client.publish("t")
-    with pytest.raises(ClientClosed):
-        await client.disconnect()
-    with pytest.raises(ClientClosed):
-        assert client.client_id
-
-
 # Cancelling
-
-
-@pytest.mark.mqtt_broker(mqtt={"receive_maximum": 10})
-async def test_a_cancelled_publish_leaves_the_queue(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker, max_queued=2) as client:
-        mqtt_broker.faults.delay("PUBACK", 10)
-        async with trio.open_nursery() as nursery:
-            burst = [b"%d" % number for number in range(30)]  # more than the window
-            nursery.start_soon(lambda: client.publish_many("first", burst, qos=1))
-            await trio.testing.wait_all_tasks_blocked()
-            with trio.move_on_after(1) as scope:
-                await client.publish("cancelled", qos=1)
-            assert scope.cancelled_caught
-            await client.publish("last", qos=1)
-        assert [each.topic for each in mqtt_broker.messages if each.topic != "first"] == ["last"]
-
-
-async def test_a_cancelled_subscribe_is_undone(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        mqtt_broker.faults.delay("SUBACK", 10, times=1)
-        with trio.move_on_after(1):
-            await client.subscribe("t")
-        await trio.sleep(20)
-        assert mqtt_broker.subscriptions == []
-        async with await client.subscribe("t") as messages:
-            await client.publish("t", b"x")
-            assert (await messages.receive()).payload == b"x"
-
-
-async def test_leaving_a_subscription_by_an_error_does_not_wait(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        mqtt_broker.faults.delay("UNSUBACK", 10)
-        began = trio.current_time()
-        with pytest.raises(ValueError, match="of the block"):
-            async with await client.subscribe("t"):
-                raise ValueError("of the block")
-        assert trio.current_time() == began
-        await client.publish("t", qos=1)
-        assert mqtt_broker.subscriptions == []
 
 
 async def test_nothing_is_lost_by_cancelling_a_wait_for_messages(
@@ -523,38 +223,6 @@ async def test_nothing_is_lost_by_cancelling_a_wait_for_messages(
                 await messages.receive()
             await client.publish("t", b"%d" % number, qos=1)
             assert (await messages.receive()).payload == b"%d" % number
-
-
-# The queue
-
-
-@pytest.mark.mqtt_broker(mqtt={"receive_maximum": 10})
-async def test_a_full_queue(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    mqtt_broker.faults.drop("PUBACK", times=1)
-    async with client_of(mqtt_broker, max_queued=2) as client:
-        maximum = client.server.receive_maximum
-        receipts = [client.publish_nowait("t", qos=1) for _ in range(maximum + 2)]
-        with pytest.raises(RequestQueueFull):
-            client.publish_nowait("t", qos=1)
-        receipts[-1].cancel()
-        last = client.publish_nowait("t", qos=1)
-        assert await last.wait() == 0x10
-        assert [receipt.is_done for receipt in receipts] == [False] + [True] * (maximum + 1)
-        assert await receipts[1].wait() == 0x10
-
-
-async def test_publish_waits_for_room(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    done: list[int] = []
-    async with client_of(mqtt_broker, max_queued=1) as client, trio.open_nursery() as nursery:
-
-        async def publish(number: int) -> None:
-            await client.publish("t", b"%d" % number, qos=1)
-            done.append(number)
-
-        for number in range(500):
-            nursery.start_soon(publish, number)
-    assert sorted(done) == list(range(500))
-    assert len(published(mqtt_broker, "t")) == 500
 
 
 # Acknowledgements
@@ -802,12 +470,6 @@ async def test_injected_packets(mqtt_broker: Broker, autojump_clock: MockClock) 
             await trio.sleep_forever()
 
 
-async def test_no_reauthentication_without_an_authenticator(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with client_of(mqtt_broker) as client:
-        with pytest.raises(AuthenticationFailed):
-            await client.reauthenticate()
-
-
 # Without a network
 
 
@@ -829,34 +491,6 @@ async def test_a_function_that_opens_a_stream_may_wait(mqtt_broker: Broker) -> N
     settings = ConnectionSettings(host="elsewhere")
     async with Client(settings, open_stream=opens):
         assert seen == [settings]
-
-
-class Nod:
-    """Authentication by a method that needs no data."""
-
-    method = "nod"
-
-    def begin(self) -> None: ...
-
-    def answer(self, challenge: bytes) -> None: ...
-
-    def finish(self, data: bytes) -> None: ...
-
-
-async def test_a_reauthentication_without_an_answer_ends_the_connection(
-    mqtt_broker: Broker, autojump_clock: MockClock
-) -> None:
-    mqtt_broker.hooks.add("client.enhanced_authenticate", lambda client, exchange: Success())
-    with pytest.raises(ReauthenticationFailed):
-        async with client_of(mqtt_broker, authenticator=Nod(), connect_timeout=7) as client:
-            mqtt_broker.faults.drop("AUTH")
-            began = trio.current_time()
-            with pytest.raises(ReauthenticationFailed):
-                await client.reauthenticate()
-            assert trio.current_time() == began + 7
-            with trio.move_on_after(CLOSE_TIMEOUT):
-                await trio.sleep_forever()
-            raise AssertionError("it goes on")
 
 
 async def test_a_stream_that_fails_at_writing_alone_ends_the_block(
@@ -887,18 +521,3 @@ async def test_a_stream_that_fails_at_writing_alone_ends_the_block(
             client.publish_nowait("t", "x")
             await trio.sleep(100)
             raise AssertionError("it goes on")
-
-
-async def test_a_full_queue_discards_no_unsubscription(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
-    async with session_of(mqtt_broker, max_queued=2, overflow="drop_oldest") as client:
-        subscription = await client.subscribe("t")
-        await cut(mqtt_broker, client)
-        with pytest.raises(LookupError):
-            async with subscription:
-                raise LookupError
-        receipts = [client.publish_nowait("u", qos=1) for _ in range(3)]
-        await client.connected()
-        await client.ping()
-        assert receipts[0].error is not None
-        assert receipts[2].error is None
-        assert mqtt_broker.subscriptions == []

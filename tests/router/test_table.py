@@ -38,6 +38,14 @@ def test_filters_without_wildcards_are_in_no_trie() -> None:
     assert (table.exact, table.wildcards.filters) == ({"a/b": 1}, 1)
 
 
+def test_a_topic_has_the_value_of_a_filter_that_is_the_same() -> None:
+    table: FilterTable[int] = FilterTable()
+    table.set("a/b", 1)
+    table.set("+/b", 2)
+    assert sorted(table.match("a/b")) == [1, 2]
+    assert table.match("x/b") == [2]
+
+
 def test_what_is_a_wildcard() -> None:
     assert [has_wildcard(filter) for filter in ("a", "", "/", "+", "a/+/b", "a/#", "$SYS/x")] == [
         *[False] * 3,

@@ -12,7 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from tests.broker.net import proxied
-from tests.broker.net.test_websocket import request
+from tests.broker.net.web_client import request
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire

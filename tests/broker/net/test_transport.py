@@ -2,16 +2,16 @@
 
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from trio.testing import lockstep_stream_pair, memory_stream_pair
+from trio.testing import memory_stream_pair
 
+from tests.broker.net.transport_ends import MUCH, Mailbox, owner, read_all
 from trunkline.actors import Scheduler
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.net.poller import Poller
@@ -19,45 +19,10 @@ from trunkline.broker.net.stream_transport import StreamTransport
 from trunkline.broker.net.transport import (
     BLOCKED,
     DRAINED,
-    Ended,
     Event,
     Layer,
     SocketTransport,
 )
-
-#: More than any socket's buffers hold.
-MUCH = bytes(range(256)) * 65_536
-
-
-class Mailbox:
-    """What a connection would be sent."""
-
-    def __init__(self) -> None:
-        self.got: list[Event] = []
-        self.changed = trio.Event()
-
-    def __call__(self, mail: Event) -> None:
-        self.got.append(mail)
-        self.changed.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(120):
-            while not condition():
-                self.changed = trio.Event()
-                await self.changed.wait()
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(mail for mail in self.got if isinstance(mail, bytes))
-
-    @property
-    def ended(self) -> str | None:
-        return next((mail.error for mail in self.got if isinstance(mail, Ended)), None)
-
-
-def owner(start_task: Callable[..., object] | None = None) -> Any:
-    """In place of a connection."""
-    return SimpleNamespace(ref=None, start_task=start_task)
 
 
 @asynccontextmanager
@@ -80,14 +45,6 @@ async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTranspor
         poller.close()
         await peer.aclose()
         nursery.cancel_scope.cancel()
-
-
-async def read_all(peer: trio.abc.Stream, size: int) -> bytes:
-    data = bytearray()
-    with trio.fail_after(120):
-        while len(data) < size:
-            data += await peer.receive_some(1_048_576)
-    return bytes(data)
 
 
 async def test_bytes_come_and_go() -> None:
@@ -150,27 +107,6 @@ async def test_finishing_sends_the_rest_and_still_reads() -> None:
         assert await peer.receive_some() == b""
         await peer.send_all(b"bye")
         await mailbox.until(lambda: mailbox.data == b"bye")
-
-
-async def test_a_stream_that_takes_nothing_is_blocked_until_it_does() -> None:
-    theirs, ours = lockstep_stream_pair()
-    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
-    async with trio.open_nursery() as nursery:
-        transport.start(mailbox, owner(nursery.start_soon))
-        transport.send(b"first")
-        await trio.testing.wait_all_tasks_blocked()
-        assert not mailbox.got
-        transport.send(MUCH)
-        assert mailbox.got == [BLOCKED]
-        assert await read_all(ours, 5 + len(MUCH)) == b"first" + MUCH
-        await mailbox.until(lambda: DRAINED in mailbox.got)
-        await ours.send_all(b"back")
-        await mailbox.until(lambda: mailbox.data == b"back")
-        transport.finish()
-        assert await ours.receive_some() == b""
-        await ours.aclose()
-        await mailbox.until(lambda: mailbox.ended == "")
-        nursery.cancel_scope.cancel()
 
 
 class Inverter(Layer):
@@ -249,22 +185,6 @@ async def test_a_reset_comes_behind_what_was_sent_and_says_nothing() -> None:
         assert await read_all(peer, 4) == b"last"
         with pytest.raises(trio.BrokenResourceError):
             await peer.receive_some()
-
-
-@pytest.mark.parametrize("pair", [lockstep_stream_pair, memory_stream_pair])
-async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
-    pair: Callable[[], tuple[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream], trio.abc.Stream]],
-) -> None:
-    theirs, ours = pair()
-    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
-    async with trio.open_nursery() as nursery:
-        transport.start(mailbox, owner(nursery.start_soon))
-        transport.send(b"last")
-        transport.reset()
-        assert await read_all(ours, 4) == b"last"
-        await mailbox.until(lambda: mailbox.ended == "reset")
-        nursery.cancel_scope.cancel()
-    assert await ours.receive_some() == b""
 
 
 async def test_what_was_to_leave_at_the_end_of_the_turn_leaves_before_a_close() -> None:

@@ -1,110 +1,20 @@
 """MQTT over WebSocket without a socket: whatever way the bytes come, and whatever a client sends."""
 
-import os
 import struct
-import zlib
-from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from wsproto.connection import Connection, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Pong
-from wsproto.extensions import PerMessageDeflate
+from wsproto.events import BytesMessage, CloseConnection, Pong
 
 from tests.actors.probes import Probe
 from tests.broker.net.below import Below
+from tests.broker.net.web_client import Client, bomb, compressed, frame, layer, opened, request
 from trunkline.actors import Supervisor
-from trunkline.broker.net.deflate import INFLATED_AT_ONCE
 from trunkline.broker.net.transport import BLOCKED, DRAINED, Ended
-from trunkline.broker.net.websocket import MAX_SLOW, SLOW_FRAME, WebSocketLayer
-from trunkline.broker.net.whole_frames import MAX_SENT
-from trunkline.config.layer_settings import WebSocketSettings
-
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-HEADERS = {
-    "Host": "broker.example",
-    "Upgrade": "websocket",
-    "Connection": "keep-alive, Upgrade",
-    "Sec-WebSocket-Key": KEY,
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Protocol": "mqtt",
-}
-
-
-def request(target: str = "/mqtt", method: str = "GET", version: str = "1.1", **changed: str | None) -> bytes:
-    """The request of a client; headers may be changed, or left out by None, `_` standing for `-`."""
-    headers: dict[str, str | None] = {**HEADERS, **{name.replace("_", "-"): value for name, value in changed.items()}}
-    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    return "\r\n".join([f"{method} {target} HTTP/{version}", *lines, "", ""]).encode("latin-1")
-
-
-def frame(payload: bytes, opcode: int = 2, *, fin: bool = True, masked: bool = True, rsv1: bool = False) -> bytes:
-    """A frame of a client."""
-    size = len(payload)
-    first = opcode | 0x80 * fin | 0x40 * rsv1
-    if size < 126:
-        head = bytes([first, size | 0x80 * masked])
-    elif size < 65_536:
-        head = bytes([first, 126 | 0x80 * masked]) + struct.pack("!H", size)
-    else:
-        head = bytes([first, 127 | 0x80 * masked]) + struct.pack("!Q", size)
-    if not masked:
-        return head + payload
-    key = os.urandom(4)
-    return head + key + bytes(byte ^ key[at % 4] for at, byte in enumerate(payload))
-
-
-def layer(below: Below, **settings: object) -> WebSocketLayer:
-    made = WebSocketLayer(below, "/mqtt", WebSocketSettings.model_validate(settings))
-    below.put(made)
-    return made
-
-
-def opened(**settings: object) -> tuple[Below, WebSocketLayer]:
-    below = Below()
-    made = layer(below, **settings)
-    below.receive(request())
-    assert below.sent.startswith(b"HTTP/1.1 101 ")
-    below.writes.clear()
-    return below, made
-
-
-class Client:
-    """wsproto at the other end."""
-
-    def __init__(self, below: Below, extensions: Sequence[PerMessageDeflate] = ()) -> None:
-        self.below = below
-        self.frames = Connection(ConnectionType.CLIENT, list(extensions))
-
-    def events(self) -> list[Event]:
-        """What the layer has sent."""
-        self.frames.receive_data(self.below.sent)
-        self.below.writes.clear()
-        return list(self.frames.events())
-
-    def data(self) -> bytes:
-        return b"".join(event.data for event in self.events() if isinstance(event, BytesMessage))
-
-    def close(self) -> CloseConnection | None:
-        return next((event for event in self.events() if isinstance(event, CloseConnection)), None)
-
-
-# The upgrade
-
-
-async def test_the_upgrade() -> None:
-    below = Below()
-    layer(below)
-    below.receive(request())
-    assert below.sent == (
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
-    )
-    below.receive(frame(b"\xc0\0"))
-    assert below.got == [b"\xc0\0"]
+from trunkline.broker.net.websocket import MAX_SLOW, SLOW_FRAME
 
 
 async def test_the_upgrade_and_frames_split_at_every_byte() -> None:
@@ -119,105 +29,6 @@ async def test_the_upgrade_and_frames_split_at_every_byte() -> None:
     layer(below)
     below.receive(*(data[at : at + 1] for at in range(len(data))))
     assert below.data == b"abc" + b"d" * 300 + b"e"
-
-
-@pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, MQTT", "MQTT"), ("MQTTv3.1", "MQTTv3.1")],
-)
-async def test_subprotocols(offered: str, chosen: str) -> None:
-    """[MQTT-6.0.0-3] [MQTT-6.0.0-4]"""
-    below = Below()
-    layer(below)
-    below.receive(request(Sec_WebSocket_Protocol=offered))
-    assert f"Sec-WebSocket-Protocol: {chosen}\r\n".encode() in below.sent
-
-
-REFUSED = [
-    pytest.param(request("/"), 404, "is at /mqtt", "/", id="path"),
-    pytest.param(request("/mqtt/x?token=1"), 404, "is at /mqtt", "/mqtt/x?token=1", id="longer path"),
-    pytest.param(request(method="POST"), 405, "by a GET", "POST", id="method"),
-    pytest.param(request(Upgrade=None), 426, "with an MQTT client", "", id="no upgrade"),
-    pytest.param(request(Connection="close"), 426, "must pass on the headers", "", id="connection"),
-    pytest.param(request(version="1.0"), 426, "with an MQTT client", "", id="HTTP/1.0"),
-    pytest.param(request(Sec_WebSocket_Version="8"), 426, "Version 13", "8", id="version"),
-    pytest.param(request(Sec_WebSocket_Version=None), 426, "Version 13", "", id="no version"),
-    pytest.param(request(Sec_WebSocket_Key=None), 400, "16 bytes in Base64", "", id="no key"),
-    pytest.param(request(Sec_WebSocket_Key="YQ=="), 400, "16 bytes in Base64", "YQ==", id="short key"),
-    pytest.param(request(Sec_WebSocket_Key="\xe9"), 400, "16 bytes in Base64", "\xe9", id="key not ASCII"),
-    pytest.param(request(Sec_WebSocket_Protocol=None), 400, "subprotocol `mqtt`", "", id="no subprotocol"),
-    pytest.param(request(Sec_WebSocket_Protocol="chat, \xe9"), 400, "subprotocol", "chat, \xe9", id="subprotocol"),
-    pytest.param(request(Host=None), 400, "not valid HTTP", "Host", id="no host"),
-    pytest.param(b"GET /mqtt\r\n\r\n", 400, "not valid HTTP", "", id="HTTP/0.9"),
-    pytest.param(b"\x16\x03\x01\x02\x00\x01\x00", 400, "not valid HTTP", "looks like TLS", id="TLS"),
-    pytest.param(b"\x10\x0d\0\4MQTT\5\2\0\0\0\0\1a", 400, "not valid HTTP", "looks like MQTT", id="bare MQTT"),
-    pytest.param(request(Cookie="a" * 10_000), 431, "too large", "", id="too large"),
-    pytest.param(b"GET /mqtt HTTP/1.1\r\nA: " + b"a" * 9_000, 431, "too large", "", id="never ends"),
-    pytest.param(request(Origin="https://evil.example"), 403, "websocket.origins", "https://evil.example", id="origin"),
-    pytest.param(request(Origin=""), 403, "websocket.origins", "", id="an empty origin"),
-    pytest.param(
-        request(Origin="https://app.example\r\nOrigin: null"), 400, "once comes twice", "Origin", id="origins"
-    ),
-    pytest.param(request(origin="null", Origin="https://app.example"), 400, "twice", "Origin", id="origins in order"),
-    pytest.param(request(Host="a\r\nHost: b"), 400, "not valid HTTP", "", id="hosts"),
-    pytest.param(request(Sec_WebSocket_Key=f"{KEY}\r\nSec-WebSocket-Key: {KEY}"), 400, "twice", "Key", id="keys"),
-    pytest.param(
-        request(Sec_WebSocket_Version="8\r\nSec-WebSocket-Version: 13"), 400, "twice", "Version", id="versions"
-    ),
-    pytest.param(request(Content_Length="2") + b"hi", 400, "no body", "", id="a body"),
-    pytest.param(request(Transfer_Encoding="chunked") + b"0\r\n\r\n", 400, "no body", "", id="an empty body in chunks"),
-]
-
-
-@pytest.mark.parametrize(("data", "status", "advice", "detail"), REFUSED)
-async def test_what_is_refused_is_told_what_to_do(data: bytes, status: int, advice: str, detail: str) -> None:
-    below = Below()
-    made = layer(below, origins=["https://app.example"])
-    below.receive(data)
-    head, _, body = below.sent.partition(b"\r\n\r\n")
-    assert head.startswith(f"HTTP/1.1 {status} ".encode())
-    assert f"Content-Length: {len(body)}".encode() in head
-    assert advice in body.decode()
-    failed = below.failed
-    assert failed is not None
-    assert advice in failed.problem
-    assert detail in failed.detail
-    below.receive(request(), frame(b"\xc0\0"))
-    made.send(b"\xd0\0")
-    below.turn()
-    assert below.sent == head + b"\r\n\r\n" + body
-    assert below.data == b""
-    below.receive(Ended("reset"))
-    assert below.ended == "reset"
-
-
-@pytest.mark.parametrize("origin", ["https://app.example", "HTTPS://App.Example", None])
-async def test_origins_that_may_connect(origin: str | None) -> None:
-    below = Below()
-    layer(below, origins=["https://app.example"])
-    below.receive(request(Origin=origin))
-    assert below.failed is None
-
-
-async def test_the_upgrade_has_a_time_limit(mock_clock: trio.testing.MockClock) -> None:
-    below = Below()
-    layer(below, upgrade_timeout=2)
-    below.receive(request()[:-1])
-    mock_clock.jump(1.9)
-    below.turn()
-    assert not below.writes
-    mock_clock.jump(0.2)
-    below.turn()
-    assert below.sent.startswith(b"HTTP/1.1 408 ")
-    assert below.failed is not None
-
-
-async def test_the_time_limit_ends_with_the_upgrade(mock_clock: trio.testing.MockClock) -> None:
-    below, _ = opened()
-    mock_clock.jump(100)
-    below.turn()
-    assert not below.writes
-    assert not below.got
 
 
 # Frames from the client
@@ -253,28 +64,6 @@ async def test_frames_split_and_joined_any_way(conversation: tuple[bytes, bytes]
             below.receive(data[start:end])
     assert below.data == payload
     assert below.failed is None
-
-
-async def test_small_frames_of_one_read_go_on_together() -> None:
-    below, _ = opened()
-    below.receive(b"".join(frame(bytes([number])) for number in range(200)))
-    assert below.got == [bytes(range(200))]
-
-
-OTHERS = [frame(b"ab"), frame(b"a" * 200), frame(b"", opcode=9), frame(b"a", fin=False) + frame(b"b", opcode=0), b""]
-
-
-@pytest.mark.parametrize("size", [1, 130, 70_000])
-@pytest.mark.parametrize("other", OTHERS, ids=["shorter", "longer", "ping", "fragments", "none"])
-async def test_frames_that_are_alike_with_another_in_between(size: int, other: bytes) -> None:
-    for place in range(12):
-        below, _ = opened()
-        payloads = [os.urandom(size) for _ in range(12)]
-        data = [frame(payload) for payload in payloads]
-        below.receive(b"".join(data[:place]) + other + b"".join(data[place:]))
-        expected = {OTHERS[0]: b"ab", OTHERS[1]: b"a" * 200, OTHERS[3]: b"ab"}.get(other, b"")
-        assert below.data == b"".join(payloads[:place]) + expected + b"".join(payloads[place:])
-        assert below.failed is None
 
 
 async def test_payload_goes_on_before_its_frame_is_complete() -> None:
@@ -354,25 +143,6 @@ async def test_a_close_is_answered_and_ends_the_connection(payload: bytes, error
 # Frames to the client
 
 
-async def test_what_is_sent_in_a_turn_is_one_frame() -> None:
-    below, made = opened()
-    with below.scheduler.turn:
-        made.send(b"abc")
-        made.send(b"def")
-        assert made.pending == 6
-    assert below.writes == [b"\x82\x06abcdef"]
-    assert made.pending == 0
-
-
-@pytest.mark.parametrize("size", [125, 126, 4_096, MAX_SENT, MAX_SENT + 1, 200_000])
-async def test_sizes_of_frames(size: int) -> None:
-    below, made = opened()
-    made.send(b"x" * size)
-    below.turn()
-    assert len(below.writes) == 1
-    assert Client(below).data() == b"x" * size
-
-
 async def test_finishing_sends_a_close_and_still_reads() -> None:
     below, made = opened()
     made.send(b"last")
@@ -429,96 +199,6 @@ async def test_pausing() -> None:
     assert below.calls == ["pause", "resume", "read_now"]
 
 
-# Compression
-
-
-def compressed() -> tuple[Below, WebSocketLayer, Client]:
-    below = Below()
-    made = layer(below, compression=True)
-    below.receive(request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"))
-    head = below.sent.decode()
-    below.writes.clear()
-    extension = PerMessageDeflate()
-    (line,) = [line for line in head.split("\r\n") if line.startswith("Sec-WebSocket-Extensions: ")]
-    extension.finalize(line.partition(": ")[2])
-    return below, made, Client(below, [extension])
-
-
-@pytest.mark.parametrize(
-    ("offer", "agreed"),
-    [
-        ("permessage-deflate", True),
-        ("x-else, permessage-deflate; server_max_window_bits=10, permessage-deflate", True),
-        ("permessage-deflate; client_max_window_bits=many", False),
-        ("permessage-deflate; server_max_window_bits=8", False),
-        ("permessage-bzip2", False),
-    ],
-)
-async def test_compression_is_agreed_on(offer: str, agreed: bool) -> None:
-    for on in (True, False):
-        below = Below()
-        made = layer(below, compression=on)
-        below.receive(request(Sec_WebSocket_Extensions=offer))
-        assert (b"Sec-WebSocket-Extensions: permessage-deflate" in below.sent) == (agreed and on)
-        below.writes.clear()
-        made.send(b"plain?")
-        below.turn()
-        assert (below.sent == b"\x82\6plain?") != (agreed and on)
-
-
-async def test_compressed_messages_both_ways() -> None:
-    below, made, client = compressed()
-    for payload in (b"a" * 1000, os.urandom(5_000), b""):
-        below.receive(client.frames.send(BytesMessage(payload)))
-        below.receive(frame(b"not compressed"))
-        assert below.data == payload + b"not compressed"
-        below.got.clear()
-    made.send(b"b" * 1000)
-    below.turn()
-    assert len(below.sent) < 100
-    assert client.data() == b"b" * 1000
-
-
-async def test_control_frames_within_a_compressed_message() -> None:
-    below, _, _ = compressed()
-    deflate = zlib.compressobj(wbits=-15)
-    packed = (deflate.compress(b"abc" * 100) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
-    first, second = packed[:5], packed[5:]
-    below.receive(
-        frame(first, fin=False, rsv1=True) + frame(b"?", opcode=9) + frame(second, opcode=0) + frame(b"plain")
-    )
-    assert below.failed is None
-    assert below.data == b"abc" * 100 + b"plain"
-
-
-def bomb(size: int) -> Iterator[bytes]:
-    """A message of zeros."""
-    deflate = zlib.compressobj(9, wbits=-15)
-    packed = (deflate.compress(bytes(size)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
-    yield frame(packed, rsv1=True)
-
-
-#: Most that a turn passes on of compressed messages. Bytes can be inflated to a thousand times as many.
-MAX_STEP = MAX_SLOW + 1_040 * INFLATED_AT_ONCE
-
-
-async def test_a_bomb_goes_off_in_steps() -> None:
-    below, made, _ = compressed()
-    size = 20_000_000
-    below.receive(*bomb(size))
-    steps = 0
-    while made._busy:  # pyright: ignore[reportPrivateUsage]
-        assert below.got
-        assert max(len(event) for event in below.got if isinstance(event, bytes)) <= MAX_STEP
-        steps += 1
-        below.turn()
-    assert below.data == bytes(size)
-    assert steps >= size // MAX_STEP - 1
-    assert below.calls == ["pause", "resume"]
-    below.receive(frame(b"and on"))
-    assert below.data.endswith(b"and on")
-
-
 async def test_the_next_step_waits_until_others_had_theirs() -> None:
     below, _, _ = compressed()
     supervisor = Supervisor()
@@ -551,39 +231,3 @@ async def test_thousands_of_tiny_frames_are_read_in_steps(opcode: int) -> None:
     below.receive(frame(b"c", 0))
     assert below.data == (b"ac" if opcode else b"a" + b"b" * 3 * most + b"c")
     assert below.calls == ["pause", "resume"]
-
-
-async def test_a_pause_holds_the_rest_of_a_bomb() -> None:
-    below, made, _ = compressed()
-    below.receive(*bomb(5_000_000))
-    before = len(below.data)
-    made.pause()
-    made.read_now()
-    for _ in range(3):
-        below.turn()
-    assert len(below.data) == before
-    assert set(below.calls) == {"pause"}
-    made.resume()
-    while len(below.data) < 5_000_000:
-        below.turn()
-    assert below.calls[-1] == "resume"
-
-
-async def test_bytes_after_the_end_of_a_compressed_stream_are_not_kept() -> None:
-    below, _, _ = compressed()
-    deflate = zlib.compressobj(wbits=-15)
-    ended = deflate.compress(b"abc") + deflate.flush()
-    below.receive(frame(ended + b"\0", rsv1=True))
-    assert below.data == b"abc"
-    below.receive(frame(ended + bytes(100), rsv1=True))
-    close = Client(below).close()
-    assert close is not None
-    assert close.code == 1007
-
-
-async def test_what_is_not_deflated_is_refused() -> None:
-    below, _, _ = compressed()
-    below.receive(frame(b"\xff" * 50, rsv1=True))
-    close = Client(below).close()
-    assert close is not None
-    assert close.code == 1007
