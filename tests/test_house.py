@@ -19,29 +19,19 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
-    "broker/periodic_tasks.py": "broker/test_reconfiguring.py",
     "client/client_thread.py": "client/test_sync.py",
     "client/requests.py": "client/test_outgoing.py",
     "broker/net/tls_listeners.py": "broker/net/test_tls.py",
     "broker/net/protocol.py": "broker/net/test_acceptor.py",
     "mqtt/packets.py": "mqtt/test_round_trip.py",
-    "analytics/options.py": "analytics/jobs/test_job.py",
     "broker/session/context.py": "broker/session/test_lifecycle.py",
-    "analytics/jobs/reference.py": "analytics/jobs/test_catalogue.py",
     "actors/bonds.py": "actors/test_ref.py",
-    "broker/traced_message.py": "broker/test_message_trace.py",
     "broker/session/acknowledged.py": "broker/session/test_sending.py",
     "broker/session/answering.py": "broker/session/test_inbound.py",
-    "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "events/segment.py": "events/test_arrow_segment.py",
-    "events/open_segment.py": "events/test_writer.py",
     "analytics/report/reading.py": "analytics/report/test_collecting.py",
     "management/client_commands/output.py": "management/client_commands/test_sub.py",
-    "management/journal_commands.py": "management/test_journal_view.py",
-    "events/exporter.py": "events/test_plugin.py",
-    "events/watching.py": "events/test_plugin.py",
-    "management/stream_commands.py": "management/operations/test_streams.py",
 }
 PACKAGES = [
     "actors",

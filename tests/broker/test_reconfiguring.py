@@ -9,25 +9,17 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.broker.reconfigured import other
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.hooks.scram_client import ScramClient
 from tests.wire import Wire
-from trunkline.broker import statistics
-from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.key_path import Keys
-from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.passwords import hash_password
 from trunkline.hooks.scram import set_scram
-
-
-def other(table: Mapping[str, Any]) -> Config:
-    ours = {"listeners": [], "store": {"durability": "memory"}, "control": {"enabled": False}, "sys": {"interval": 0}}
-    return from_mapping({**ours, **table})
-
 
 SCRAM: Final = raw.authentication_method("SCRAM-SHA-256") + raw.authentication_data(
     ScramClient("sam", "hidden").first()
@@ -338,23 +330,6 @@ async def test_a_subscriber_holds_its_publishers_as_long_as_the_setting_says_now
         await here.node.reconfigure(other({"session": {"backpressure": 3}}))
         await wait_all_tasks_blocked()
         assert pressure._left == 3
-
-
-async def test_a_task_that_has_crashed_too_often_is_started_again_when_its_settings_change(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise ValueError("a fault")
-
-    async with room(sys={"interval": 10}) as here:
-        with monkeypatch.context() as broken:
-            broken.setattr(statistics, "sys_topics", fails)
-            await wait_all_tasks_blocked()
-            await trio.sleep(11)
-            assert [alarm.name for alarm in here.node.alarms.active] == ["sys.down"]
-        await here.node.reconfigure(other({"sys": {"interval": 20}}))
-        assert here.node.alarms.active == []
-        assert "sys" in here.node.supervisor
 
 
 async def test_rates() -> None:

@@ -3,6 +3,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.events import logs
+from tests.events.disk import Disk
+from trunkline.events import open_segment
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +22,10 @@ def threadless(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("trio.to_thread.run_sync", at_once)
     monkeypatch.setattr("trio.from_thread.check_cancelled", lambda: None)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(open_segment, "FileIO", disk.file)
+    return disk

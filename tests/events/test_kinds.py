@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from tests.events.test_plugin import recorded
+from tests.events.recordings import recorded
 from trunkline.events.kinds import ALWAYS, FILLED, TABLES, columns_of, matching_kinds
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reader import EventLog

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room
 from tests.conformance import raw
-from tests.events.test_plugin import recorded, recording
+from tests.events.recordings import recorded, recording
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import matches

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room
-from tests.events.test_plugin import Row, all_bytes, recorded, recording
+from tests.events.recordings import Row, all_bytes, recorded, recording
 from trunkline import __version__
 from trunkline.events import readings
 from trunkline.events.plugin import EventsSettings

@@ -3,14 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from trunkline.analytics.jobs.catalogue import UnknownJob, find, summaries
 from trunkline.hooks.points import POINTS
-
-DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_list_needs_no_spark() -> None:
@@ -48,15 +45,3 @@ def test_each_job_is_declared_in_full(name: str) -> None:
     assert all(column.meaning.endswith(".") for column in job.columns)
     assert len({column.name for column in job.columns}) == len(job.columns)
     assert set(job.times) <= {column.name for column in job.columns if column.type == "timestamp"}
-
-
-def test_the_pages_have_the_tables_of_every_job() -> None:
-    """`python -m trunkline.analytics.jobs.reference` writes them."""
-    pytest.importorskip("pyspark")
-    from trunkline.analytics.jobs.reference import OVERVIEW, PAGES, pages
-
-    before = {name: (DOCS / name).read_text(encoding="utf-8") for name in (*PAGES, OVERVIEW)}
-    assert pages(DOCS) == before
-    listed = re.findall(r"^\| \[`([\w-]+)`\]\((\S+)#\1\)", before[OVERVIEW], re.MULTILINE)
-    assert sorted(job for job, _ in listed) == sorted(summaries())
-    assert all(f"\n## {job}\n" in before[page] for job, page in listed)

@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.analytics.events_made import INCARNATION, Row, at, made, microseconds, row, table
-from tests.events.test_plugin import recorded, recording
+from tests.events.recordings import recorded, recording
 from trunkline.analytics.jobs import records
 from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 

@@ -18,7 +18,7 @@ from tests.analytics.events_made import (
     microseconds,
     row,
 )
-from tests.events.test_plugin import recorded, recording
+from tests.events.recordings import recorded, recording
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.machines import Machines, Subject, play

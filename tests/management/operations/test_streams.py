@@ -1,6 +1,5 @@
 """Streams and their consumers, by an operator."""
 
-import pytest
 import trio
 from trio.testing import MockClock
 
@@ -101,14 +100,3 @@ async def test_consumers(autojump_clock: MockClock) -> None:
         shown = await ask(here, "streams.consumers.info", stream="orders", consumer="billing")
         assert (shown["delivered"], shown["ack_floor"]) == ({"consumer": 1, "stream": 1}, {"consumer": 0, "stream": 0})
         assert await ask(here, "streams.consumers.delete", stream="orders", consumer="audit") == {"deleted": "audit"}
-
-
-@pytest.mark.parametrize("command", [["streams"], ["ctl", "streams"], ["streams", "consumers", "create"]])
-def test_the_commands_are_there_under_two_names(command: list[str]) -> None:
-    from click.testing import CliRunner
-
-    from trunkline.management.cli import cli
-
-    shown = CliRunner().invoke(cli, [*command, "--help"])
-    assert shown.exit_code == 0
-    assert "consumers" in shown.output or "CONSUMER" in shown.output

@@ -22,7 +22,7 @@ from trunkline.plugins import Context, PluginError
 from trunkline.plugins.finding import load, shipped
 
 pytest.importorskip("pyarrow")
-from tests.events.test_plugin import recorded
+from tests.events.recordings import recorded
 
 RELOADS = 4
 NOT_AUTHORIZED, BANNED, QUOTA, INVALID = 0x87, 0x8A, 0x97, 0x99
