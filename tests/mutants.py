@@ -185,7 +185,7 @@ def _short(node: ast.AST) -> str:
 def tests_of(module: str) -> str:
     """The file of a module's tests, below tests/."""
     path = Path(module)
-    return TESTED_IN.get(module, (path.parent / f"test_{path.name}").as_posix())
+    return TESTED_IN[module][0] if module in TESTED_IN else (path.parent / f"test_{path.name}").as_posix()
 
 
 def notices(mutant: Mutant, copy_of_all: Path, patience: float) -> bool:
