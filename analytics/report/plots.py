@@ -3,7 +3,7 @@
 They are drawn in a square of 1000 by 1000 that the page stretches to its width. Strokes do not grow with it, and labels
 are no part of the drawing, so they stay readable on a telephone.
 
-No plotting library does this: a page with its plots and tables takes 70 to 400 kB, has no script, follows the dark
+No plotting library does this: a page with its plots and tables takes 30 to 500 kB, has no script, follows the dark
 setting of the device, and is read aloud. A plot of 3 series takes 40 kB by matplotlib (130 MB installed), without
 tables or values to point at, in fixed colours, 52 kB by Altair (84 MB), or 950 kB of scripts; 230 kB by pygal.
 """

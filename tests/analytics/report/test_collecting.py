@@ -92,16 +92,22 @@ def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) 
     """What was said, and read, before still holds in it."""
     own: dict[str, Any] = {"client_id": "slow", "qos": 1, "topic": "t"}
     limits = {"queue_limit": 40, "inflight_limit": 20}
+    recorded = {"message.delivered", "message.dropped", "session.subscribed"}
     rows = [
         row("exporter.started", 0, reason="1.0"),
         row("node.version", 0, name="1.0"),
-        *(row("exporter.records", 0, name=kind) for kind in ("message.delivered", "message.dropped")),
+        *(row("exporter.records", 0, name=kind) for kind in recorded),
         row("alarm.activated", 1, name="hot", reason="too hot"),
         row("session.stats", 50, client_id="full", queue_length=40, inflight=20, **limits),
         *(row("session.stats", 10 + n, client_id="emptied", queue_length=10 * n, **limits) for n in range(4)),
         row("session.stats", 300, client_id="emptied", queue_length=0, **limits),
         row("session.stats", 320, client_id="ended", queue_length=30, **limits),
         row("session.terminated", 330, client_id="ended", reason="expired"),
+        row("session.subscribed", 100, client_id="deaf", filter="never/heard", qos=1),
+        row("session.subscribed", 101, client_id="slow", filter="t", qos=1),
+        # acknowledges nothing
+        row("session.subscribed", 102, client_id="zero", filter="z", qos=0),
+        row("message.delivered", 320, guid=guid(at(320)), client_id="zero", qos=1, topic="z"),
         row("message.delivered", 310, guid=guid(at(310)), **own),
         row("message.acked", 3700, guid=guid(at(310)), **own),
         row("message.dropped", 3700, reason="slow_consumer", **own),
@@ -110,8 +116,13 @@ def test_a_period_in_the_middle_of_a_log(spark: "SparkSession", tmp_path: Path) 
     write(tmp_path / "log", table(sorted(rows, key=lambda one: one["time"])))
     found = collecting.collect(spark, str(tmp_path / "log"), now=START, since=at(301), until=at(895))
     assert found.alarms == [AlarmTime("n1", "hot", "too hot", at(1), None)]
-    assert found.nodes == [NodeSums("n1", "1.0", 0, 0, 0, 1, 0)]
-    assert found.recorded == {"message.delivered", "message.dropped"}
+    assert found.nodes == [NodeSums("n1", "1.0", 0, 0, 0, 2, 0)]
+    assert found.recorded == recorded
+    assert [(each.client_id, each.filter, each.since, each["last"]) for each in found.dead.rows] == [
+        ("deaf", "never/heard", at(100), None),
+        ("slow", "t", at(101), at(310)),
+        ("zero", "z", at(102), at(320)),
+    ]
     assert [(each.client_id, each.last, each.limit, each.full_in) for each in found.growth.rows] == [
         ("full", 40, 40, 0.0)
     ]
