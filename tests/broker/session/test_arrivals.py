@@ -28,6 +28,8 @@ class Store:
     page: deque[Piece] = field(default_factory=deque["Piece"])
     waits: bool = True
     is_busy: bool = False
+    #: What it was asked with.
+    rooms: list[int] = field(default_factory=list[int])
 
     @property
     def reader(self) -> Store:
@@ -38,6 +40,7 @@ class Store:
 
     def take(self, room: int, now: float) -> object:
         del now
+        self.rooms.append(room)
         if not room:
             return ()
         return ((self.page.popleft().publication, TARGET, "waited", 0),)
@@ -94,6 +97,7 @@ def test_what_came_first_leaves_first() -> None:
         house.in_store(guid)
     assert house.arrivals.waits
     assert house.take() == [1, 2, 3, 4, 5, 6, 7]
+    assert set(house.store.rooms) == {10}
 
 
 def test_what_was_routed_before_there_was_a_backlog_goes_first_whatever_its_id() -> None:
@@ -161,6 +165,7 @@ def test_what_was_retained_comes_before_what_is_newer_and_only_with_room() -> No
     house.in_memory(13, topic="u")
     assert house.take(room=0) == []
     assert house.take() == [1, 11, 2, 12, 13]
+    assert house.store.rooms == [1]  # the next one may be of a topic that has a retained message
     house.in_memory(14)
     replays.end(["#"])
     assert house.take(room=0) == [14]

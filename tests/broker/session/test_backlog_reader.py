@@ -90,3 +90,16 @@ async def test_what_the_store_has_lost_is_passed_over(caplog: pytest.LogCaptureF
         assert await messages(wire, 2) == [b"1", b"3"]
         await nothing_more(wire)
     assert "the store has lost 1 messages" in caplog.text
+
+
+async def test_what_is_not_stored_yet_comes_behind_what_is() -> None:
+    async with Disk().broker() as life:
+        await leave(life, "away", ("t", 1))
+        await publish(life, "t", b"1")
+        life.fill()
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(raw.publish("t", b"2", qos=1, packet_id=1))
+        await publisher.ping()
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 2) == [b"1", b"2"]
+        life.free()

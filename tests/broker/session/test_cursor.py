@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,8 @@ import trio.lowlevel
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
+from trunkline.broker.backlogs.backlog import Membership
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.cursor import BacklogCursor, Piece
@@ -229,3 +231,18 @@ class Parts:
 
     def part(self, first: int, stop: int) -> "Parts":
         return Parts(self.numbers[first:stop], self.each)
+
+
+def test_an_entry_of_two_backlogs_that_are_read_one_after_the_other_comes_once() -> None:
+    cursor = BacklogCursor(cast("Any", None), cast("Any", None), lambda: None, lambda: None)
+    target = Target(Subscriber("a", lambda message: None), Options(1))
+    backlog: Any = type("Backlog", (), {"total": 0, "total_weight": 0})()
+    members = {number: Membership(backlog, cursor, 0) for number in (1, 2)}
+    cursor.members = cast("Any", SimpleNamespace(find=members.get, target=lambda publication, sequence: target))
+    entry = Entry(5, 1, 0, 1, 600, 1, 600)
+    for number in members:
+        cursor.add(Message("t", b"", 1), ((number, entry),))
+    assert [piece.sequence for piece in cursor.page] == [5]
+    assert [(member.read, member.total) for member in members.values()] == [(5, 1), (5, 1)]
+    cursor.rewind()
+    assert (cursor.page, cursor.position, members[1].read) == ([], (5, 0), 0)

@@ -6,6 +6,8 @@ from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled, until
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.memberships import Memberships
+from trunkline.broker.session.unread import UnreadMessages
 
 
 async def test_an_ended_subscription_gives_nothing_more() -> None:
@@ -102,3 +104,31 @@ async def test_a_message_comes_with_the_identifiers_of_subscriptions_that_keep_n
         wire, _ = await life.stay("away")
         packet = await wire.expect_publish("t", b"x", qos=1)
         assert set(packet.all(0x0B)) == {1, 2}
+
+
+async def test_what_comes_while_backlogs_are_left_is_read_before_the_rest_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Disk().broker() as life:
+        await leave(life, "away", ("a", 1), ("b", 1), ("c", 1))
+        monkeypatch.setattr("trunkline.broker.session.memberships.FILTERS_AT_ONCE", 1)
+        leave_one, left = Memberships._leave, list[str]()  # pyright: ignore[reportPrivateUsage]
+
+        def publish_behind(self: Memberships, filter: str, unread: UnreadMessages | None = None) -> None:
+            leave_one(self, filter, unread)
+            left.append(filter)
+            if left == ["a"]:
+                life.node.publish("c", b"between", qos=1)
+
+        monkeypatch.setattr(Memberships, "_leave", publish_behind)
+        await publish(life, "a", b"first")
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        first = await wire.expect_publish("a", b"first", qos=1)
+        await until(lambda: left == ["a"])
+        await wire.ping()
+        await wire.ping()
+        await wire.send(raw.ack(raw.PUBACK, first.packet_id))
+        assert await messages(wire, 1) == [b"between"]
+        await until(lambda: len(left) == 3)
+        await publish(life, "c", b"live")
+        assert await messages(wire, 1) == [b"live"]
+        await nothing_more(wire)
