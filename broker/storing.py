@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -46,6 +46,13 @@ _logger = logging.getLogger("trunkline.store")
 RESTORED_AT_ONCE: Final = 100
 #: Topics that are named when their retained messages are deleted.
 MAX_NAMED: Final = 10
+
+
+class _Read(NamedTuple):
+    found: Found
+    of_plugins: list[Row]
+    #: Topics of retained messages that are above the limits.
+    refused: list[str]
 
 
 class Storing:
@@ -89,62 +96,60 @@ class Storing:
             looking = ThreadPoolExecutor(1, "trunkline store check")
             verified = looking.submit(engine.verify)  # beside all that follows: it takes as long
             looking.shutdown(wait=False)
-            refused: list[str] = []
             try:
-                found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
-                clock = services.clock
-                if found.note.stored:
-                    clock.go_on(found.note, trio.current_time())
-                await trio.to_thread.run_sync(streams.restore, engine)
-                for first in range(0, len(retained), RESTORED_AT_ONCE):
-                    refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
-                    await trio.lowlevel.checkpoint()
+                read = await _read(engine, services, streams)
             except BaseException:
                 engine.close()
                 raise
             writer = Writer(engine, services.config.store.heartbeat, partial(_count, services.metrics))
             try:
                 await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
-                committer = Committer(
-                    writer,
-                    scheduler,
-                    services.alarms,
-                    clock,
-                    services.config.store.heartbeat,
-                    found.last_number,
-                    services.config.store.max_uncommitted,
-                )
-                if refused:
-                    _log_refused(refused)
-                StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
-                settings = services.config.session
-                max_length, max_bytes = services.config.largest_queue
-                services.committer = pubsub.committer = committer
-                services.backlogs = backlogs = Backlogs(
-                    pubsub.router,
-                    committer,
-                    max_length,
-                    max_bytes,
-                    upgrade_qos=settings.upgrade_qos,
-                    is_used=not settings.priorities and settings.overflow == "drop_oldest",
-                )
-                async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
-                    pass
-                plugin_stores.restore(of_plugins)
-                plugin_stores.committer = committer
-                streams.begin(committer)
-                recovery = Recovery(
-                    found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs
-                )
-                async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
-                    pass
-                wills = [restored_will(row, committer) for row in found.wills]
+                storing = await cls._restore(read, writer, services, scheduler, sessions, plugin_stores, streams)
                 await trio.to_thread.run_sync(verified.result)
-                _log_restored(perf_counter() - began, len(sessions), len(pubsub.retained), len(streams.registry))
             except BaseException:
                 await writer.close()
                 raise
-            return cls(writer, committer, backlogs, recovery, wills, scheduler)
+            _log_restored(perf_counter() - began, len(sessions), len(pubsub.retained), len(streams.registry))
+            return storing
+
+    @classmethod
+    async def _restore(
+        cls,
+        read: _Read,
+        writer: Writer,
+        services: Services,
+        scheduler: Scheduler,
+        sessions: Directory,
+        plugin_stores: PluginStores,
+        streams: StreamKeeper,
+    ) -> Storing:
+        config, clock, pubsub, found = services.config, services.clock, services.pubsub, read.found
+        settings, (max_length, max_bytes) = config.store, config.largest_queue
+        committer = Committer(
+            writer, scheduler, services.alarms, clock, settings.heartbeat, found.last_number, settings.max_uncommitted
+        )
+        if read.refused:
+            _log_refused(read.refused)
+        StoredRetained(pubsub.retained, clock.epoch, committer.change, read.refused)
+        services.committer = pubsub.committer = committer
+        services.backlogs = backlogs = Backlogs(
+            pubsub.router,
+            committer,
+            max_length,
+            max_bytes,
+            upgrade_qos=config.session.upgrade_qos,
+            is_used=not config.session.priorities and config.session.overflow == "drop_oldest",
+        )
+        async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
+            pass
+        plugin_stores.restore(read.of_plugins)
+        plugin_stores.committer = committer
+        streams.begin(committer)
+        recovery = Recovery(found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs)
+        async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
+            pass
+        wills = [restored_will(row, committer) for row in found.wills]
+        return cls(writer, committer, backlogs, recovery, wills, scheduler)
 
     async def go_on(self, services: Services) -> None:
         """Everything else has started, and nobody can connect yet: what the sessions have waited for may happen."""
@@ -206,7 +211,20 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_failed += 1
 
 
-def _read(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
+async def _read(engine: Engine, services: Services, streams: StreamKeeper) -> _Read:
+    """What the store holds. Retained messages and streams are where they belong afterwards."""
+    found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine)
+    clock, refused = services.clock, list[str]()
+    if found.note.stored:
+        clock.go_on(found.note, trio.current_time())
+    await trio.to_thread.run_sync(streams.restore, engine)
+    for first in range(0, len(retained), RESTORED_AT_ONCE):
+        refused += services.pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
+        await trio.lowlevel.checkpoint()
+    return _Read(found, of_plugins, refused)
+
+
+def _find(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 
