@@ -153,6 +153,55 @@ def test_tests_mirror_the_tree() -> None:
         assert len(reason.split()) >= 5, f"{module_name}: why are its tests in {test}?"
 
 
+#: Lines of a module and of a function, methods of a class.
+MAX_LINES, MAX_FUNCTION, MAX_METHODS = 450, 60, 30
+#: What is larger, and why it is better whole. The list shrinks.
+LARGER = {
+    "actors/ref.py: Ref": "what others may do with an actor: one line each",
+    "analytics/report/sections/messages.py: topics": "a table for each of its parts",
+    "broker/committer.py: Committer": "one moment of the whole process has one owner",
+    "broker/committer.py: Committer.__init__": "its state, each field with a comment",
+    "broker/connection/handshake.py: Handshake._open_session": "the order of the specification's checks is what it is",
+    "broker/node.py": "the assembly of a node is still to be split into steps",
+    "broker/node.py: Node.__init__": "the assembly of a node is still to be split into steps",
+    "broker/session/actor.py: SessionActor": "a handler for each message of its mailbox",
+    "broker/session/inbound.py: Inbound.publish": "the hot path: calls would cost more than they show",
+    "broker/session/life.py: SessionLife": "a connection comes and goes by the same state",
+    "client/outgoing.py": "the window and the queue before it hold the same requests",
+    "client/outgoing.py: OutgoingHalf": "the window and the queue before it hold the same requests",
+    "mqtt/gather.py: _publishes": "the hot path: calls would cost more than they show",
+    "plugins/context.py: Context": "what plugins may do: one line each",
+    "store/sqlite.py: SqliteEngine": "one file, one connection",
+    "streams/log.py: StreamLog": "sequences, limits and blocks change together",
+}
+
+
+def larger(module: Path) -> Iterator[str]:
+    text = (ROOT / module).read_text(encoding="utf-8")
+    if len(text.splitlines()) > MAX_LINES:
+        yield module.as_posix()
+    todo: list[tuple[str, ast.AST]] = [("", ast.parse(text))]
+    while todo:
+        prefix, parent = todo.pop()
+        for node in ast.iter_child_nodes(parent):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name = f"{prefix}{node.name}"
+            todo.append((f"{name}.", node))
+            if isinstance(node, ast.ClassDef):
+                functions = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+                is_larger = len(functions) > MAX_METHODS
+            else:
+                is_larger = (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION
+            if is_larger:
+                yield f"{module.as_posix()}: {name}"
+
+
+def test_modules_functions_and_classes_are_small() -> None:
+    """But for those that are named, which are no fewer."""
+    assert sorted(name for module in modules() for name in larger(module)) == sorted(LARGER)
+
+
 def test_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == trunkline.__version__
