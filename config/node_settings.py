@@ -127,7 +127,7 @@ class ControlSettings(Section):
     max_connections: Whole = key(
         16, "Connections at the same time; further connections are refused.", "connections", ge=1
     )
-    max_frame_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
+    max_body_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
     idle_timeout: Duration = key(
         300.0, "A connection that sends or reads nothing for this long is closed.", "seconds", gt=0
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.folder_lock import alone
-from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import (
     PlaceError,
     Port,
@@ -68,6 +67,8 @@ def claim(path: Path, *, tcp: bool, private: bool) -> Claim:
 def _clear(path: Path) -> None:
     if not os.path.lexists(path):
         return
+    from trunkline.management.control_client import ControlClient, ControlError, NoBroker  # few find something there
+
     unix = is_socket(path)
     try:
         with ControlClient(path, ANSWER_TIME) as other:

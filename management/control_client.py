@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from trunkline.management.control_frames import (
-    LENGTH,
-    MAX_GREETING,
-    PROTOCOL,
-    FrameError,
-    frame,
-    pack,
-    unpack,
-)
+from trunkline.management.control_json import from_json, to_json
 from trunkline.management.control_place import PlaceError, check_file, is_socket, read_port
 
 if TYPE_CHECKING:
@@ -23,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Seconds for the broker to accept the connection, and to answer.
-CONNECT_TIME = 5.0
-ANSWER_TIME = 60.0
+CONNECT_TIME: Final = 5.0
+ANSWER_TIME: Final = 60.0
+#: Bytes of the first answer: whoever gives it is not known yet.
+MAX_GREETING: Final = 4096
 
 
 class NoBroker(Exception):
@@ -37,6 +31,17 @@ class ControlError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
 
 
 class ControlClient:
@@ -54,47 +59,41 @@ class ControlClient:
             ControlError: the broker accepts no connection now.
         """
         self.path = Path(path)
-        self._number = 0
+        self._headers: dict[str, str] = {}
+        self._most = MAX_GREETING
         try:
             check_file(self.path)
-            token = self._connect(connect_time)
+            self._http = self._connection(connect_time)
         except PlaceError as error:
             raise NoBroker(f"no broker: {error}") from error
+        try:
+            self._greet()
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self) -> None:
+        try:
+            self._http.connect()
         except ConnectionRefusedError as error:
             raise NoBroker(f"no broker at {self.path}: the broker that made this file has ended") from error
         except OSError as error:
             raise NoBroker(f"no broker at {self.path}: {error.strerror or error}") from error
+        about = self._ask("GET", "/")
         try:
-            self._send({"protocol": PROTOCOL, **({} if token is None else {"token": token})})
-            self._max_frame_size = MAX_GREETING
-            greeting = _answered(self._receive())
             #: Of the broker: name of its node, version and process.
-            self.node, self.version, self.pid = str(greeting["node"]), str(greeting["version"]), int(greeting["pid"])
-            self._max_frame_size = int(greeting["max_frame_size"])
-        except (KeyError, TypeError, ValueError):
-            self.close()
-            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker") from None
-        except BaseException:
-            self.close()
-            raise
-        self._socket.settimeout(ANSWER_TIME)
+            self.node, self.version, self.pid = str(about["node"]), str(about["version"]), int(about["pid"])
+            self._most = int(about["max_body_size"])
+            self._http.sock.settimeout(ANSWER_TIME)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise self._no_broker("another answer was expected") from None
 
-    def _connect(self, timeout: float) -> str | None:
+    def _connection(self, timeout: float) -> HTTPConnection:
         if is_socket(self.path):
-            self._socket = socket.socket(socket.AF_UNIX)
-            address: Any = str(self.path)
-            token = None
-        else:
-            port = read_port(self.path)
-            self._socket = socket.socket(socket.AF_INET)
-            address, token = ("127.0.0.1", port.port), port.token
-        self._socket.settimeout(timeout)
-        try:
-            self._socket.connect(address)
-        except BaseException:
-            self._socket.close()
-            raise
-        return token
+            return _UnixConnection(self.path, timeout)
+        port = read_port(self.path)
+        self._headers["Authorization"] = f"Bearer {port.token}"
+        return HTTPConnection("127.0.0.1", port.port, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +102,7 @@ class ControlClient:
         self.close()
 
     def close(self) -> None:
-        self._socket.close()
+        self._http.close()
 
     def call(self, operation: str, **arguments: object) -> Any:
         """Run an operation, and return its result.
@@ -112,9 +111,7 @@ class ControlClient:
             ControlError: the broker says no.
             NoBroker: the broker is gone.
         """
-        self._number += 1
-        self._send({"id": self._number, "operation": operation, "arguments": arguments})
-        return _answered(self._receive())["result"]
+        return self._ask("POST", f"/operations/{operation}", to_json(arguments).encode())
 
     def pages(self, operation: str, **arguments: object) -> Iterator[list[dict[str, Any]]]:
         """The rows of a listing, page by page. Each page is requested when it is needed.
@@ -136,34 +133,34 @@ class ControlClient:
         for page in self.pages(operation, **arguments):
             yield from page
 
-    def _send(self, content: dict[str, object]) -> None:
-        with suppress(OSError):  # the broker may have sent a reason before it closed, which `_receive` reads
-            self._socket.sendall(frame(pack(content)))
-
-    def _receive(self) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         try:
-            (length,) = LENGTH.unpack(self._read(LENGTH.size))
-            if length > self._max_frame_size:
-                raise FrameError(f"a frame of {length} bytes; at most {self._max_frame_size} are allowed")
-            return unpack(self._read(length))
+            self._http.request(method, path, body, self._headers)
+            with self._http.getresponse() as response:
+                content = self._content(response)
         except TimeoutError:
             raise NoBroker(f"the broker at {self.path} does not answer") from None
         except OSError as error:
             raise NoBroker(f"the broker at {self.path} is gone: {error.strerror or error}") from error
-        except FrameError as error:
-            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker: {error}") from None
+        except (HTTPException, ValueError) as error:
+            raise self._no_broker(str(error)) from None
+        if response.status < 400:
+            return content
+        try:
+            code, detail = str(content["code"]), str(content["detail"])
+        except (KeyError, TypeError):
+            raise self._no_broker(f"it answers {response.status}") from None
+        raise ControlError(code, detail)
 
-    def _read(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self._socket.recv(min(count - len(parts), 1 << 20))
-            if not part:
-                raise ConnectionResetError(0, "it closed the connection")
-            parts += part
-        return bytes(parts)
+    def _content(self, response: HTTPResponse) -> Any:
+        if response.getheader("Content-Type") not in ("application/json", "application/problem+json"):
+            raise self._no_broker(f"it answers {response.status}, and not with JSON")
+        answer = response.read(self._most + 1)
+        if len(answer) > self._most:
+            raise self._no_broker(f"its answer has more than {self._most} bytes")
+        if response.length:
+            raise ConnectionResetError("it closed the connection")
+        return from_json(answer)
 
-
-def _answered(answer: dict[str, Any]) -> dict[str, Any]:
-    if "error" in answer:
-        raise ControlError(str(answer["error"]), str(answer.get("message", "")))
-    return answer
+    def _no_broker(self, why: str) -> NoBroker:
+        return NoBroker(f"no broker at {self.path}: the listening process is not a broker: {why}")

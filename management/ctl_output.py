@@ -4,10 +4,7 @@ Clients choose their names and payloads, so unprintable characters are escaped. 
 hex, and in JSON as base64.
 """
 
-import json
 import sys
-from base64 import b64encode
-from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -15,6 +12,7 @@ from typing import Any, Final, cast
 import click
 
 from trunkline.management.config_view import dump_as_toml
+from trunkline.management.control_json import as_text, to_json
 from trunkline.management.logs import printable
 
 #: The columns of tables that would be too wide with all fields of the JSON form.
@@ -67,7 +65,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
     hidden: list[str] = []
     for page in pages:
         if as_json:
-            click.echo("\n".join(json.dumps(_jsonable(row)) for row in page))
+            click.echo("\n".join(to_json(row) for row in page))
         else:
             columns = COLUMNS[name].split() if name in COLUMNS else list(page[0])
             cells = [[_cell(column, row.get(column), row) for column in columns] for row in page]
@@ -85,7 +83,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
 def print_result(name: str, result: Any, as_json: bool) -> None:
     """Print the result of an operation that is not a listing."""
     if as_json:
-        click.echo(json.dumps(_jsonable(result)))
+        click.echo(to_json(result))
     elif isinstance(result, list) and all(isinstance(row, dict) for row in cast("list[object]", result)):
         rows = cast("list[dict[str, Any]]", result)
         print_rows(name, [rows] if rows else [], as_json)
@@ -189,32 +187,6 @@ def _cell(name: str, value: Any, row: Mapping[str, Any]) -> str:
 
 def _payload(payload: bytes, row: Mapping[str, Any]) -> str:
     cut = row.get("size", len(payload)) > len(payload)
-    text = _text(payload, cut)
+    text = as_text(payload, cut)
     shown = f"0x{payload.hex()}" if text is None else printable(text)
     return f"{shown}…" if cut else shown
-
-
-def _text(payload: bytes, cut: bool) -> str | None:
-    """The bytes as text, if they are text; if they are `cut`, they may end within a character."""
-    try:
-        text = getincrementaldecoder("utf-8")().decode(payload, final=not cut)
-    except UnicodeDecodeError:
-        return None
-    return text if all(letter.isprintable() or letter in "\t\r\n" for letter in text) else None
-
-
-def _jsonable(value: Any, cut: bool = False) -> Any:
-    if isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
-        plain: dict[str, Any] = {}
-        for name, inner in table.items():
-            if isinstance(inner, bytes):
-                text = _text(inner, table.get("size", len(inner)) > len(inner))
-                plain[name] = b64encode(inner).decode() if text is None else text
-                plain[f"{name}_encoding"] = "base64" if text is None else "text"
-            else:
-                plain[name] = _jsonable(inner)
-        return plain
-    if isinstance(value, list):
-        return [_jsonable(inner) for inner in cast("list[object]", value)]
-    return value

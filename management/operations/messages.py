@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 from annotated_types import Interval
+from pydantic import Strict
 
 from trunkline.broker.views import (
     ReceiverRow,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 NEIGHBOURS = 100
 
 Topic = Annotated[str, "The topic name."]
-Payload = Annotated[bytes, "The payload."]
+#: JSON has it as text.
+Payload = Annotated[bytes, "The payload.", Strict(False)]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
 Expiry = Annotated[int | None, "Seconds after which the message expires.", Interval(ge=0, le=0xFFFF_FFFF)]
 ContentType = Annotated[str | None, "The content type, for 5.0 clients."]

@@ -60,7 +60,7 @@ class OperationError(Exception):
 
 
 class NotFound(OperationError):
-    """The named object does not exist."""
+    """The operation, or the object that it names, does not exist."""
 
     code = "not_found"
 
@@ -72,7 +72,7 @@ class Refused(OperationError):
 
 
 class BadRequest(OperationError):
-    """The operation does not exist, or does not take these arguments."""
+    """The operation does not take these arguments."""
 
     code = "bad_request"
 
@@ -167,10 +167,10 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
 
 
 def find(name: str) -> Operation:
-    """Raises BadRequest if there is none with this name."""
+    """Raises NotFound if there is none with this name."""
     found = OPERATIONS.get(name)
     if found is None:
-        raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
+        raise NotFound(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
     return found
 
 

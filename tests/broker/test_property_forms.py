@@ -29,7 +29,7 @@ from trunkline.broker.node import Node
 from trunkline.hooks import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import POINTS, Point
-from trunkline.management.control_frames import pack, unpack
+from trunkline.management.control_json import from_json, to_json
 from trunkline.management.ctl_output import print_result
 from trunkline.management.journal_file import Journal
 from trunkline.management.journal_view import as_records, as_text
@@ -269,7 +269,7 @@ def shows_messages(function: Callable[..., Any]) -> bool:
 async def asked(node: Node, sent: Sent) -> None:
     for name, arguments in SHOWN_BY.items():
         result = await OPERATIONS[name].run(node, arguments)
-        answer = unpack(pack({"result": result}))["result"]
+        answer = from_json(to_json({"result": result}).encode())["result"]
         rows = answer["rows"] if isinstance(result, Page) else [answer]
         for as_json in (False, True):
             print_result(name, rows, as_json)

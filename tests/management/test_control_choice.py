@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.management.test_control_client import HELLO, server
+from tests.management.test_control_client import HELLO, answer, server
 from trunkline.config.errors import ConfigError
 from trunkline.management import control_choice
 from trunkline.management.control_choice import SeveralBrokers, choose
-from trunkline.management.control_frames import frame, pack
 from trunkline.management.control_place import PlaceError
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets")
@@ -70,8 +69,7 @@ def test_the_only_one_that_lives(place: Path) -> None:
     left(place / "z.sock")
     with pytest.raises(PlaceError, match="there is a, z: name it with --node"):
         choose(None)
-    status = frame(pack({"id": 1, "result": {"listeners": []}}))
-    with server(place / "plant.sock", frame(pack(HELLO)), status):
+    with server(place / "plant.sock", HELLO, answer({"listeners": []})):
         assert choose(None) == place / "plant.sock"
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.management.test_control_client import FULL, HELLO
 from trunkline.management import control_claim
 from trunkline.management.control_claim import Claim, claim
-from trunkline.management.control_frames import frame, pack
 from trunkline.management.control_place import PlaceError, Port, read_port, write_port
 
 WAYS = [
@@ -94,8 +94,7 @@ def test_what_a_dead_broker_left_is_replaced(tcp: bool, tmp_path: Path) -> None:
 
 def test_a_living_broker_keeps_its_own_and_is_named(tcp: bool, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    hello = frame(pack({"protocol": 1, "node": "plant", "version": "1", "pid": 77, "max_frame_size": 9999}))
-    with claimed(path, tcp) as taken, answering(taken, hello):
+    with claimed(path, tcp) as taken, answering(taken, HELLO):
         with pytest.raises(PlaceError, match="belongs to the broker 'plant' that runs as process 77"):
             claim(path, tcp=tcp, private=False)
         assert path.exists()
@@ -103,9 +102,8 @@ def test_a_living_broker_keeps_its_own_and_is_named(tcp: bool, tmp_path: Path) -
 
 def test_a_broker_that_says_no_is_alive(tcp: bool, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    full = frame(pack({"id": None, "error": "unwelcome", "message": "there are 16 already"}))
     no = pytest.raises(PlaceError, match="belongs to a running broker: there are 16 already")
-    with claimed(path, tcp) as taken, answering(taken, full), no:
+    with claimed(path, tcp) as taken, answering(taken, FULL), no:
         claim(path, tcp=tcp, private=False)
 
 

@@ -12,10 +12,21 @@ from tests.broker.room import Room
 from tests.management.asking import controlled, through_socket
 from trunkline.management import control_client
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
-from trunkline.management.control_frames import LENGTH, frame, pack
+from trunkline.management.control_json import to_json
 from trunkline.management.control_place import Port, write_port
 
-HELLO = {"protocol": 1, "node": "plant", "version": "1", "pid": 77, "max_frame_size": 9999}
+ABOUT = {"node": "plant", "version": "1", "pid": 77, "max_body_size": 9999}
+
+
+def answer(content: object, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    body = to_json(content).encode()
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+HELLO = answer(ABOUT)
+FULL = answer(
+    {"code": "unwelcome", "detail": "there are 16 already"}, "503 Service Unavailable", "application/problem+json"
+)
 
 
 @contextmanager
@@ -79,31 +90,35 @@ def test_nobody_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("sent", "text"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not a broker: a frame of 1213486160 bytes"),
-        (frame(b"\xc1"), "is not a broker: not MessagePack"),
-        (frame(pack({"protocol": 1})), "is not a broker"),
-        (frame(pack({**HELLO, "pid": "x"})), "is not a broker"),
-        (LENGTH.pack(100) + b"abc", "is gone: it closed the connection"),
+        (b"\x20\x02\0\0\r\n", "is not a broker"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "is not a broker: it answers 404, and not with JSON"),
+        (HELLO.replace(b"{", b"<"), "is not a broker: Expecting value"),
+        (answer({}, "500 No"), "is not a broker: it answers 500"),
+        (answer([]), "is not a broker: another answer"),
+        (answer({"node": "plant"}), "is not a broker: another answer"),
+        (answer({**ABOUT, "pid": "x"}), "is not a broker: another answer"),
+        (answer({**ABOUT, "node": "x" * 5000}), "is not a broker: its answer has more than 4096 bytes"),
+        (answer({}, "500 No", "application/problem+json"), "is not a broker: it answers 500"),
+        (HELLO[:-5], "is gone: it closed the connection"),
+        (b"", "is gone: Remote end closed connection"),
     ],
 )
-def test_somebody_else_is_there(answer: bytes, text: str, tmp_path: Path) -> None:
-    with server(tmp_path / "x", answer), pytest.raises(NoBroker, match=text):
+def test_somebody_else_is_there(sent: bytes, text: str, tmp_path: Path) -> None:
+    with server(tmp_path / "x", sent), pytest.raises(NoBroker, match=text):
         ControlClient(tmp_path / "x")
 
 
-def test_an_answer_larger_than_was_agreed(tmp_path: Path) -> None:
-    answers = frame(pack(HELLO)), LENGTH.pack(10_000)
-    with server(tmp_path / "x", *answers), ControlClient(tmp_path / "x") as client:
+def test_an_answer_larger_than_the_broker_gives(tmp_path: Path) -> None:
+    with server(tmp_path / "x", HELLO, answer("x" * 9998)), ControlClient(tmp_path / "x") as client:
         assert (client.node, client.version, client.pid) == ("plant", "1", 77)
-        with pytest.raises(NoBroker, match="a frame of 10000 bytes; at most 9999 are allowed"):
+        with pytest.raises(NoBroker, match="its answer has more than 9999 bytes"):
             client.call("status")
 
 
 def test_the_broker_says_no_at_once(tmp_path: Path) -> None:
-    no = frame(pack({"id": None, "error": "unwelcome", "message": "not now"}))
-    with server(tmp_path / "x", no), pytest.raises(ControlError, match="not now") as caught:
+    with server(tmp_path / "x", FULL), pytest.raises(ControlError, match="there are 16 already") as caught:
         ControlClient(tmp_path / "x")
     assert caught.value.code == "unwelcome"
 
@@ -115,7 +130,7 @@ def test_a_broker_that_does_not_answer_in_time(tmp_path: Path, monkeypatch: pyte
             ControlClient(tmp_path / "silent", 0.05)
     monkeypatch.setattr(control_client, "ANSWER_TIME", 0.05)
     over = threading.Event()
-    with server(tmp_path / "x", frame(pack(HELLO)), over=over), ControlClient(tmp_path / "x") as client:
+    with server(tmp_path / "x", HELLO, over=over), ControlClient(tmp_path / "x") as client:
         with pytest.raises(NoBroker, match="does not answer"):
             client.call("status")
         over.set()

@@ -19,7 +19,6 @@ from tests.management.test_control_client import HELLO, server
 from trunkline.client import ConnectionSettings, Disconnected
 from trunkline.client.sync import Client, Subscription
 from trunkline.management.cli import cli
-from trunkline.management.control_frames import frame, pack
 from trunkline.management.control_place import Port, write_port
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
@@ -212,7 +211,7 @@ def test_no_broker(ctl: Run, runtime: Path, tmp_path: Path, broker: Broker) -> N
 
 
 def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
-    with server(tmp_path / "x", frame(pack(HELLO))):
+    with server(tmp_path / "x", HELLO):
         done = ctl("--socket", str(tmp_path / "x"), "status", code=3)
     assert b"is gone: " in done.stderr
 
