@@ -188,8 +188,7 @@ class Recovery:
         gone = self._gone
         for filter, value in stored.subscriptions:
             session.subscriptions[filter], unasked = self._subscription(value)
-            if unasked:
-                session.unasked.add(filter)
+            session.ask(filter, by_client=not unasked)
         target = partial(target_from_plain, subscriber=subscriber, member=partial(_member, self._router, subscriber))
         restore_head(head, session, -self._epoch, gone)
         lost: list[tuple[Space, bytes]] = []

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MESSAGES_AT_ONCE: Final = 500
 #: Subscriptions to streams that begin, or end, in one turn.
 FEEDS_AT_ONCE: Final = 25
+#: Of most sessions, which share it: nothing is added here.
+NO_FILTERS: Final[dict[str, None]] = {}
 
 
 class Storage(Protocol):
@@ -151,7 +153,7 @@ class Session:
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
         #: Subscriptions that a plugin or an operator made on the client's behalf: access rules do not apply to them.
-        self.unasked: set[str] = set()
+        self.unasked = NO_FILTERS
         #: Revoked subscriptions, while messages that came by them may be here.
         self.revoked: Revoked | None = None
         #: Keeps what is stored up with it; None where it ends with the process.
@@ -182,16 +184,21 @@ class Session:
 
     def subscribe(self, filter: str, options: Options, *, by_client: bool = True) -> None:
         self.subscriptions[filter] = options
-        if by_client:
-            self.unasked.discard(filter)
-        else:
-            self.unasked.add(filter)
+        self.ask(filter, by_client=by_client)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
 
+    def ask(self, filter: str, *, by_client: bool = True) -> None:
+        """Note whether this subscription is of the client's own asking."""
+        if not by_client:
+            self.unasked = self.unasked or {}
+            self.unasked[filter] = None
+        elif filter in self.unasked:
+            del self.unasked[filter]
+
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)
-        self.unasked.discard(filter)
+        self.ask(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
         if self.cursor is not None:
