@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Absence:
-    __slots__ = ("_context", "_expire", "_outbound", "_timers")
+    __slots__ = ("_context", "_outbound", "_timers")
 
-    def __init__(self, context: SessionContext, outbound: Outbound, expire: Callable[[], None]) -> None:
+    def __init__(self, context: SessionContext, outbound: Outbound) -> None:
         self._context = context
         self._outbound = outbound
-        self._expire = expire
         #: These stop them.
         self._timers: tuple[Callable[[], None], ...] = ()
 
-    def begin(self) -> None:
-        """The client left at `session.left_at`, which may be a while ago."""
+    def begin(self, expire: Callable[[], None]) -> None:
+        """The client left at `session.left_at`, which may be a while ago. `expire` is called when the session's time is
+        over."""
         self.end()
         session = self._context.session
         expiry, ago = session.expiry_interval, self._outbound.now - session.left_at
@@ -37,7 +37,7 @@ class Absence:
             else:
                 self.publish_will()
         if 0 < expiry < inf:  # [MQTT-4.1.0-2]
-            self._after(max(0.0, expiry - ago), self._expire)
+            self._after(max(0.0, expiry - ago), expire)
 
     def end(self) -> None:
         """The client is back, or the session has ended.  # [MQTT-3.1.3-9]"""

@@ -84,7 +84,7 @@ class SessionLife:
     _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
 
     def __post_init__(self) -> None:
-        self.absence = Absence(self.context, self.outbound, self._expire)
+        self.absence = Absence(self.context, self.outbound)
 
     # A connection comes
 
@@ -245,7 +245,7 @@ class SessionLife:
             self.outbound.detach,
             partial(self._notify_left, channel, reason, text, successor),
             self._stop_timers,
-            self.absence.begin,
+            partial(self.absence.begin, self._expire),
         )
 
     def close_when_stored(self, channel: Channel) -> None:
@@ -289,7 +289,7 @@ class SessionLife:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
         self.context.follow(SessionEvent.RESTORE)
         self.context.in_slices(self._drop_not_restored())
-        self.absence.begin()
+        self.absence.begin(self._expire)
         self._end_unless_kept()
 
     def _drop_not_restored(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ class Timers:
         self.subscriber = None
         self.now = 0.0
         rest = cast("Any", self)
-        self._absence = Absence(rest, rest, lambda: self.log.append("expired"))
+        self._absence = Absence(rest, rest)
         self.publish_will = self._absence.publish_will
         self.publish_will_at_stop = self._absence.publish_will_at_stop
 
@@ -41,7 +41,7 @@ class Timers:
     def leave(self, will: Will | None, expiry: float, *, at: float = 0.0, now: float | None = None) -> None:
         self.session.will, self.session.expiry_interval, self.session.left_at = will, expiry, at
         self.now = at if now is None else now
-        self._absence.begin()
+        self._absence.begin(lambda: self.log.append("expired"))
 
     def come_back(self) -> None:
         self._absence.end()
