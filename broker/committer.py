@@ -41,8 +41,8 @@ _logger = logging.getLogger("trunkline.store")
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
 NODE: Final = Space("node")
-#: When the broker was last known to run, in the store's time; the last number that it gave to a publication; and what
-#: the system's clock said then.
+#: When the broker was last known to run, in the store's time; a number that no publication has got a higher one than
+#: until then; and what the system's clock said then.
 ALIVE: Final = b"alive"
 #: What else `Note` has, since it last changed.
 CLOCK: Final = b"clock"

@@ -172,7 +172,6 @@ class Consumers:
             return False
         del self._by_name[cursor.name]
         self.audiences.leave(cursor, cursor.audience)
-        self._unwritten.pop(cursor, None)
         if cursor.config.durable:
             self._deleted.append(cursor)
         return True

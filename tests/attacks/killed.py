@@ -19,6 +19,7 @@ import trio
 
 from tests.wire import Wire
 from trunkline.__main__ import main
+from trunkline.broker.committer import NODE
 from trunkline.store import sqlite
 from trunkline.store.batch import WriteBatch
 from trunkline.store.engine import Row
@@ -26,10 +27,11 @@ from trunkline.store.errors import StoreError
 from trunkline.store.sqlite import SqliteEngine
 from trunkline.store.writer import Writer
 
-#: Where a broker can end itself. A commit is begun, is in the middle of its statement, has returned, and is known to
-#: the broker; the log is brought home; rows are read at the start; the store is opened and closed.
+#: Where a broker can end itself. A commit is begun, is in the middle of its statement, has returned, has returned and
+#: had no note of the time and of the numbers, and is known to the broker; the log is brought home; rows are read at the
+#: start; the store is opened and closed.
 POINTS: Final = (
-    *("commit", "in commit", "committed", "commit known"),
+    *("commit", "in commit", "committed", "unnoted", "commit known"),
     *("maintain", "maintained", "read", "open", "opened", "close", "closed"),
 )
 #: Those that a broker passes only when it ends, and only when it starts.
@@ -160,6 +162,8 @@ def _arm(fault: Fault) -> None:
         passing("commit")
         commit(self, batch)
         passing("committed")
+        if NODE not in batch.values:
+            passing("unnoted")
 
     def maintaining(self: SqliteEngine) -> None:
         passing("maintain")

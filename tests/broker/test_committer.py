@@ -239,10 +239,14 @@ def test_while_a_commit_runs_what_is_much_is_gathered_piece_by_piece(weight: flo
 
 
 class Large(Value):
-    """No two of them fit into one piece."""
+    """No two of them fit into one piece, unless they are smaller."""
+
+    def __init__(self, key: bytes, size: int = PIECE) -> None:
+        super().__init__(key)
+        self._size = size
 
     def write(self, batch: WriteBatch) -> None:
-        batch.put(SPACE, self.key, bytes(PIECE))
+        batch.put(SPACE, self.key, bytes(self._size))
 
 
 def refused(house: House, count: int) -> None:
@@ -253,6 +257,17 @@ def refused(house: House, count: int) -> None:
         house.turns.end()
         if not number:
             house.writer.end(StoreFull("no room"))
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.4, [1, 2]), (0.6, [1, 1, 1])])
+def test_pieces_are_put_together_as_far_as_one_has_room(share: float, rows: list[int]) -> None:
+    house = House()
+    refused(house, 1)
+    for key in (b"1", b"2"):
+        house.committer.change(Large(key, int(share * PIECE)), weight=PIECE + 1)
+        house.turns.end()
+    house.fire()
+    assert [len(batch.values[SPACE]) for batch in house.writer.pieces] == rows
 
 
 def test_what_there_is_room_for_is_stored_and_the_rest_comes_again() -> None:
@@ -420,6 +435,7 @@ def test_a_commit_that_is_done_is_not_late() -> None:
     house.set(part, 1)
     house.fire()
     house.writer.end()
+    house.turns.now += MAX_COMMIT
     house.fire()
     assert not house.alarms.active
 
@@ -467,6 +483,20 @@ def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     house.turns.end()
     assert house.told == ["safe"]  # before the commit is done
     house.writer.end()
+    assert house.told == ["safe"]
+
+
+def test_who_waits_for_a_publication_is_told_once() -> None:
+    house = House()
+    stored = house.committer.stored(Message("t", b"x", 1))
+    house.committer.hold(stored, 1)
+    house.committer.wait_for(stored, house.tell("safe"))
+    house.set(Value(b"k"), 1)
+    house.turns.end()
+    house.writer.end()
+    assert house.told == ["safe"]
+    house.committer.let_go(stored, 1)
+    house.turns.end()
     assert house.told == ["safe"]
 
 
@@ -611,6 +641,21 @@ def test_a_note_is_enough_for_a_second_and_for_the_numbers_that_it_has_given_awa
     assert noted(4) == []
     house.turns.now += 0.1
     assert noted(5) == [number + RESERVED]
+
+
+def test_the_time_is_noted_although_a_commit_runs_when_the_heartbeat_comes() -> None:
+    house = House()
+    house.committer.sessions = 1
+    house.set(Value(b"k"), 1)
+    house.fire()
+    house.turns.now = 10.0
+    house.fire()
+    house.writer.end()
+    house.turns.end()
+    assert len(house.writer.batches) == 1
+    house.turns.timers[0].fire()
+    house.turns.end()
+    assert house.writer.batches[1].values == {NODE: {ALIVE: pack((1010.0, RESERVED, 1010.0))}}
 
 
 def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None:

@@ -1,12 +1,22 @@
 """Which consumers a stream may have."""
 
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
 from tests.streams.world import World, done
+from trunkline.store import Engine
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Retention
 from trunkline.streams.consumers import inactive_threshold
 from trunkline.streams.errors import ConsumerExists, ConsumerNotFound, InvalidStreamConfig
+
+if TYPE_CHECKING:
+    from trunkline.streams.consumer import ConsumerCursor
+
+T = TypeVar("T")
 
 
 def test_a_work_queue_ends_up_empty_and_has_one_consumer_a_topic() -> None:
@@ -56,3 +66,93 @@ def test_how_long_a_consumer_without_receivers_stays() -> None:
     assert inactive_threshold(ConsumerConfig()) == 5.0
     assert inactive_threshold(ConsumerConfig(name="c", durable=True)) == float("inf")
     assert inactive_threshold(ConsumerConfig(inactive_threshold=60.0)) == 60.0
+
+
+def test_a_consumer_that_somebody_else_makes_meanwhile() -> None:
+    world = World()
+    world.create("#")
+    others: list[ConsumerCursor] = []
+    read = world.read
+
+    async def make(function: Callable[[Engine], T]) -> T:
+        others.append(world.stream.consumers.new(ConsumerConfig(name="c"), world.now))
+        return await read(function)
+
+    world.read = make  # type: ignore[method-assign]
+    config = ConsumerConfig(name="c", deliver_policy=DeliverPolicy.BY_START_TIME, start_time=1.0)
+    with pytest.raises(ConsumerExists):
+        done(world.stream.consumers.add(world, config, world.now))
+    assert [*world.stream.consumers] == others
+
+
+def test_one_that_is_there_again_by_its_name_is_another_one() -> None:
+    world = World()
+    world.create("#")
+    first = consumer(world, name="c")
+    assert world.stream.consumers.remove(first)
+    second = consumer(world, name="c")
+    assert not world.stream.consumers.remove(first)
+    assert world.stream.consumers.get("c") is second
+
+
+def test_a_late_answer_to_one_that_is_gone_is_not_stored() -> None:
+    world = World()
+    world.create("#")
+    cursor = consumer(world, name="c", durable=True)
+    world.commit()
+    world.stream.consumers.remove(cursor)
+    world.stream.consumers.note(cursor)
+    world.restart()
+    assert not len(world.stream.consumers)
+
+
+def test_one_without_receivers_goes_when_its_time_is_over() -> None:
+    world = World()
+    world.create("#")
+    consumers = world.stream.consumers
+    cursor = consumer(world, name="c", inactive_threshold=10.0)
+    other = consumer(world, name="other", inactive_threshold=10.0)
+    cursor.receivers += 1
+    world.now += 10
+    assert [*consumers.take_idle(world.now)] == [other], "somebody receives from the first"
+    assert consumers.next_idle == math.inf
+    world.now += 90
+    consumers.left(cursor, world.now)
+    assert consumers.next_idle == world.now + 10
+    world.now += 5
+    cursor.receivers += 1
+    consumers.left(cursor, world.now)
+    world.now += 5
+    assert [*consumers.take_idle(world.now)] == [], "somebody received from it meanwhile"
+    assert consumers.next_idle == world.now + 5
+    consumers.update(ConsumerConfig(name="c", inactive_threshold=6.0))
+    world.now += 1
+    assert [*consumers.take_idle(world.now)] == [cursor]
+
+
+def test_who_waits_for_a_consumer_is_woken_when_it_gets_an_answer() -> None:
+    world, woken = World(), list[str]()
+    world.create("#")
+    cursor = consumer(world, name="c")
+    cursor.watch(lambda: woken.append("woken"))
+    world.stream.consumers.note(cursor)
+    assert woken == ["woken"]
+
+
+def test_numbers_of_ephemeral_consumers_are_given_to_no_other() -> None:
+    world = World()
+    world.create("#")
+    assert consumer(world, name="ephemeral-1") is not consumer(world)
+    assert [each.name for each in world.stream.consumers] == ["ephemeral-1", "ephemeral-2"]
+
+
+def test_what_people_are_told_of_times_is_by_the_calendar() -> None:
+    world = World()
+    world.create("#")
+    consumers = world.stream.consumers
+    cursor = consumer(world, name="c")
+    world.stream.log.behind = 500.0
+    consumers.update(ConsumerConfig(name="c", pause_until=world.now + 501))
+    info = consumers.info(cursor, world.now)
+    assert (info.created, info.paused) == (world.now + 500, True)
+    assert not consumers.info(cursor, world.now + 1).paused
