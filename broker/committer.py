@@ -249,8 +249,7 @@ class Committer:
     def release(self, stored: StoredPublication) -> None:
         """An entry that refers to it is deleted, and it with the last of them."""
         stored.references -= 1
-        if stored.references <= 0:
-            self._released.append(stored)
+        self.review(stored)
 
     def review(self, stored: StoredPublication) -> None:
         """It is deleted with this commit, if nothing refers to it any more."""
@@ -274,8 +273,13 @@ class Committer:
             if not self._timer.armed:
                 self._timer.restart_at(self._scheduler.now + DELAY)
 
+    @property
+    def _is_pending(self) -> bool:
+        """Whether anything is to be stored, or to be told."""
+        return bool(self._changed or self._touched or self._unsafe or self._waiting or self._gathered)
+
     def _is_due(self) -> None:
-        if not (self._changed or self._touched or self._unsafe or self._waiting or self._gathered or self._beats):
+        if not (self._is_pending or self._beats):
             return  # all of it is in a commit since
         if self._due and not self._busy and not self._resting:
             self._put_off += DELAY
@@ -391,7 +395,7 @@ class Committer:
         if self._stored and not is_telling:
             self._tell()
         # armed for nothing, it would wake nobody
-        if self._changed or self._touched or self._unsafe or self._waiting or self._gathered:
+        if self._is_pending:
             self._arm()
 
     def _tell(self) -> None:
@@ -414,8 +418,7 @@ class Committer:
                 self._scheduler.blame(None, action, error)
 
     def _write_note(self, batch: WriteBatch) -> None:
-        """When the broker runs, and numbers above all that were given: of those that are given twice, sessions would
-        take the later ones for what they have had."""
+        """A number that is given twice, sessions would take for what they have had."""
         now = self._scheduler.now
         note, self._noted_until, self._reserved = self._clock.note(now), now + NOTED, self._number + RESERVED
         batch.put(NODE, ALIVE, pack((note.stored, self._reserved, note.calendar)))

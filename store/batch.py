@@ -121,11 +121,8 @@ class WriteBatch:
     @property
     def memory(self) -> int:
         """Bytes that it takes, roughly."""
-        return self.weight + ROW_OVERHEAD * (len(self.ranges) + sum(map(len, self.values.values())))
+        return self.weight + ROW_OVERHEAD * len(self)
 
     def __len__(self) -> int:
         """Rows, and ranges of them."""
         return len(self.ranges) + sum(map(len, self.values.values()))
-
-    def __bool__(self) -> bool:
-        return bool(self.ranges) or any(self.values.values())

@@ -17,7 +17,7 @@ from trunkline.streams.info import ConsumerInfo
 from trunkline.streams.search import last_sequence, last_sequences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from trunkline.store import WriteBatch
     from trunkline.streams.log import StreamLog, StreamStore
@@ -251,11 +251,11 @@ class Consumers:
         self.audiences.write(number, batch)
 
     def restore(
-        self, cursor: ConsumerCursor, starts: Iterable[int], replay_to: int, state: list[Any], pending: int
+        self, cursor: ConsumerCursor, starts: list[int], replay_to: int, state: list[Any], pending: int
     ) -> None:
         """`pending` is for rows that do not say it."""
         self._join(cursor)
-        if not cursor.restore(list(starts), replay_to, state):
+        if not cursor.restore(starts, replay_to, state):
             cursor.pending = pending
             self._unwritten[cursor] = None
 

@@ -187,7 +187,7 @@ class Durable:
         if self._forgotten:
             self._delete(batch)
             return
-        terms = (session.expiry_interval, session.will, client.username, client.superuser)
+        terms = self._promised()
         if terms != self._terms:
             self._terms, self._terms_in = terms, self._committer.gathering - 1
         attributes = plain_attributes(client) if client.attributes else None

@@ -39,8 +39,6 @@ E = TypeVar("E")
 WINDOWS: Final = Space("windows")
 
 _row_key: Final = Struct(">cQII")
-#: The same without the lane.
-_in_lane: Final = Struct(">QII")
 
 
 class RowKey(NamedTuple):
@@ -135,7 +133,7 @@ class WindowRows(Generic[E]):
     def write(self, session_key: bytes, batch: WriteBatch) -> None:
         changed, self.changed = self.changed, {}
         for entry, rows in changed.items():
-            stored, before, lane = self._stored_of(entry), rows.places, session_key + self._lane
+            stored, before = self._stored_of(entry), rows.places
             if rows.left:
                 places: dict[tuple[int, int], object] = {}
                 for at, count, value in self._rows_of(entry, stored):
@@ -145,16 +143,16 @@ class WindowRows(Generic[E]):
                     self._committer.refer(stored, batch)
                 for (at, count), value in places.items():
                     if (at, count) not in before:
-                        key = lane + _in_lane.pack(rows.number, rows.first + at, count)
-                        batch.put(WINDOWS, key, pack(value))
+                        key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
+                        batch.put(WINDOWS, session_key + key, pack(value))
                 gone: Iterable[tuple[int, int]] = before - rows.places
             else:
                 gone, rows.places = before, _NO_PLACES
                 if stored is not None and before:
                     self._committer.release(stored)
             for at, count in gone:
-                key = lane + _in_lane.pack(rows.number, rows.first + at, count)
-                batch.delete(WINDOWS, key, put_once=True)
+                key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
+                batch.delete(WINDOWS, session_key + key, put_once=True)
 
     def release(self) -> None:
         """The rows are deleted with those of the whole session: let go what they refer to."""
