@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trunkline.mqtt.ledger import Owed
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.session.ledger import Owed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

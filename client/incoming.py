@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.client.acknowledging import OwedRun
-from trunkline.mqtt.aliases import ReceivedAliases
-from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import PacketType, Pubcomp, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.aliases import ReceivedAliases
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.client.server_limits import ServerLimits
-from trunkline.mqtt.aliases import SentAliases
 from trunkline.mqtt.encoder import encode_run, encode_within
 from trunkline.mqtt.frames import encode_publish
+from trunkline.mqtt.session.aliases import SentAliases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

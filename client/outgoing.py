@@ -26,10 +26,10 @@ from trunkline.client.requests import (
     UnsubscribeRequest,
 )
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.inflight import MAX_PACKET_ID, Inflight, State
 from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.window import MAX_PACKET_ID, Inflight, State
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from trunkline.client.link import Link
     from trunkline.client.requests import ClientRequest
-    from trunkline.mqtt.inflight import Entry
     from trunkline.mqtt.packets import Acknowledgements, Suback, Unsuback
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.window import Entry
 
 _log = logging.getLogger("trunkline.client")
 

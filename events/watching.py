@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from trunkline.events.schema import Flag
 from trunkline.hooks.priorities import RECORD, RECORD_RESULT
-from trunkline.mqtt.inflight import Delivery
 from trunkline.mqtt.packets import Connack
 from trunkline.mqtt.reasons import Reason, name_of
+from trunkline.mqtt.session.window import Delivery
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:

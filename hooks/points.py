@@ -12,12 +12,12 @@ from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.mqtt.frames import check_writable
-from trunkline.mqtt.inflight import Delivery
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.publication import Publication
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.window import Delivery
 from trunkline.mqtt.topics import validate_filter, validate_name
 
 T = TypeVar("T")

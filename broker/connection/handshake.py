@@ -26,12 +26,12 @@ from trunkline.hooks.points import (
     CLIENT_CONNECT,
     CLIENT_ENHANCED_AUTHENTICATE,
 )
-from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.encoder import encode, encode_within
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason, name_of
+from trunkline.mqtt.session.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.strings import encode_string
 from trunkline.mqtt.versions import Version
 

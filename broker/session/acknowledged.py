@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED
-from trunkline.mqtt.inflight import State
 from trunkline.mqtt.packets import Acknowledgements, PacketType, Pubrel
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.window import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

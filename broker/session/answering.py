@@ -15,16 +15,16 @@ from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.frames import PACKET_ID
-from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.session.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
-    from trunkline.mqtt.awaiting_rel import AwaitingRel
-    from trunkline.mqtt.ledger import Owed
+    from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+    from trunkline.mqtt.session.ledger import Owed
 
 MAX_UNCOMMITTED: Final = "half of store.max_uncommitted_bytes waits for the store"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.cursor import Piece
     from trunkline.broker.session.mqueue import MessageQueue, Queued
     from trunkline.broker.session.replay import Replays
-    from trunkline.mqtt.inflight import Taken
+    from trunkline.mqtt.session.window import Taken
     from trunkline.router import Target
 
 

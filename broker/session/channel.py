@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.session.aliases import ReceivedAliases, SentAliases
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import Entry
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
-    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.window import Taken
     from trunkline.router import Target
 
 #: What a member had read before, and what its backlog had had until then.

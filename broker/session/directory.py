@@ -16,9 +16,9 @@ from trunkline.broker.session.durable import Durable, StoredQueue, make_durable
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
-from trunkline.mqtt.awaiting_rel import AwaitingRel
-from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.window import Inflight
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import QueueSettings
     from trunkline.broker.session.state import Backlogged, Session
-    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.session.window import Taken
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch

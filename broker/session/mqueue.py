@@ -21,8 +21,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVa
 from sortedcontainers import SortedDict
 
 from trunkline.broker.metrics import DropReason
-from trunkline.mqtt.inflight import Taken
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.session.window import Taken
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from trunkline.broker.session.sending import Sending
 from trunkline.broker.session.slow_consumer import Pressure, too_much
 from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.points import MESSAGE_QUEUED
-from trunkline.mqtt.inflight import State
+from trunkline.mqtt.session.window import State
 from trunkline.mqtt.topics import STREAM_PREFIX
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.stream_feed import StreamFeeds
-    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.window import Taken
     from trunkline.router import Options, Target
 
 #: Bytes that leave the sources in one turn. More would only wait for the socket.

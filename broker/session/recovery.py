@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.stored_sessions import Found, StoredSession
-    from trunkline.mqtt.awaiting_rel import Exported as Awaited
-    from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
+    from trunkline.mqtt.session.window import Exported
     from trunkline.mqtt.stored import Place
     from trunkline.router import Router, Target
     from trunkline.store import Space, WriteBatch

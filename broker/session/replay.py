@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
-    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.session.window import Taken
     from trunkline.router import RetainedStore, Target
     from trunkline.router.retained import Retained
 

@@ -19,8 +19,8 @@ from trunkline.hooks.points import (
 )
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.frames import encode_publish
-from trunkline.mqtt.inflight import State
 from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.session.window import State
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
-    from trunkline.mqtt.inflight import Delivery
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.window import Delivery
     from trunkline.router import Target
 
 NO_IDS: Final = range(0)

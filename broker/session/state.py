@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.awaiting_rel import AwaitingRel
-    from trunkline.mqtt.inflight import Inflight
     from trunkline.mqtt.packets import Will
+    from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+    from trunkline.mqtt.session.window import Inflight
     from trunkline.router import Options, Target
 
 #: Messages that are dropped or handed over in one turn, before other actors get theirs.

@@ -15,9 +15,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from trunkline.broker.session.export import target_to_plain
-from trunkline.mqtt.awaiting_rel import AwaitingRel, Held
-from trunkline.mqtt.inflight import Entry, Inflight
 from trunkline.mqtt.packing import pack
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel, Held
+from trunkline.mqtt.session.window import Entry, Inflight
 from trunkline.store import Space
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
-    from trunkline.mqtt.inflight import Delivery, Exported
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.window import Delivery, Exported
     from trunkline.mqtt.stored import Place, StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch

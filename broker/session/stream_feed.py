@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.state import Session
-    from trunkline.mqtt.inflight import Taken
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.session.window import Taken
     from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.host import StreamHost
     from trunkline.streams.stream import Stream

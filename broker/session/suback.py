@@ -11,8 +11,8 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.session.ledger import Owed
     from trunkline.router import Options
 
 

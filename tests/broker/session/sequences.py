@@ -11,8 +11,8 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.hooks import ClientInfo, Deny
-from trunkline.mqtt.inflight import State
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.session.window import State
 
 TOPICS = ["a", "a", "a", "b/c", "b/d", "d", "nobody", "$SYS/x", "denied", "x" * 200]
 #: By client: version, filters with their options, terms.

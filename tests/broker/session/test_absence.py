@@ -13,9 +13,9 @@ from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.awaiting_rel import AwaitingRel
-from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.packets import Will
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.window import Inflight
 
 
 class Timers:

@@ -21,8 +21,8 @@ from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
-from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.window import Inflight
 
 
 async def test_packets_of_a_connection_that_lost_the_session_are_nobodys() -> None:

@@ -33,12 +33,12 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.awaiting_rel import AwaitingRel
-from trunkline.mqtt.inflight import Inflight, State
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.message_row import message_to_row
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.publication import Publication, PublishBatch
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.window import Inflight, State
 from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Router, Target
 from trunkline.store import Engine, StoreError, StoreFull, WriteBatch

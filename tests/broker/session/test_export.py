@@ -15,11 +15,11 @@ from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.awaiting_rel import AwaitingRel
-from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Will
 from trunkline.mqtt.packing import pack, unpack
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.window import Inflight
 from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Router, Target
 

@@ -11,10 +11,10 @@ from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks
-from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 
 
 async def test_qos_2_is_routed_at_its_pubrel_and_once_whatever_is_repeated() -> None:

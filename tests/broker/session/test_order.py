@@ -20,8 +20,8 @@ from trunkline.broker.connection.connection import Connection
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.outbound import MAX_SLICE
-from trunkline.mqtt.inflight import MAX_PACKET_ID
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.session.window import MAX_PACKET_ID
 
 TOPICS = ("t/a", "t/b")
 #: By their identifiers. Messages come once by all filters that are not shared, and once more by the shared one.

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.conformance import raw
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.inflight import MAX_PACKET_ID, Entry, Inflight, State
 from trunkline.mqtt.message import LARGE_PAYLOAD, Message
 from trunkline.mqtt.publication import Publication, PublishBatch
+from trunkline.mqtt.session.window import MAX_PACKET_ID, Entry, Inflight, State
 from trunkline.mqtt.versions import Version
 
 

@@ -1,7 +1,7 @@
 from tests.conformance import raw
-from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 from trunkline.mqtt.versions import Version
 
 MESSAGES = [Message(f"message {number}", b"") for number in range(500)]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.awaiting_rel import AwaitingRel
-from trunkline.mqtt.ledger import Ledger, Owed
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.ledger import Ledger, Owed
 
 PUBACK, PUBREC, PUBCOMP, SUBACK = PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP, PacketType.SUBACK
 

@@ -15,7 +15,7 @@ from trunkline.mqtt.packet_types import PacketType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.mqtt.awaiting_rel import AwaitingRel
+    from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 
 _TO_PUBLISH: Final = (PacketType.PUBACK, PacketType.PUBREC)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.aliases import ReceivedAliases, SentAliases
 
 
 def test_an_alias_stands_for_the_topic_that_came_with_it_last() -> None:
