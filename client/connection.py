@@ -25,7 +25,7 @@ from trunkline.client.errors import (
     SessionLost,
 )
 from trunkline.client.link import Link
-from trunkline.client.requests import FAILURE, ClientRequest
+from trunkline.client.requests import ClientRequest
 from trunkline.client.server_limits import MAX_RECEIVE, ServerLimits
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE, Decoder
 from trunkline.mqtt.errors import ProtocolError
@@ -48,7 +48,7 @@ from trunkline.mqtt.packets import (
 )
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.publication import PublishBatch
-from trunkline.mqtt.reasons import REASONS, Reason
+from trunkline.mqtt.reasons import FAILURE, REASONS, Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ class ClientConnection:
         self._pings: deque[ClientRequest] = deque()
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Connack: self._connack,
-            Puback: self._outgoing.puback,
-            Pubrec: self._outgoing.pubrec,
+            Puback: self._outgoing.answered,
+            Pubrec: self._outgoing.answered,
             Pubcomp: self._outgoing.pubcomp,
-            Pubrel: lambda packet, now: self._incoming.pubrel(packet),
+            Pubrel: lambda packet, now: self._incoming.pubrel(packet, self.link),
             Suback: lambda packet, now: self._outgoing.suback(packet),
             Unsuback: lambda packet, now: self._outgoing.unsuback(packet),
             Pingresp: self._pingresp,
@@ -261,7 +261,7 @@ class ClientConnection:
         self.link.open(replace(limits, receive_maximum=window), settings.topic_aliases_out)
         # a 3.x server does not know our limit, and has no more packet ids than these
         receive_maximum = settings.receive_maximum if settings.version is Version.V5 else MAX_RECEIVE
-        self._incoming.attach(self.link, receive_maximum, settings.topic_aliases_in)
+        self._incoming.attach(receive_maximum, settings.topic_aliases_in)
         self._outgoing.attach(self.link, now)
 
     def _disconnect(self, packet: Disconnect, now: float) -> None:
@@ -305,7 +305,7 @@ class ClientConnection:
     def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
         """DISCONNECT, the last packet of this side."""
         if self.phase is not Phase.OVER:
-            self._incoming.flush()
+            self._incoming.flush(self.link)
             self._outgoing.pump(self._last_sent)
             # to a 3.x server DISCONNECT means that all is well
             if self.link.version is Version.V5 or reason < FAILURE:
@@ -348,7 +348,7 @@ class ClientConnection:
     def take_output(self, now: float) -> bytes:
         """All that is to be sent now."""
         if self.phase is Phase.OPEN:
-            self._incoming.flush()
+            self._incoming.flush(self.link)
             self._outgoing.pump(now)
         data = self.link.take()
         if data:

@@ -73,16 +73,10 @@ class Link:
             self.write(publication.wire(self.version, publication.retain))
 
     def _publish_with_alias(self, message: Message, packet_id: int) -> None:
-        alias, known = self._aliases.find(message.topic)
         encode = partial(
             encode_publish, message, self.version, qos=message.qos, retain=message.retain, packet_id=packet_id
         )
-        wire = encode(topic_alias=alias, omit_topic=known)
-        if 0 < self.limits.max_packet_size < len(wire):  # without an alias it is not too large
-            wire = encode()
-        elif not known and alias:
-            self._aliases.set(message.topic, alias)
-        self.write(wire)
+        self.write(self._aliases.encode(message.topic, encode, self.limits.max_packet_size))
 
     def publish_again(self, message: Message, packet_id: int) -> None:
         """A message that was sent on an earlier connection.  # [MQTT-3.3.1-1]

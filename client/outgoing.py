@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -17,7 +16,6 @@ from trunkline.client.bursts import MAX_BATCH, gathered
 from trunkline.client.clearing import Clearing
 from trunkline.client.errors import ClientError, NotSentAgain, RequestDiscarded
 from trunkline.client.requests import (
-    FAILURE,
     WITH_PROPERTIES,
     PublishRequest,
     PublishRow,
@@ -26,10 +24,10 @@ from trunkline.client.requests import (
     UnsubscribeRequest,
 )
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Acknowledgement, PacketType, Pubcomp, Pubrec, Pubrel
-from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.session.window import MAX_PACKET_ID, Inflight, State
+from trunkline.mqtt.packets import PacketType, Pubcomp, Pubrel
+from trunkline.mqtt.reasons import FAILURE, Reason
+from trunkline.mqtt.session.states import Effect, State
+from trunkline.mqtt.session.window import MAX_PACKET_ID, Inflight
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -37,9 +35,8 @@ if TYPE_CHECKING:
 
     from trunkline.client.link import Link
     from trunkline.client.requests import ClientRequest
-    from trunkline.mqtt.packets import Acknowledgements, Suback, Unsuback
+    from trunkline.mqtt.packets import Acknowledgement, Acknowledgements, Suback, Unsuback
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.session.window import Entry
 
 _log = logging.getLogger("trunkline.client")
 
@@ -335,8 +332,8 @@ class OutgoingHalf:
             found = window.next_again(now)
             if found is None:
                 return False
-            packet_id, entry = found
-            if entry.state is State.WAIT_PUBCOMP:
+            effect, packet_id, entry = found
+            if effect is Effect.PUBREL:
                 link.acknowledge(PacketType.PUBREL, (packet_id,))
                 continue
             message = entry.message(packet_id)
@@ -345,85 +342,49 @@ class OutgoingHalf:
             except ClientError as cause:
                 error = NotSentAgain(cause)
                 _log.warning("a message to %s is given up: %s", message.topic, error)
-                self._give_up(packet_id, entry, error, now)
+                if window.withdraw(packet_id, now) is Effect.PUBREL:
+                    link.acknowledge(PacketType.PUBREL, (packet_id,))
+                entry.target.given_up(packet_id - entry.first_id, error)
         return True
-
-    def _give_up(self, packet_id: int, entry: Entry[Publishing], error: ClientError, now: float) -> None:
-        """A message cannot be sent again."""
-        if entry.state is State.WAIT_PUBREC:
-            # the server may have it, and would take the next message with its packet id for the same one
-            self._window.release((packet_id,), now)
-            self._release((packet_id,))
-        else:
-            self._window.end((packet_id,))
-        entry.target.given_up(packet_id - entry.first_id, error)
 
     # Answers
 
-    def puback(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
-        self._answered(packet, State.WAIT_PUBACK, partial(self.puback, now=now))
+    def answered(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        """PUBACK, PUBREC or PUBCOMP came.
+
+        Raises:
+            ProtocolError: a message waits for an acknowledgement of another kind.
+        """
+        link = self._link
+        if link is None:
+            return
+        for effect, packet_ids, messages in self._window.answered(packet, now):
+            match effect:
+                case Effect.TAKEN | Effect.COMPLETED:
+                    # of an exchange that is over anyhow, a failure says no more than that it is
+                    reason = packet.reason if packet.reason < FAILURE else 0
+                    for entry, together in messages:
+                        entry.target.answered(entry.numbers(together), reason, packet.properties)
+                case Effect.REFUSED:
+                    for entry, (packet_id,) in messages:
+                        payload = entry.message(packet_id).payload
+                        entry.target.refused(packet_id - entry.first_id, payload, packet.reason, packet.properties)
+                case Effect.RELEASED | Effect.PUBREL:
+                    link.acknowledge(PacketType.PUBREL, packet_ids)
+                case Effect.PUBREL_NOT_FOUND:
+                    for packet_id in packet_ids:
+                        link.send(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+                case _:
+                    pass
 
     def pubcomp(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
         if not self._clearing.is_over:
             left = self._clearing.answered(packet.packet_ids)
             if len(left) < len(packet.packet_ids):
                 for packet_id in left:
-                    self.pubcomp(Pubcomp(packet_id, packet.reason), now)
+                    self.answered(Pubcomp(packet_id, packet.reason), now)
                 return
-        self._answered(packet, State.WAIT_PUBCOMP, partial(self.pubcomp, now=now))
-
-    def pubrec(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
-        """Answer with PUBREL, unless the server refuses the message.  # [MQTT-4.3.3-4]"""
-        packet_ids, window = packet.packet_ids, self._window
-        if packet.reason >= FAILURE:
-            self._answered(packet, State.WAIT_PUBREC, partial(self.pubrec, now=now))
-        elif window.expects(packet_ids, State.WAIT_PUBREC):
-            window.release(packet_ids, now)
-            self._release(packet_ids)
-        elif packet.count > 1:
-            for packet_id in packet_ids:
-                self.pubrec(Pubrec(packet_id, packet.reason), now)
-        elif (found := window.state(packet_ids[0])) is None:
-            if self._link is not None:
-                self._link.send(Pubrel(packet_ids[0], Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        elif found is State.WAIT_PUBCOMP:
-            self._release(packet_ids)
-        else:
-            window.check(packet_ids[0], State.WAIT_PUBREC)
-
-    def _release(self, packet_ids: Sequence[int]) -> None:
-        if self._link is not None:
-            self._link.acknowledge(PacketType.PUBREL, packet_ids)
-
-    def _answered(
-        self,
-        packet: Acknowledgement | Acknowledgements,
-        state: State,
-        handle: Callable[[Acknowledgement], None],
-    ) -> None:
-        """The exchanges of these packet ids are over. Packets in a row may have to be handled singly: one may be late,
-        or of the wrong kind; those before it count."""
-        packet_ids, window = packet.packet_ids, self._window
-        if not window.expects(packet_ids, state):
-            if isinstance(packet, Acknowledgement):
-                window.check(packet.packet_id, state)
-            else:
-                for packet_id in window.opened(packet_ids):
-                    handle(packet.kind(packet_id, packet.reason))
-            return
-        if isinstance(packet, Acknowledgement) and packet.reason >= FAILURE and state is not State.WAIT_PUBCOMP:
-            ((target, (number,)),) = window.targets(packet_ids)
-            (message,) = (each for found, _ in window.deliveries(packet_ids) for each in found.messages)
-            window.end(packet_ids)
-            target.refused(number, message.payload, packet.reason, packet.properties)
-            return
-        targets = window.targets(packet_ids)
-        window.end(packet_ids)
-        properties = packet.properties if isinstance(packet, Acknowledgement) else NO_PROPERTIES
-        # of an exchange that is over anyhow, a failure says no more than that it is
-        reason = packet.reason if packet.reason < FAILURE else 0
-        for target, numbers in targets:
-            target.answered(numbers, reason, properties)
+        self.answered(packet, now)
 
     def suback(self, packet: Suback) -> None:
         # what is answered wrongly is sent again on the next connection

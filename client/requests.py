@@ -13,6 +13,7 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import property_block, publish_head
 from trunkline.mqtt.packets import Subscribe, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.reasons import FAILURE
 from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import OVERHEAD, block_weight, text_weight
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from trunkline.client.server_limits import ServerLimits
     from trunkline.mqtt.packets import Suback, SubscriptionRequest, Unsuback
     from trunkline.mqtt.properties import Properties
-
-#: Reasons from here on are failures.
-FAILURE: Final = 0x80
 
 #: In the form of a message: it has properties.
 WITH_PROPERTIES: Final = 0x100

@@ -63,10 +63,15 @@ class Acknowledgement:
 
     #: Of packets.
     count: ClassVar[int] = 1
+    #: The class itself.
+    kind: ClassVar["type[Acknowledgement]"]
 
     packet_id: int
     reason: int = 0
     properties: Properties = field(default=NO_PROPERTIES)
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls
 
     @property
     def packet_ids(self) -> Sequence[int]:
@@ -93,6 +98,8 @@ class Acknowledgements:
     """Acknowledgements of one kind in a row, all of success and with the same reason code, as one value."""
 
     __slots__ = ("count", "kind", "packet_ids", "reason")
+
+    properties: ClassVar[Properties] = NO_PROPERTIES
 
     def __init__(self, kind: type[Acknowledgement], packet_ids: Sequence[int], reason: int = 0) -> None:
         self.kind = kind

@@ -1,8 +1,12 @@
 """Reason codes of MQTT 5.0 (section 2.4) and the return codes of 3.x that stand for them."""
 
 from enum import IntEnum
+from typing import Final
 
 from trunkline.mqtt.packet_types import PacketType
+
+#: Reason codes from here on are failures.
+FAILURE: Final = 0x80
 
 
 class Reason(IntEnum):

@@ -167,8 +167,6 @@ LARGER = {
     "broker/session/actor.py: SessionActor": "a handler for each message of its mailbox",
     "broker/session/inbound.py: Inbound.publish": "the hot path: calls would cost more than they show",
     "broker/session/life.py: SessionLife": "a connection comes and goes by the same state",
-    "client/outgoing.py": "the window and the queue before it hold the same requests",
-    "client/outgoing.py: OutgoingHalf": "the window and the queue before it hold the same requests",
     "mqtt/gather.py: _publishes": "the hot path: calls would cost more than they show",
     "plugins/context.py: Context": "what plugins may do: one line each",
     "store/sqlite.py: SqliteEngine": "one file, one connection",

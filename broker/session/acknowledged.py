@@ -1,118 +1,94 @@
-"""Handles the client's acknowledgements, one or many in a row."""
+"""The client's acknowledgements of messages, one or many in a row: what the broker does at each of their effects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED
-from trunkline.mqtt.packets import Acknowledgements, PacketType, Pubrel
+from trunkline.mqtt.packets import Pubrel
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.session.window import State
+from trunkline.mqtt.session.states import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.mqtt.packets import Acknowledgement
+    from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
+    from trunkline.mqtt.session.window import Together
+    from trunkline.router import Target
 
-_WAIT_PUBACK: Final = State.WAIT_PUBACK
-#: Reason codes from here on are failures.
-FAILURE: Final = 0x80
+    Messages = Sequence[Together[Target[Subscriber]]]
 
 
 class Acknowledged:
     """The acknowledgements of one session."""
 
-    __slots__ = ("_hooks", "_metrics", "_outbound", "_session", "_window")
+    __slots__ = ("_hooks", "_metrics", "_outbound", "_session")
 
     def __init__(self, context: SessionContext, outbound: Outbound) -> None:
         self._session = context.session
         self._hooks = context.services.hooks
         self._metrics = context.services.metrics
         self._outbound = outbound
-        self.bind()
 
-    def bind(self) -> None:
-        """Take the session's window, which may be a new one."""
-        self._window = self._session.inflight
+    def answered(self, packet: Acknowledgement | Acknowledgements) -> None:
+        """
+        Raises:
+            ProtocolError: a message waits for an acknowledgement of another kind.
+        """
+        for effect, packet_ids, messages in self._session.inflight.answered(
+            packet, self._outbound.now, self._hooks.delivery_completed
+        ):
+            self._effects[effect](self, packet_ids, messages)
 
-    def puback(self, packet: Acknowledgement | Acknowledgements) -> None:
-        """End QoS 1 exchanges, for any reason code."""
-        packet_ids, hooks, window = packet.packet_ids, self._hooks, self._window
-        if not window.expects(packet_ids, _WAIT_PUBACK):
-            self._one_by_one(packet, _WAIT_PUBACK, self.puback)
-        elif packet.reason >= FAILURE:
-            self._refuse(packet_ids)
-        else:
-            self._metrics.messages_acked += packet.count
-            observed = hooks.message_acked or hooks.delivery_completed
-            ended = window.deliveries(packet_ids) if observed else ()
-            window.end(packet_ids)
-            for publication, _ in ended:
-                hooks.notify(MESSAGE_ACKED, self._session.client, publication)
-            for publication, delivery in ended if hooks.delivery_completed else ():
-                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
+    def _taken(self, packet_ids: Sequence[int], messages: Messages) -> None:
+        self._metrics.messages_acked += len(packet_ids)
+        if self._hooks.message_acked:
+            self._notify_acked(messages)
+        if self._hooks.delivery_completed:
+            self._notify_completed(messages)
 
-    def pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
-        """Answer with PUBREL, unless the client refuses.  # [MQTT-4.3.3-3] [MQTT-4.3.3-4]"""
-        packet_ids, hooks, window = packet.packet_ids, self._hooks, self._window
-        if not window.expects(packet_ids, State.WAIT_PUBREC):
-            if packet.count == 1 and packet.reason < FAILURE and self._pubrec_again(packet_ids[0]):
-                return
-            self._one_by_one(packet, State.WAIT_PUBREC, self.pubrec)
-        elif packet.reason >= FAILURE:
-            self._refuse(packet_ids)
-        else:
-            self._metrics.messages_acked += len(packet_ids)
-            taken = window.deliveries(packet_ids) if hooks.message_acked else ()
-            window.release(packet_ids, self._outbound.now, keeps_payload=bool(hooks.delivery_completed))
-            self._pubrel(packet_ids)
-            for publication, _ in taken:
-                hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+    def _released(self, packet_ids: Sequence[int], messages: Messages) -> None:
+        self._metrics.messages_acked += len(packet_ids)
+        self._outbound.release(packet_ids)
+        if self._hooks.message_acked:
+            self._notify_acked(messages)
 
-    def _pubrel(self, packet_ids: Sequence[int]) -> None:
-        """The PUBREC is stored before: after a crash the message must not be sent once more.  # [MQTT-4.3.3-6]"""
-        durable = self._session.durable
-        self._outbound.answers.acknowledge(
-            PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit
-        )
+    def _completed(self, packet_ids: Sequence[int], messages: Messages) -> None:
+        del packet_ids
+        if self._hooks.delivery_completed:
+            self._notify_completed(messages)
 
-    def pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
-        """End QoS 2 exchanges."""
-        packet_ids, hooks = packet.packet_ids, self._hooks
-        if not self._window.expects(packet_ids, State.WAIT_PUBCOMP):
-            self._one_by_one(packet, State.WAIT_PUBCOMP, self.pubcomp)
-            return
-        ended = self._window.deliveries(packet_ids) if hooks.delivery_completed else ()
-        self._window.end(packet_ids)
-        for publication, delivery in ended:
-            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
+    def _refused(self, packet_ids: Sequence[int], messages: Messages) -> None:
+        del packet_ids
+        for entry, together in messages:
+            for publication in entry.publications(together):
+                self._outbound.drop(publication, DropReason.REFUSED)
 
-    def _one_by_one(
-        self, packet: Acknowledgement | Acknowledgements, state: State, handle: Callable[[Acknowledgement], None]
-    ) -> None:
-        """Not all packets in a row may be expected: one may be late, or of the wrong kind; those before it count."""
-        if isinstance(packet, Acknowledgements):
-            packet_ids = packet.packet_ids
-            if state is not State.WAIT_PUBREC:  # which alone is answered although its message is not here
-                packet_ids = self._window.opened(packet_ids)
-            for packet_id in packet_ids:
-                handle(packet.kind(packet_id))
-        else:
-            self._window.check(packet.packet_id, state)
-
-    def _pubrec_again(self, packet_id: int) -> bool:
-        """For a message that is not in the window any more, or was released before."""
-        found = self._window.state(packet_id)
-        if found is None:
+    def _not_found(self, packet_ids: Sequence[int], messages: Messages) -> None:
+        del messages
+        for packet_id in packet_ids:
             self._outbound.answers.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        elif found is State.WAIT_PUBCOMP:
-            self._pubrel((packet_id,))
-        return found is None or found is State.WAIT_PUBCOMP
 
-    def _refuse(self, packet_ids: Sequence[int]) -> None:
-        for publication, _ in self._window.deliveries(packet_ids):
-            self._outbound.drop(publication, DropReason.REFUSED)
-        self._window.end(packet_ids)
+    def _notify_acked(self, messages: Messages) -> None:
+        for entry, packet_ids in messages:
+            for publication in entry.publications(packet_ids):
+                self._hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+
+    def _notify_completed(self, messages: Messages) -> None:
+        for entry, packet_ids in messages:
+            for publication in entry.publications(packet_ids):
+                self._hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, entry.delivery)
+
+    _effects: ClassVar[dict[Effect, Callable[[Acknowledged, Sequence[int], Any], None]]] = {
+        Effect.NOTHING: lambda _, _ids, _messages: None,
+        Effect.TAKEN: _taken,
+        Effect.RELEASED: _released,
+        Effect.COMPLETED: _completed,
+        Effect.REFUSED: _refused,
+        Effect.PUBREL: lambda self, packet_ids, _: self._outbound.release(packet_ids),
+        Effect.PUBREL_NOT_FOUND: _not_found,
+    }

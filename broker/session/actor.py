@@ -216,7 +216,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if error is not None and context.reading is channel:
             self._services.metrics.packets_malformed += 1
             self._life.disconnect(error.reason, str(error))
-        elif acknowledged:
+        elif acknowledged and not outbound.direct:
             outbound.fill()
         if outbound.pieces:
             outbound.flush()
@@ -225,7 +225,7 @@ class SessionActor(Actor["mail.ToSession"]):
         """The client has to wait before this is handled."""
         channel = message.channel
         if self._waiting.hold(message, first=first) and self._waiting.asks and channel.receive_maximum_in:
-            self._proceed(lambda: self._inbound.check_receive_maximum(self._waiting.packet_ids, channel))
+            self._proceed(lambda: self._outbound.answers.ledger.check(self._waiting.packet_ids))
 
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self._outbound.channel:
@@ -303,7 +303,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if message.store is not None and self.session.durable is None and not self._context.ended:
             message.store(self.session)
             self._context.became_durable()
-            for part in (self._outbound, self._inbound, self._acknowledged):
+            for part in (self._outbound, self._inbound):
                 part.bind()
         self._life.attach(message)
 
@@ -382,10 +382,10 @@ class SessionActor(Actor["mail.ToSession"]):
 
     #: Without PUBLISH, which needs no lookup.
     _packets: ClassVar[dict[type, Callable[[SessionActor, Any, Channel], None]]] = {
-        Puback: lambda self, packet, _: self._acknowledged.puback(packet),
-        Pubrec: lambda self, packet, _: self._acknowledged.pubrec(packet),
+        Puback: lambda self, packet, _: self._acknowledged.answered(packet),
+        Pubrec: lambda self, packet, _: self._acknowledged.answered(packet),
         Pubrel: lambda self, packet, channel: self._inbound.pubrel(packet, channel),
-        Pubcomp: lambda self, packet, _: self._acknowledged.pubcomp(packet),
+        Pubcomp: lambda self, packet, _: self._acknowledged.answered(packet),
         Subscribe: lambda self, packet, channel: self._subscribing.subscribe(packet, channel),
         Unsubscribe: lambda self, packet, channel: self._subscribing.unsubscribe(packet, channel),
         Pingreq: _on_pingreq,

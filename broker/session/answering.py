@@ -77,6 +77,7 @@ class Answering:
 
     def attach(self, channel: Channel) -> None:
         self._channel = channel
+        self.ledger.open(channel.receive_maximum_in)
         self._max_owed = min(channel.config.mqtt.receive_maximum, MAX_OWED)
         self._in_memory = not channel.client.durable
         self._max_unacknowledged = 0 if self._in_memory else channel.config.mqtt.max_unacknowledged_bytes
@@ -111,7 +112,8 @@ class Answering:
         self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None, weight: float = 0.0
     ) -> None:
         """As `write`, acknowledgements of success in a row."""
-        head, count = _HEADS[kind], len(packet_ids)
+        head = _HEADS[kind]
+        count = len(packet_ids)
         wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
         if self.ledger.entries or wait is not None:
             self._settle(self.ledger.owe(kind, packet_ids), wire, wait, weight)

@@ -13,9 +13,10 @@ from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string
-from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Pubrec, Pubrel
-from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Pubrec
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.states import ReceiptEffect
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
+    from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication, ReceivedPublication
     from trunkline.router import Route
 
@@ -97,8 +99,10 @@ class Inbound:
             ProtocolError: the client must be disconnected.
             Undecided: some of its messages have not been handled yet.
         """
-        services, outbound = self._services, self._outbound
-        qos, count = publication.qos, publication.count
+        services = self._services
+        outbound = self._outbound
+        qos = publication.qos
+        count = publication.count
         kind = qos << 1 | publication.retain
         self._received[qos] += count
         if publication.properties:
@@ -164,12 +168,13 @@ class Inbound:
                 return
             self.expect_pubrel()
             reached = bool(found)
-        wait = self._wait(routed, qos)
-        if reached:
-            weight = 0.0 if wait is None else routed.weight
-            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait, weight)
-        else:
+        wait = None if services.committer is None else self._wait(routed, qos)
+        if not reached:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
+        elif wait is None:
+            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
+        else:
+            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait, routed.weight)
 
     def _exceeds_quota(self, publication: ReceivedPublication, channel: Channel) -> bool:
         """Whether it was refused because it is too large, or comes too soon."""
@@ -273,7 +278,7 @@ class Inbound:
         packet_ids, ledger = publication.packet_ids, self._answers.ledger
         if publication.qos == 1 and not ledger.entries:  # each is acknowledged before the next is handled
             packet_ids = packet_ids[:1]
-        return ledger.exceeds(channel.receive_maximum_in, packet_ids)
+        return ledger.exceeds(packet_ids)
 
     def _may_await_rel(self, publication: ReceivedPublication) -> bool:
         awaiting_rel = self._awaiting_rel
@@ -281,40 +286,32 @@ class Inbound:
             publication.count, publication.weight
         )
 
-    def check_receive_maximum(self, packet_ids: Sequence[int], channel: Channel) -> None:
-        """
-        Raises:
-            ProtocolError: the client is above its receive maximum with these PUBLISH packets.  # [MQTT-3.3.4-7]
-        """
-        if self._answers.ledger.exceeds(channel.receive_maximum_in, packet_ids):
-            raise ProtocolError(
-                f"more than {channel.receive_maximum_in} messages without acknowledgement",
-                Reason.RECEIVE_MAXIMUM_EXCEEDED,
-            )
-
     def pubrel(self, packet: Acknowledgement | Acknowledgements, channel: Channel) -> None:
-        """The accepted messages are routed now, once.  # [MQTT-4.3.3-12]"""
-        packet_ids = packet.packet_ids
-        if self._awaiting_rel.are_open(packet_ids):
-            pubsub, committer = self._services.pubsub, self._services.committer
-            is_stored = self._session.durable is not None
-            released = self._awaiting_rel.release(packet_ids)
-            for publication in released:
-                for part, route in pubsub.routed(publication) if publication is not None else ():
-                    if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
-                        self._release_singly(part, channel, route)
-                    is_stored = is_stored or part.stored is not None or part.retain
-            wait = committer.after_commit if is_stored and committer is not None else None
-            weight = 0.0 if wait is None else sum([each.weight for each in released if each is not None])
-            self._answers.acknowledge(PUBCOMP, packet_ids, self._answers.waits(wait, weight), weight)
-        elif packet.count > 1:
-            for packet_id in packet_ids:
-                self.pubrel(Pubrel(packet_id), channel)
-        else:
+        for effect, packet_ids, released in self._awaiting_rel.released(packet):
+            if effect is ReceiptEffect.PUBCOMP:
+                self._release(packet_ids, released, channel)
+                continue
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
             # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            self._answers.write(Pubcomp(packet_ids[0], reason), wait=self._stored(channel))
+            for packet_id in packet_ids:
+                self._answers.write(Pubcomp(packet_id, reason), wait=self._stored(channel))
+
+    def _release(self, packet_ids: Sequence[int], released: Sequence[Publication | None], channel: Channel) -> None:
+        """The accepted messages are routed now, once.  # [MQTT-4.3.3-12]"""
+        pubsub, committer = self._services.pubsub, self._services.committer
+        is_stored = self._session.durable is not None
+        for publication in released:
+            for part, route in pubsub.routed(publication) if publication is not None else ():
+                if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
+                    self._release_singly(part, channel, route)
+                is_stored = is_stored or part.stored is not None or part.retain
+        if not is_stored or committer is None:
+            self._answers.acknowledge(PUBCOMP, packet_ids)
+            return
+        weight = float(sum([each.weight for each in released if each is not None]))
+        wait = self._answers.waits(committer.after_commit, weight)
+        self._answers.acknowledge(PUBCOMP, packet_ids, wait, weight)
 
     def _release_singly(self, publication: Publication, channel: Channel, route: Route[Subscriber]) -> None:
         """It went to nobody; where a stream has refused several messages, perhaps not all of them."""
@@ -329,14 +326,8 @@ class Inbound:
     def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
         """Handle topic alias and expiry; the other properties are for the subscribers.  # [MQTT-3.3.2-4]
         [MQTT-3.3.2-20]"""
-        properties = packet.properties
-        alias = properties.get("topic_alias")
-        if alias is not None:
-            packet.topic = channel.aliases_in.resolve(alias, packet.topic)
-            rest: Properties = {**properties}
-            del rest["topic_alias"]
-            packet.properties = rest or NO_PROPERTIES
-        interval = properties.get("message_expiry_interval")
+        channel.aliases_in.read(packet)
+        interval = packet.properties.get("message_expiry_interval")
         if interval is not None:
             packet.expires_at = self._outbound.now + interval
 
@@ -346,7 +337,7 @@ class Inbound:
         if packet.retain and not self._mqtt.retain_available:
             raise ProtocolError("retained messages are not offered", Reason.RETAIN_NOT_SUPPORTED)  # [MQTT-3.2.2-14]
         if packet.qos and channel.receive_maximum_in:
-            self.check_receive_maximum(packet.packet_ids[:1], channel)
+            self._answers.ledger.check(packet.packet_ids[:1])
 
     def _acknowledge(
         self,

@@ -20,7 +20,7 @@ from trunkline.broker.session.sending import Sending
 from trunkline.broker.session.slow_consumer import Pressure, too_much
 from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.points import MESSAGE_QUEUED
-from trunkline.mqtt.session.window import State
+from trunkline.mqtt.session.states import State
 from trunkline.mqtt.topics import STREAM_PREFIX
 
 if TYPE_CHECKING:

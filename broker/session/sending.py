@@ -6,6 +6,7 @@ keeps those behind it back.
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,7 +21,7 @@ from trunkline.hooks.points import (
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.frames import encode_publish
 from trunkline.mqtt.packets import PacketType
-from trunkline.mqtt.session.window import State
+from trunkline.mqtt.session.states import SENDING, Effect, Event, State
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.session.window import Delivery
     from trunkline.router import Target
 
-NO_IDS: Final = range(0)
 _V5: Final = Version.V5
 
 
@@ -129,7 +129,7 @@ class Sending:
                 wire = publication.wire5 if channel.version is _V5 else publication.wire3
                 self._packets.append(wire or publication.wire(channel.version))
         except UNWRITABLE as error:
-            self._unwritable(publication, NO_IDS, error)
+            self._unwritable(publication, error)
             return
         self._sent[0] += count
         if hooks.message_delivered:
@@ -162,15 +162,17 @@ class Sending:
             rest, publication = publication.messages[sent:], publication.part(0, sent)
         try:
             if is_plain:
-                retain = publication.retain and target.retain_as_published
                 packets = self._packets if qos == 1 else self._packets_at_qos2()
-                packets += publication.numbered(channel.version, qos, retain, packet_ids)
+                packets += publication.numbered(
+                    channel.version, qos, publication.retain and target.retain_as_published, packet_ids
+                )
             else:
                 (message,) = publication.messages
                 wire = self._encode(channel, message, target, qos, packet_ids.start)
                 (self._packets if qos == 1 else self._packets_at_qos2()).append(wire)
         except UNWRITABLE as error:
-            self._unwritable(publication, packet_ids, error)
+            self._window.end(packet_ids)
+            self._unwritable(publication, error)
             return
         self._sent[qos] += sent
         if self._hooks.message_delivered:
@@ -214,8 +216,8 @@ class Sending:
             TooLong: it is larger than the client accepts.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
-        alias, omit_topic = channel.aliases_out.find(message.topic)
-        wire = encode_publish(
+        encode = partial(
+            encode_publish,
             message,
             channel.version,
             qos=qos,
@@ -223,15 +225,12 @@ class Sending:
             dup=dup,
             packet_id=packet_id,
             subscription_ids=target.identifiers,  # [MQTT-3.3.4-3]
-            topic_alias=alias,
-            omit_topic=omit_topic,
             # [MQTT-3.3.2-6] whole seconds that are left, never fewer
             expiry_interval=None if message.expires_at == inf else max(0, ceil(message.expires_at - self.now)),
         )
+        wire = channel.aliases_out.encode(message.topic, encode, channel.max_packet_size)
         if 0 < channel.max_packet_size < len(wire):
             raise TooLong(f"{len(wire)} bytes; the client accepts {channel.max_packet_size}")  # [MQTT-3.1.2-24]
-        if alias and not omit_topic:
-            channel.aliases_out.set(message.topic, alias)
         return wire
 
     def _packets_at_qos2(self) -> list[bytes]:
@@ -267,9 +266,8 @@ class Sending:
         """Bytes from the last message on that waits for a commit."""
         return sum(map(len, self._packets))
 
-    def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
+    def _unwritable(self, publication: Publication, error: Exception) -> None:
         """Only this publication is lost. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
-        self._window.end(packet_ids)
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
         self._services.dropped(self._session.client, publication, reason, str(error))
 
@@ -302,37 +300,39 @@ class Sending:
         channel, state = self.channel, self._window.state(packet_id)
         assert channel is not None
         (message,) = publication.messages
-        if state is State.WAIT_PUBCOMP:
+        _, effect = SENDING[state][Event.AGAIN]
+        if effect is Effect.PUBREL:
             self.answers.repeat_pubrel(packet_id)
             return
         qos = 1 if state is State.WAIT_PUBACK else 2
-        if not self._may_get(channel, message.topic):
-            self._withdraw(channel, message, target, qos, packet_id)
+        if not self._may_get(channel, message.topic):  # it was sent while the client was allowed to receive it
+            self._keep_back(channel, message, target, sent=qos == 2)
+            self._withdraw(packet_id)
             return
         try:
             self._packets.append(self._encode(channel, message, target, qos, packet_id, dup=True))  # [MQTT-3.3.1-1]
         except UNWRITABLE as error:
-            self._unwritable(message, range(packet_id, packet_id + 1), error)
+            self._unwritable(message, error)
+            self._withdraw(packet_id)
             return
         self._sent[qos] += 1
         if self._hooks.message_delivered:
             self._hooks.notify(MESSAGE_DELIVERED, self._session.client, message, "resent")
 
+    def _withdraw(self, packet_id: int) -> None:
+        """The exchange ends without the message."""
+        if self._window.withdraw(packet_id, self.now) is Effect.PUBREL:
+            self.release((packet_id,))
+
+    def release(self, packet_ids: Sequence[int]) -> None:
+        """The PUBREC is stored before PUBREL leaves: after a crash the message must not be sent once more.
+        # [MQTT-4.3.3-6]"""
+        durable = self._durable
+        self.answers.acknowledge(PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit)
+
     def _may_get(self, channel: Channel, topic: str) -> bool:
         allowed = channel.may_read.get(topic)
         return self._services.access.may_read(channel, topic) if allowed is None else allowed
-
-    def _withdraw(
-        self, channel: Channel, message: Message, target: Target[Subscriber], qos: int, packet_id: int
-    ) -> None:
-        """It was sent while the client was allowed to receive it. Now the exchange ends without it."""
-        self._keep_back(channel, message, target, sent=qos == 2)
-        if qos == 1:
-            self._window.end((packet_id,))
-        else:  # the client may have received it, and would mistake a later message with this id for it
-            self._window.release((packet_id,), self.now)
-            durable = self._durable
-            self.answers.acknowledge(PacketType.PUBREL, (packet_id,), None if durable is None else durable.after_commit)
 
     # Messages that the client does not get
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.session.window import Delivery, Exported
+    from trunkline.mqtt.session.window import Delivery, Exported, Together
     from trunkline.mqtt.stored import Place, StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch
@@ -180,20 +180,21 @@ class StoredWindow(Inflight["T"]):
             self.rows.add(self._entries[packet_ids.start], packet_ids.start, len(packet_ids))
         return packet_ids
 
-    def end(self, packet_ids: Iterable[int]) -> None:
-        for entry, group in groupby(packet_ids, self._entries.__getitem__):
-            count = len(list(group))
-            self._committer.let_go(stored_of(entry.publication), count)
-            self.rows.remove(entry, count)
-        super().end(packet_ids)
+    def end(self, packet_ids: Sequence[int]) -> Sequence[Together[T]]:
+        ended = super().end(packet_ids)
+        for entry, together in ended:
+            self._committer.let_go(stored_of(entry.publication), len(together))
+            self.rows.remove(entry, len(together))
+        return ended
 
-    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: bool = False) -> None:
+    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: object = False) -> Sequence[Together[T]]:
+        taken: list[Together[T]] = []
         for ascending in _ascending(packet_ids):  # so that the keys sort them as they came
-            for entry, group in groupby(ascending, self._entries.__getitem__):
-                self.rows.remove(entry, len(list(group)))
-            super().release(ascending, now, keeps_payload)
-            for entry, group in groupby(ascending, self._entries.__getitem__):
-                self.rows.add(entry, entry.first_id, len(list(group)))
+            for entry, together in super().release(ascending, now, keeps_payload):
+                self.rows.remove(entry, len(together))
+                self.rows.add(self._entries[together[0]], entry.first_id, len(together))
+                taken.append((entry, together))
+        return taken
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         entries = list(entries)

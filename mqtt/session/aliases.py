@@ -1,11 +1,24 @@
-"""Topic aliases of MQTT 5.0 (section 3.3.2.3.4): numbers that stand for topics."""
+"""Topic aliases of MQTT 5.0 (section 3.3.2.3.4): numbers that stand for topics. They last as long as the network
+connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.publication import ReceivedPublication
 
 
 class ReceivedAliases:
-    """The aliases that the peer has set. They last as long as the network connection."""
+    """The aliases that the peer has set."""
 
     __slots__ = ("_topics", "maximum")
 
@@ -16,6 +29,19 @@ class ReceivedAliases:
     def __getitem__(self, alias: int) -> str:
         """The topic; empty when none is set."""
         return self._topics.get(alias, "")
+
+    def read(self, publication: ReceivedPublication) -> None:
+        """Put the topic in the place of the alias, which means nothing to others.
+
+        Raises:
+            ProtocolError: the alias was not set, or is not allowed.
+        """
+        alias = publication.properties.get("topic_alias")
+        if alias is not None:
+            publication.topic = self.resolve(alias, publication.topic)
+            rest: Properties = {**publication.properties}
+            del rest["topic_alias"]
+            publication.properties = rest or NO_PROPERTIES
 
     def resolve(self, alias: int, topic: str) -> str:
         """The topic of a PUBLISH with this alias. If the packet has a topic of its own, the alias means that topic from
@@ -41,6 +67,16 @@ class SentAliases:
     def __init__(self, maximum: int = 0) -> None:
         self.maximum = maximum
         self._aliases: dict[str, int] = {}
+
+    def encode(self, topic: str, encode: Callable[..., bytes], max_packet_size: int) -> bytes:
+        """A PUBLISH of this topic by `encode`, with an alias if there is one, and room for it in the packet."""
+        alias, is_known = self.find(topic)
+        wire = encode(topic_alias=alias, omit_topic=is_known)
+        if alias and 0 < max_packet_size < len(wire):
+            return encode()
+        if alias and not is_known:
+            self.set(topic, alias)
+        return wire
 
     def find(self, topic: str) -> tuple[int, bool]:
         """The alias for the next PUBLISH of this topic, 0 for none, and whether the peer knows it."""

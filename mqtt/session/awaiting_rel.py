@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from itertools import count, islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from trunkline.mqtt.packets import Acknowledgement, Pubrel
+from trunkline.mqtt.session.states import RECEIVING, ReceiptEffect, ReceiptEvent, ReceiptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from trunkline.mqtt.packets import Acknowledgements
     from trunkline.mqtt.publication import Publication
 
 #: Ids as plain values: packet ids, what each message weighs, and the messages; None stands for one that was refused.
 Exported: TypeAlias = tuple[list[int], int, "Publication | None"]
+
+#: What a PUBREL does, by whether its message is open.
+_PUBREL: Final = {
+    True: RECEIVING[ReceiptState.ACCEPTED][ReceiptEvent.PUBREL],
+    False: RECEIVING[ReceiptState.NEW][ReceiptEvent.PUBREL],
+}
+
+#: What follows for messages in a row, by their packet ids; and those of them that were held.
+Released: TypeAlias = tuple[ReceiptEffect, "Sequence[int]", "Sequence[Publication | None]"]
 
 
 class AwaitingRel:
@@ -49,11 +62,6 @@ class AwaitingRel:
         """How many of these ids are not open."""
         return len(packet_ids) - sum(map(self._open.__contains__, packet_ids))
 
-    def are_open(self, packet_ids: Sequence[int]) -> bool:
-        """Whether all of these ids are open, and none occurs twice."""
-        distinct = set(packet_ids)
-        return self._open.keys() >= distinct and len(distinct) == len(packet_ids)
-
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
     ) -> bool:
@@ -65,6 +73,25 @@ class AwaitingRel:
         self._open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
         self.byte_size += held.weight
         return True
+
+    def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
+        """PUBREL came. What follows is complete when all of it has been looked at."""
+        if isinstance(packet, Acknowledgement):
+            packet_ids: Sequence[int] = (packet.packet_id,)
+            is_open = packet.packet_id in self._open
+        else:
+            opened = self._open.keys()
+            packet_ids, distinct = packet.packet_ids, set(packet.packet_ids)
+            is_open = opened >= distinct
+            if len(distinct) < packet.count or not (is_open or opened.isdisjoint(distinct)):
+                return self._released_singly(packet)
+        _, effect = _PUBREL[is_open]
+        return ((effect, packet_ids, self.release(packet_ids) if is_open else ()),)
+
+    def _released_singly(self, row: Acknowledgements) -> Iterator[Released]:
+        """One may be repeated, or not open."""
+        for packet_id in row.packet_ids:
+            yield from self.released(Pubrel(packet_id))
 
     def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
         """PUBRELs of open ids came. Returns the held messages in order; messages that came together are returned

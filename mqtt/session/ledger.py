@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +41,7 @@ _NOTHING: Final[deque[Owed]] = deque(maxlen=0)
 
 
 class Ledger:
-    __slots__ = ("_awaiting_rel", "_count", "answers", "entries")
+    __slots__ = ("_awaiting_rel", "_count", "_limit", "answers", "entries")
 
     def __init__(self, awaiting_rel: AwaitingRel) -> None:
         self._awaiting_rel = awaiting_rel
@@ -49,16 +51,31 @@ class Ledger:
         #: Packets in them.
         self.answers = 0
         self._count = 0
+        self._limit = 0
+
+    def open(self, receive_maximum: int) -> None:
+        """A connection is open; 0 means no limit. What an earlier one has left open does not count on it."""
+        self._limit = receive_maximum and receive_maximum + len(self._awaiting_rel)
 
     def __len__(self) -> int:
         """PUBLISH packets without PUBACK, or without PUBREC and PUBREL."""
         return self._count + len(self._awaiting_rel)
 
-    def exceeds(self, receive_maximum: int, packet_ids: Sequence[int]) -> bool:
-        """Whether more than `limit` PUBLISH packets would be unacknowledged with these, which are not handled yet. 0
-        means no limit, and a repetition of a message that awaits its PUBREL does not count.  # [MQTT-3.3.4-7]"""
+    def exceeds(self, packet_ids: Sequence[int]) -> bool:
+        """Whether more PUBLISH packets than the receive maximum would be unacknowledged with these, which are not
+        handled yet. A repetition of a message that awaits its PUBREL does not count.  # [MQTT-3.3.4-7]"""
         new = self._awaiting_rel.count_new(packet_ids)
-        return new > 0 and 0 < receive_maximum < len(self) + new
+        return new > 0 and 0 < self._limit < len(self) + new
+
+    def check(self, packet_ids: Sequence[int]) -> None:
+        """
+        Raises:
+            ProtocolError: the other side is above its receive maximum with these PUBLISH packets.
+        """
+        if self.exceeds(packet_ids):
+            raise ProtocolError(
+                "more messages without acknowledgement than the receive maximum", Reason.RECEIVE_MAXIMUM_EXCEEDED
+            )
 
     def owe(self, kind: PacketType, packet_ids: Sequence[int] = ()) -> Owed:
         """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the

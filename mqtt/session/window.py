@@ -9,18 +9,20 @@ The messages of a publication that were sent together share one entry, which is 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from itertools import groupby, islice
 from sys import maxsize
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 
-from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import Acknowledgement, Pubrec
+from trunkline.mqtt.reasons import FAILURE
+from trunkline.mqtt.session.states import ANSWERED, OPENED, SENDING, Effect, Event, State, not_expected
 from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Acknowledgements
     from trunkline.mqtt.publication import Publication
 
 T = TypeVar("T")
@@ -35,19 +37,9 @@ Delivery: TypeAlias = Literal["live", "waited", "retained", "resent"]
 Taken: TypeAlias = tuple["Publication", T, Delivery, int]
 
 
-class State(IntEnum):
-    """The acknowledgement that an entry waits for."""
-
-    WAIT_PUBACK = 1
-    WAIT_PUBREC = 2
-    WAIT_PUBCOMP = 3
-
-
+_CLOSED: Final = State.CLOSED
 _WAIT_PUBACK: Final = State.WAIT_PUBACK
-_WAIT_PUBREC: Final = State.WAIT_PUBREC
 _WAIT_PUBCOMP: Final = State.WAIT_PUBCOMP
-#: Which acknowledgement a message in each state waits for.
-_WAITS_FOR: Final = {_WAIT_PUBACK: "PUBACK", _WAIT_PUBREC: "PUBREC", _WAIT_PUBCOMP: "PUBCOMP"}
 _NONE: Final = range(0)
 
 
@@ -68,23 +60,37 @@ class Entry(Generic[T]):
         self.sent_at = sent_at
         self.delivery: Delivery = delivery
 
-    @property
-    def qos(self) -> int:
-        return 1 if self.state is _WAIT_PUBACK else 2
-
     def message(self, packet_id: int) -> Message:
         """The message with this packet id."""
         return self.publication.messages[packet_id - self.first_id]
 
+    def numbers(self, packet_ids: Iterable[int]) -> list[int]:
+        """Which of the messages these are."""
+        first = self.first_id
+        return [packet_id - first for packet_id in packet_ids]
+
+    def publications(self, packet_ids: Sequence[int]) -> Sequence[Publication]:
+        """The messages with these packet ids, those in a row together."""
+        numbers = self.numbers(packet_ids)
+        first, count = numbers[0], len(numbers)
+        if count == 1 or numbers == list(range(first, first + count)):
+            return (self.publication.part(first, first + count),)
+        return [self.publication.messages[number] for number in numbers]
+
+
+#: Messages that were sent together, by their packet ids.
+Together: TypeAlias = tuple[Entry[T], "Sequence[int]"]
+
+#: What follows for messages in a row, by their packet ids; and these messages, as they were, if their state is another
+#: now.
+Step: TypeAlias = tuple[Effect, "Sequence[int]", "Sequence[Together[T]]"]
 
 #: An entry as plain values: first packet id, state, publication, target.
 Exported: TypeAlias = tuple[int, int, "Publication", T]
 
 
 class Inflight(Generic[T]):
-    """The window of one session. An acknowledgement for a packet id that is not open has no effect: it may be late. One
-    of another kind than the message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
-    """
+    """The window of one session."""
 
     __slots__ = ("_entries", "_heavy", "_max_bytes", "_max_id", "byte_size", "capacity", "last_id", "limit", "unsent")
 
@@ -149,7 +155,7 @@ class Inflight(Generic[T]):
             first, stop = packet_ids.start, packet_ids.stop
             if is_heavy:  # each is weighed on its own
                 self._weigh(first, publication)
-        entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now, delivery)
+        entry = Entry(publication, first, target, OPENED[qos], now, delivery)
         if count == 1:
             entries[first] = entry
         else:
@@ -183,94 +189,96 @@ class Inflight(Generic[T]):
         if self.byte_size < self._max_bytes:
             self.limit = self.capacity
 
-    def expects(self, packet_ids: Sequence[int], state: State) -> bool:
-        """Whether all of these packet ids are open and wait for this acknowledgement, and none occurs twice."""
-        if len(packet_ids) == 1:
-            entry = self._entries.get(packet_ids[0])
-            return entry is not None and entry.state is state
-        for entry in set(map(self._entries.get, packet_ids)):
-            if entry is None or entry.state is not state:
-                return False
-        return len(set(packet_ids)) == len(packet_ids)
-
-    def state(self, packet_id: int) -> State | None:
-        """The state of the message with this packet id, if there is one."""
+    def state(self, packet_id: int) -> State:
+        """Of the message with this packet id."""
         entry = self._entries.get(packet_id)
-        return None if entry is None else entry.state
+        return _CLOSED if entry is None else entry.state
 
-    def opened(self, packet_ids: Iterable[int]) -> list[int]:
-        """Those of the packet ids that are open."""
-        return list(filter(self._entries.__contains__, packet_ids))
+    def answered(
+        self, packet: Acknowledgement | Acknowledgements, now: float, keeps_payload: object = False
+    ) -> Iterable[Step[T]]:
+        """PUBACK, PUBREC or PUBCOMP came. What follows is complete when all of it has been looked at. Large payloads
+        are dropped at PUBREC, unless a hook needs them once more.
 
-    def check(self, packet_id: int, state: State) -> None:
-        """
         Raises:
-            ProtocolError: the message with this packet id waits for an acknowledgement of another kind.
+            ProtocolError: a message waits for an acknowledgement of another kind. What came before it counts.
         """
-        found = self.state(packet_id)
-        if found is not None and found is not state:
-            raise ProtocolError(
-                f"{_WAITS_FOR[state]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[found]}"
-            )
+        if isinstance(packet, Acknowledgement):
+            packet_ids: Sequence[int] = (packet.packet_id,)
+            entry = self._entries.get(packet.packet_id)
+            state = _CLOSED if entry is None else entry.state
+        else:
+            packet_ids = packet.packet_ids
+            states: set[State] = set()
+            for entry in set(map(self._entries.get, packet_ids)):
+                states.add(_CLOSED if entry is None else entry.state)
+            if len(states) != 1 or len(set(packet_ids)) != packet.count:
+                return self._answered_singly(packet, now, keeps_payload)
+            (state,) = states
+        try:
+            after, effect = ANSWERED[packet.kind][packet.reason >= FAILURE][state]
+        except KeyError:
+            raise not_expected(packet.kind, packet_ids[0], state) from None
+        if after is state:
+            return ((effect, packet_ids, ()),)
+        if after is _CLOSED:
+            return ((effect, packet_ids, self.end(packet_ids)),)
+        return ((effect, packet_ids, self.release(packet_ids, now, keeps_payload)),)
 
-    def deliveries(self, packet_ids: Sequence[int]) -> list[tuple[Publication, Delivery]]:
-        """The messages of these open packet ids, and how they came; messages that were sent together are returned
-        together."""
-        if len(packet_ids) == 1:
-            entry = self._entries[packet_ids[0]]
-            number = packet_ids[0] - entry.first_id
-            return [(entry.publication.part(number, number + 1), entry.delivery)]
-        found: list[tuple[Publication, Delivery]] = []
-        for entry, group in groupby(packet_ids, self._entries.__getitem__):
-            numbers = [packet_id - entry.first_id for packet_id in group]
-            first = numbers[0]
-            if numbers == list(range(first, first + len(numbers))):
-                found.append((entry.publication.part(first, first + len(numbers)), entry.delivery))
-            else:
-                found.extend((entry.publication.messages[number], entry.delivery) for number in numbers)
-        return found
+    def _answered_singly(self, row: Acknowledgements, now: float, keeps_payload: object) -> Iterator[Step[T]]:
+        """One may be late, or repeated, or of the wrong kind."""
+        packet_ids: Iterable[int] = row.packet_ids
+        if row.kind is not Pubrec:  # which alone is answered although its message is not here
+            packet_ids = filter(self._entries.__contains__, packet_ids)
+        for packet_id in packet_ids:
+            yield from self.answered(row.kind(packet_id, row.reason), now, keeps_payload)
 
-    def targets(self, packet_ids: Iterable[int]) -> list[tuple[T, list[int]]]:
-        """The target of the messages with these open packet ids, and which in a row have it: their numbers in the
-        publication with which they were sent."""
-        found: list[tuple[T, list[int]]] = []
-        for entry, group in groupby(packet_ids, self._entries.__getitem__):
-            first = entry.first_id
-            found.append((entry.target, [packet_id - first for packet_id in group]))
-        return found
+    def withdraw(self, packet_id: int, now: float) -> Effect:
+        """A message that was sent before may not be sent again."""
+        after, effect = SENDING[self.state(packet_id)][Event.WITHDRAWN]
+        if after is _CLOSED:
+            self.end((packet_id,))
+        else:
+            self.release((packet_id,), now)
+        return effect
 
     @property
     def all_targets(self) -> list[T]:
         """The targets of all open messages, in order, each once."""
         return list(dict.fromkeys(entry.target for entry in self._entries.values()))
 
-    def end(self, packet_ids: Iterable[int]) -> None:
-        """End the exchanges of these packet ids, which are open: PUBACK or PUBCOMP came, or a PUBREC that refuses, or
-        the message cannot be sent to this client.  # [MQTT-4.3.3-4]"""
-        pop = self._entries.pop
-        for packet_id in packet_ids:
-            pop(packet_id)
+    def end(self, packet_ids: Sequence[int]) -> Sequence[Together[T]]:
+        """The exchanges of these packet ids, which are open, are over."""
+        ended: Sequence[Together[T]]
+        if len(packet_ids) == 1:
+            ended = ((self._entries.pop(packet_ids[0]), packet_ids),)
+        else:
+            ended = [(entry, list(group)) for entry, group in groupby(packet_ids, self._entries.pop)]
         if self.unsent:
             self._forget_unsent(packet_ids)
         if self._heavy:
             self._lighten(packet_ids)
+        return ended
 
     def _forget_unsent(self, packet_ids: Iterable[int]) -> None:
         for packet_id in packet_ids:
             self.unsent.pop(packet_id, None)
 
-    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: bool = False) -> None:
-        """Go on to PUBREL in the QoS 2 exchanges of these packet ids, which wait for PUBREC. Large payloads are
-        dropped, unless a hook needs them once more."""
+    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: object = False) -> Sequence[Together[T]]:
+        """Go on to PUBREL in the exchanges of these packet ids, which wait for PUBREC."""
         entries = self._entries
+        taken: list[Together[T]] = []
         for entry, group in groupby(packet_ids, entries.pop):
+            together = list(group)
             publication = entry.publication if keeps_payload else entry.publication.without_large_payload()
             released = Entry(publication, entry.first_id, entry.target, _WAIT_PUBCOMP, now, entry.delivery)
-            entries.update(dict.fromkeys(group, released))
+            entries.update(dict.fromkeys(together, released))
+            taken.append((entry, together))
         if self.unsent:
             self._forget_unsent(packet_ids)
         if self._heavy and not keeps_payload:
             self._lighten(packet_ids)
+        return taken
 
     def remove_oldest(self, limit: int) -> list[tuple[Message, T, State]]:
         """The `limit` oldest messages, whatever they wait for."""
@@ -295,9 +303,8 @@ class Inflight(Generic[T]):
             return self._entries[packet_id]
         return None
 
-    def next_again(self, now: float) -> tuple[int, Entry[T]] | None:
-        """The packets that may be sent again next, in order: PUBREL, or PUBLISH with DUP set, depending on the entry's
-        state.
+    def next_again(self, now: float) -> tuple[Effect, int, Entry[T]] | None:
+        """What is sent again next, if it may be: PUBREL, or PUBLISH with DUP set.
 
         When the window became smaller than what is open, each acknowledgement makes room for more: ask again after
         it. New messages find no room before all is sent.
@@ -306,13 +313,14 @@ class Inflight(Generic[T]):
             return None
         packet_id = next(iter(self.unsent))
         entry = self._entries[packet_id]
+        _, effect = SENDING[entry.state][Event.AGAIN]
         # [MQTT-3.3.4-9] the receive maximum limits PUBLISH; a PUBREL takes no additional room
-        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self.unsent) >= self.capacity:
+        if effect is Effect.PUBLISH and len(self._entries) - len(self.unsent) >= self.capacity:
             return None
         del self.unsent[packet_id]
         entry.sent_at = now
         entry.delivery = "resent"
-        return packet_id, entry
+        return effect, packet_id, entry
 
     @property
     def waits(self) -> bool:
@@ -326,7 +334,7 @@ class Inflight(Generic[T]):
         again = self.next_again(now)
         if again is None:
             return ()
-        packet_id, entry = again
+        _, packet_id, entry = again
         return ((entry.message(packet_id), entry.target, "resent", packet_id),)
 
     def repeat(self, now: float, interval: float) -> None:

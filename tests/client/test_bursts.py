@@ -112,9 +112,9 @@ def test_messages_keep_their_own_properties_also_when_sent_again(
     first = sent_on_a_connection(half, version)
     for packet in first[:answered]:
         if qos == 1:
-            half.puback(Puback(packet.packet_id), 0.0)
+            half.answered(Puback(packet.packet_id), 0.0)
         else:
-            half.pubrec(Pubrec(packet.packet_id), 0.0)
+            half.answered(Pubrec(packet.packet_id), 0.0)
             half.pubcomp(Pubcomp(packet.packet_id), 0.0)
     again = sent_on_a_connection(half, version)
     expected = messages if version is Version.V5 else [(topic, payload, "") for topic, payload, _ in messages]

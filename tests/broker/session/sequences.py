@@ -12,7 +12,7 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.session.window import State
+from trunkline.mqtt.session.states import State
 
 TOPICS = ["a", "a", "a", "b/c", "b/d", "d", "nobody", "$SYS/x", "denied", "x" * 200]
 #: By client: version, filters with their options, terms.

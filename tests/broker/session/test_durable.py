@@ -38,7 +38,8 @@ from trunkline.mqtt.message_row import message_to_row
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
-from trunkline.mqtt.session.window import Inflight, State
+from trunkline.mqtt.session.states import State
+from trunkline.mqtt.session.window import Inflight
 from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Router, Target
 from trunkline.store import Engine, StoreError, StoreFull, WriteBatch
@@ -245,7 +246,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             publication = publication.select(range(0, count, 2))
         self.session.inflight.insert(publication, self.to, qos, self.now)
 
-    @rule(state=st.sampled_from(State), data=st.data())
+    @rule(state=st.sampled_from([State.WAIT_PUBACK, State.WAIT_PUBREC, State.WAIT_PUBCOMP]), data=st.data())
     def acknowledge(self, state: State, data: st.DataObject) -> None:
         packet_ids = data.draw(st.permutations(of(self.session, state)))
         packet_ids = packet_ids[: data.draw(st.integers(1, 4))]

@@ -59,6 +59,21 @@ async def test_the_receive_maximum_counts_what_is_owed_an_acknowledgement() -> N
         await client.expect_disconnect(0x93)
 
 
+async def test_what_an_earlier_connection_has_left_open_does_not_count() -> None:
+    async with room(mqtt={"receive_maximum": 2}) as here:
+        client = await here.stay("a")
+        await client.send(*[raw.publish("t", b"", qos=2, packet_id=packet_id) for packet_id in (1, 2)])
+        for _ in range(2):
+            await client.expect_type(raw.PUBREC)
+        await client.abort()
+        client = await here.stay("a")
+        await client.send(*[raw.publish("t", b"", qos=2, packet_id=packet_id) for packet_id in (3, 4)])
+        for _ in range(2):
+            await client.expect_type(raw.PUBREC)
+        await client.send(raw.publish("t", b"", qos=2, packet_id=5))
+        await client.expect_disconnect(0x93)
+
+
 @pytest.mark.parametrize(
     ("version", "maximum", "ends"), [(5, 5, True), (5, 6, False), (5, 65_535, False), (4, 5, False)]
 )

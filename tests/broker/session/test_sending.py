@@ -20,10 +20,10 @@ from tests.conformance import raw
 from trunkline.broker.committer import DELAY, MESSAGES
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
-from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.hooks import DROP, ClientInfo, Deny, Hooks, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.window import Inflight
 from trunkline.streams import StreamConfig
 
 
@@ -70,6 +70,36 @@ async def test_what_is_too_large_counts_as_delivered() -> None:
         await client.ping()
         assert here.node.metrics.dropped[DropReason.TOO_LARGE] == 1
         assert len(here.session("a").session.inflight) == 0
+
+
+async def test_what_has_become_too_large_when_it_is_sent_again_is_released_at_qos_2() -> None:
+    """The client may have it, and would take a later message with its packet id for it."""
+    async with room() as here:
+        client = await here.stay("a")
+        await client.subscribe(("t", 2))
+        for qos in (1, 2):
+            here.broker.publish("t", bytes(200), qos=qos)
+            await client.expect_type(raw.PUBLISH)
+        await client.abort()
+        narrow = raw.session_expiry(1000) + raw.maximum_packet_size(100)
+        client = await here.client("a", clean=False, properties=narrow)
+        assert (await client.expect_type(raw.PUBREL)).packet_id == 2
+        await client.send(raw.ack(raw.PUBCOMP, 2))
+        await client.ping()
+        assert here.node.metrics.dropped[DropReason.TOO_LARGE] == 2
+        assert len(here.session("a").session.inflight) == 0
+
+
+async def test_nothing_is_too_large_because_of_its_alias() -> None:
+    async with room() as here:
+        client = await here.client("a", properties=raw.topic_alias_maximum(1) + raw.maximum_packet_size(30))
+        await client.subscribe(("topic", 0))
+        got: list[tuple[str, Any]] = []
+        for size in (20, 17, 20):  # without an alias, the first has the size that the client accepts
+            here.broker.publish("topic", bytes(size))
+            packet = await client.expect_type(raw.PUBLISH)
+            got.append((packet.topic, packet.get(raw.TOPIC_ALIAS)))
+        assert got == [("topic", None), ("topic", 1), ("", 1)]
 
 
 async def test_topic_aliases_towards_a_client_that_allows_two() -> None:
@@ -411,14 +441,14 @@ async def test_acknowledgements_of_nothing_are_not_looked_at_one_by_one(monkeypa
         here.broker.publish("t", b"x", qos=1)
         message = await client.expect_publish("t", b"x", qos=1)
         calls = 0
-        puback = Acknowledged.puback
+        answered = Inflight.answered
 
-        def counted(self: Acknowledged, packet: Any) -> None:
+        def counted(self: Inflight[Any], packet: Any, now: float, keeps_payload: object) -> Any:
             nonlocal calls
             calls += 1
-            puback(self, packet)
+            return answered(self, packet, now, keeps_payload)
 
-        monkeypatch.setattr(Acknowledged, "puback", counted)
+        monkeypatch.setattr(Inflight, "answered", counted)
         late = [raw.ack(raw.PUBACK, packet_id) for packet_id in range(1000, 2000)]
         here.read("a", b"".join([*late, raw.ack(raw.PUBACK, message.packet_id), *late]))
         assert here.node.metrics.messages_acked == 1

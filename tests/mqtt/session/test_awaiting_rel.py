@@ -1,9 +1,12 @@
 from tests.conformance import raw
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Acknowledgements, Pubrel
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.states import ReceiptEffect
 from trunkline.mqtt.versions import Version
 
+NOT_FOUND, PUBCOMP = ReceiptEffect.PUBCOMP_NOT_FOUND, ReceiptEffect.PUBCOMP
 MESSAGES = [Message(f"message {number}", b"") for number in range(500)]
 
 
@@ -25,12 +28,20 @@ def test_a_packet_id_is_new_once_until_it_is_released() -> None:
     assert awaiting.are_new([1])
 
 
+def released(awaiting: AwaitingRel, *packet_ids: int) -> list[tuple[ReceiptEffect, list[int], int]]:
+    """What follows from PUBRELs: each effect with its packet ids, and the number of messages that were held."""
+    packet = Pubrel(packet_ids[0]) if len(packet_ids) == 1 else Acknowledgements(Pubrel, packet_ids)
+    return [(effect, list(ids), len(held)) for effect, ids, held in awaiting.released(packet)]
+
+
 def test_only_what_is_open_can_be_released() -> None:
-    awaiting = received(10, 5)
-    assert awaiting.are_open([1])
-    assert not awaiting.are_open([2])
-    assert not awaiting.are_open([1, 2])
-    assert not awaiting.are_open([1, 1])
+    awaiting = received(10, 5, 5, 5)
+    assert released(awaiting, 4) == [(NOT_FOUND, [4], 0)]
+    assert released(awaiting, 4, 4, 5) == [(NOT_FOUND, [4], 0), (NOT_FOUND, [4], 0), (NOT_FOUND, [5], 0)]
+    assert released(awaiting, 4, 5) == [(NOT_FOUND, [4, 5], 0)]
+    assert released(awaiting, 1, 4, 1) == [(PUBCOMP, [1], 1), (NOT_FOUND, [4], 0), (NOT_FOUND, [1], 0)]
+    assert released(awaiting, 3, 2) == [(PUBCOMP, [3, 2], 2)]
+    assert len(awaiting) == 0
 
 
 def test_one_that_was_refused_stands_for_nothing() -> None:

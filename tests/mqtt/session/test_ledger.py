@@ -1,10 +1,14 @@
 """What is owed leaves in order, and is counted until it has left."""
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 from trunkline.mqtt.session.ledger import Ledger, Owed
 
@@ -81,10 +85,28 @@ def test_its_length_counts_a_qos_2_message_once() -> None:
 def test_the_receive_maximum_is_about_what_is_open_what_waits_and_what_comes(maximum: int, exceeded: bool) -> None:
     awaiting_rel = AwaitingRel()
     ledger = Ledger(awaiting_rel)
+    ledger.open(maximum)
     awaiting_rel.receive((1,), None, 0)
     ledger.owe(PUBACK, (2, 3))
-    assert ledger.exceeds(maximum, (1, 4, 5)) is exceeded  # that of id 1 is open already
-    assert not ledger.exceeds(maximum, (1,))
+    assert ledger.exceeds((1, 4, 5)) is exceeded  # that of id 1 is open already
+    assert not ledger.exceeds((1,))
+    ledger.check((1,))
+    with pytest.raises(ProtocolError) if exceeded else nullcontext() as error:
+        ledger.check((1, 4, 5))
+    assert error is None or error.value.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
+
+
+def test_what_an_earlier_connection_has_left_open_does_not_count() -> None:
+    """The send quota is not preserved over connections (section 4.9)."""
+    awaiting_rel = AwaitingRel()
+    ledger = Ledger(awaiting_rel)
+    ledger.open(2)
+    awaiting_rel.receive((1, 2), None, 0)
+    assert ledger.exceeds((3,))
+    ledger.clear()
+    ledger.open(2)
+    assert not ledger.exceeds((3, 4))
+    assert ledger.exceeds((3, 4, 5))
 
 
 @given(st.data())

@@ -9,8 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.conformance import raw
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import LARGE_PAYLOAD, Message
+from trunkline.mqtt.packets import Acknowledgement, Acknowledgements, Puback, Pubcomp, Pubrec
 from trunkline.mqtt.publication import Publication, PublishBatch
-from trunkline.mqtt.session.window import MAX_PACKET_ID, Entry, Inflight, State
+from trunkline.mqtt.session.states import Effect, State
+from trunkline.mqtt.session.window import MAX_PACKET_ID, Entry, Inflight
 from trunkline.mqtt.versions import Version
 
 
@@ -30,51 +32,50 @@ def sent(inflight: Inflight[str], *qos: int) -> list[int]:
     return [insert(inflight, message(), q) for q in qos]
 
 
-def expected(inflight: Inflight[Any], packet_id: int, state: State) -> Message | None:
-    """The message, if it waits for this. ProtocolError, if it waits for another."""
-    if not inflight.expects([packet_id], state):
-        inflight.check(packet_id, state)
-        return None
-    ((publication, _),) = inflight.deliveries([packet_id])
-    (found,) = publication.messages
-    return found
-
-
-def end(inflight: Inflight[Any], packet_id: int, state: State) -> Message | None:
-    found = expected(inflight, packet_id, state)
-    if found is not None:
-        inflight.end([packet_id])
-    return found
+def answer(inflight: Inflight[Any], packet: Acknowledgement, now: float = 0.0) -> Message | None:
+    """The message that changed its state."""
+    ((_, packet_ids, messages),) = inflight.answered(packet, now)
+    assert packet_ids == (packet.packet_id,)
+    for entry, (packet_id,) in messages:
+        return entry.message(packet_id)
+    return None
 
 
 def puback(inflight: Inflight[Any], packet_id: int) -> Message | None:
-    return end(inflight, packet_id, State.WAIT_PUBACK)
+    return answer(inflight, Puback(packet_id))
 
 
 def refuse(inflight: Inflight[Any], packet_id: int) -> Message | None:
-    return end(inflight, packet_id, State.WAIT_PUBREC)
+    return answer(inflight, Pubrec(packet_id, 0x87))
 
 
 def pubcomp(inflight: Inflight[Any], packet_id: int) -> Message | None:
-    return end(inflight, packet_id, State.WAIT_PUBCOMP)
+    return answer(inflight, Pubcomp(packet_id))
 
 
 def pubrec(inflight: Inflight[Any], packet_id: int, now: float = 0.0) -> Message | None:
-    found = expected(inflight, packet_id, State.WAIT_PUBREC)
-    if found is not None:
-        inflight.release([packet_id], now)
-    return found
+    return answer(inflight, Pubrec(packet_id), now)
 
 
-def ids(entries: list[tuple[int, Entry[str]]]) -> list[int]:
-    return [packet_id for packet_id, _ in entries]
+def row(
+    inflight: Inflight[Any], kind: type[Acknowledgement], *packet_ids: int
+) -> list[tuple[Effect, list[int], list[int]]]:
+    """Acknowledgements in a row: each effect with its packet ids, and how many messages are still together."""
+    return [
+        (effect, list(ids), [each.count for entry, together in messages for each in entry.publications(together)])
+        for effect, ids, messages in inflight.answered(Acknowledgements(kind, packet_ids), 0.0)
+    ]
 
 
-def again(inflight: Inflight[str], now: float) -> list[tuple[int, Entry[str]]]:
+def ids(entries: list[tuple[Effect, int, Entry[str]]]) -> list[int]:
+    return [packet_id for _, packet_id, _ in entries]
+
+
+def again(inflight: Inflight[str], now: float) -> list[tuple[Effect, int, Entry[str]]]:
     return list(iter(lambda: inflight.next_again(now), None))
 
 
-def overdue(inflight: Inflight[str], now: float, interval: float) -> list[tuple[int, Entry[str]]]:
+def overdue(inflight: Inflight[str], now: float, interval: float) -> list[tuple[Effect, int, Entry[str]]]:
     inflight.repeat(now, interval)
     return again(inflight, now)
 
@@ -89,8 +90,8 @@ def test_looking_changes_nothing() -> None:
     inflight = Inflight[str](10)
     packet_ids = inflight.insert(batch(3), "target", 1, 0.0)
     assert [entry[0] for entry in inflight.export()[1]] == list(packet_ids)
-    ((still, _),) = inflight.deliveries(packet_ids)
-    assert still.count == 3  # as it was sent: the messages are still together
+    # as it was sent: the messages are still together
+    assert row(inflight, Puback, *packet_ids) == [(Effect.TAKEN, [1, 2, 3], [3])]
 
 
 def test_a_publication_is_sent_as_far_as_there_is_room_and_packet_ids_in_a_row() -> None:
@@ -108,15 +109,50 @@ def test_messages_of_a_publication_are_acknowledged_together_or_alone() -> None:
     inflight = Inflight[str](10)
     inflight.insert(batch(5), "target", 2, 0.0)
     assert pubrec(inflight, 2) is not None
-    assert not inflight.expects([1, 2, 3], State.WAIT_PUBREC)
-    assert not inflight.expects([1, 1], State.WAIT_PUBREC)
-    assert inflight.expects([1, 4, 3], State.WAIT_PUBREC)
-    assert [publication.count for publication, _ in inflight.deliveries([3, 4, 1])] == [1, 1, 1]
-    inflight.release([3, 4, 1], 0.0)
+    assert row(inflight, Pubrec, 3, 4, 1) == [(Effect.RELEASED, [3, 4, 1], [1, 1, 1])]
     assert [packet_id for packet_id, *_ in inflight.export()[1]] == [5, 2, 3, 4, 1]
-    assert [publication.count for publication, _ in inflight.deliveries([2, 3, 4])] == [1, 2]
-    inflight.end([2, 3, 4])
+    assert row(inflight, Pubcomp, 2, 3, 4) == [(Effect.COMPLETED, [2, 3, 4], [1, 2])]
     assert [(packet_id, state) for packet_id, state, *_ in inflight.export()[1]] == [(5, 2), (1, 3)]
+
+
+def test_of_acknowledgements_in_a_row_each_counts_by_itself_where_they_differ() -> None:
+    inflight = Inflight[str](10)
+    inflight.insert(batch(4), "target", 2, 0.0)
+    pubrec(inflight, 2)
+    assert row(inflight, Pubrec, 1, 2, 9, 3, 3) == [
+        (Effect.RELEASED, [1], [1]),
+        (Effect.PUBREL, [2], []),
+        (Effect.PUBREL_NOT_FOUND, [9], []),
+        (Effect.RELEASED, [3], [1]),
+        (Effect.PUBREL, [3], []),
+    ]
+    assert row(inflight, Pubcomp, 1, 1, 9, 3) == [
+        (Effect.COMPLETED, [1], [1]),
+        (Effect.COMPLETED, [3], [1]),
+    ]
+    assert row(inflight, Pubcomp, 1, 9) == [(Effect.NOTHING, [1, 9], [])]
+    assert row(inflight, Pubrec, 1, 9) == [(Effect.PUBREL_NOT_FOUND, [1, 9], [])]
+
+
+def test_what_came_before_an_acknowledgement_of_another_kind_counts() -> None:
+    inflight = Inflight[str](10)
+    inflight.insert(batch(2), "target", 1, 0.0)
+    sent(inflight, 2)
+    steps = iter(inflight.answered(Acknowledgements(Puback, (1, 3, 2)), 0.0))
+    assert next(steps)[:2] == (Effect.TAKEN, (1,))
+    with pytest.raises(ProtocolError, match="PUBACK for packet identifier 3, which waits for PUBREC"):
+        next(steps)
+    assert [packet_id for packet_id, *_ in inflight.export()[1]] == [2, 3]
+
+
+def test_what_may_not_be_sent_again_ends_but_for_what_the_receiver_may_have() -> None:
+    inflight = Inflight[str](10)
+    sent(inflight, 1, 2)
+    inflight.resume(10)
+    assert [inflight.withdraw(packet_id, 5.0) for packet_id in (1, 2)] == [Effect.NOTHING, Effect.PUBREL]
+    assert [inflight.state(packet_id) for packet_id in (1, 2)] == [State.CLOSED, State.WAIT_PUBCOMP]
+    assert again(inflight, 5.0) == []
+    assert pubcomp(inflight, 2) is not None
 
 
 def test_packet_ids_count_up_from_one() -> None:
@@ -176,7 +212,7 @@ def test_pubrec_and_pubcomp_end_qos2() -> None:
     assert (len(inflight), inflight.state(packet_id)) == (1, State.WAIT_PUBCOMP)
     ended = pubcomp(inflight, packet_id)
     assert ended is not None
-    assert (ended.guid, len(inflight), inflight.state(packet_id)) == (7, 0, None)
+    assert (ended.guid, len(inflight), inflight.state(packet_id)) == (7, 0, State.CLOSED)
 
 
 def test_a_refusing_pubrec_ends_qos2() -> None:
@@ -232,8 +268,9 @@ def test_a_large_payload_is_kept_for_those_who_want_to_see_it_once_more() -> Non
     inflight = Inflight[str](1)
     packet_id = insert(inflight, message(bytes(LARGE_PAYLOAD)), 2)
     inflight.release([packet_id], 0.0, keeps_payload=True)
-    ((publication, _),) = inflight.deliveries([packet_id])
-    assert publication.sizes == (LARGE_PAYLOAD,)
+    ended = pubcomp(inflight, packet_id)
+    assert ended is not None
+    assert ended.sizes == (LARGE_PAYLOAD,)
 
 
 def test_redelivery_is_in_the_order_of_sending_after_pubrels_in_the_order_of_pubrecs() -> None:
@@ -245,11 +282,8 @@ def test_redelivery_is_in_the_order_of_sending_after_pubrels_in_the_order_of_pub
     inflight.resume(10)
     repeated = again(inflight, 5.0)
     assert ids(repeated) == [4, 1, 3, 5, 6]
-    assert [entry.state for _, entry in repeated] == [State.WAIT_PUBCOMP] * 2 + [
-        State.WAIT_PUBREC,
-        State.WAIT_PUBACK,
-        State.WAIT_PUBREC,
-    ]
+    assert [effect for effect, _, _ in repeated] == [Effect.PUBREL] * 2 + [Effect.PUBLISH] * 3
+    assert [inflight.state(packet_id) for packet_id in (3, 5)] == [State.WAIT_PUBREC, State.WAIT_PUBACK]
     assert again(inflight, 5.0) == []
 
 
@@ -351,8 +385,8 @@ def test_a_pubrec_begins_the_interval_of_its_pubrel() -> None:
     sent(inflight, 2)
     pubrec(inflight, 1, 8.0)
     assert ids(overdue(inflight, 10.0, 10.0)) == []
-    ((packet_id, entry),) = overdue(inflight, 18.0, 10.0)
-    assert (packet_id, entry.state) == (1, State.WAIT_PUBCOMP)
+    ((effect, packet_id, _),) = overdue(inflight, 18.0, 10.0)
+    assert (effect, packet_id) == (Effect.PUBREL, 1)
 
 
 def test_retries_leave_out_what_awaits_its_redelivery() -> None:
@@ -392,7 +426,7 @@ class WindowModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limit = 4
-        self.window = Inflight[int](4)
+        self.window = Inflight[Any](4)
         self.publishes: list[Open] = []
         self.pubrels: list[Open] = []
         self.last_id = MAX_PACKET_ID - 5
@@ -427,6 +461,9 @@ class WindowModel(RuleBasedStateMachine):
         handle = {"puback": puback, "pubrec": pubrec, "refuse": refuse, "pubcomp": pubcomp}[kind]
         found = self.find(packet_id)
         wanted = {"puback": State.WAIT_PUBACK, "pubcomp": State.WAIT_PUBCOMP}.get(kind, State.WAIT_PUBREC)
+        if found is not None and found.state is State.WAIT_PUBCOMP and kind == "pubrec":  # repeated
+            assert handle(self.window, packet_id) is None
+            return
         if found is not None and found.state is not wanted:
             with pytest.raises(ProtocolError):
                 handle(self.window, packet_id)
@@ -456,12 +493,12 @@ class WindowModel(RuleBasedStateMachine):
                 break
             o.sent = True
             expected.append(o.packet_id)
-        assert [packet_id for packet_id, _ in again(self.window, 1.0)] == expected
+        assert ids(again(self.window, 1.0)) == expected
 
     @precondition(lambda self: all(o.sent for o in self.everything()))
     @rule()
     def move(self) -> None:
-        moved = Inflight[int](self.limit)
+        moved = Inflight[Any](self.limit)
         moved.restore(*self.window.export(), now=0.0)
         self.window = moved
 
@@ -557,10 +594,12 @@ def test_targets_of_messages_that_were_sent_together() -> None:
     burst = PublishBatch(["t"], 0x32, Version.V311, 3 * b"2\5\0\1t\0\1", range(0, 21, 7), [1, 1, 1])
     insert(inflight, burst, 1, target="burst")
     insert(inflight, message(), 1, target="single")
-    assert inflight.targets([2, 3, 4]) == [("burst", [1, 2]), ("single", [0])]
     assert inflight.all_targets == ["burst", "single"]
     assert inflight.entry_again is None
-    inflight.end([1, 2, 3])
+    ended = [(entry.target, entry.numbers(together)) for entry, together in inflight.end([2, 3, 4])]
+    assert ended == [("burst", [1, 2]), ("single", [0])]
+    inflight.end([1])
+    insert(inflight, message(), 1, target="single")
     inflight.resume(10)
     assert inflight.entry_again is not None
     assert inflight.entry_again.target == "single"

@@ -1,0 +1,170 @@
+"""The half of a session that receives, of a side that hands messages over and is told when each of them is accepted.
+
+A QoS 2 message is handed over when it comes, and its packet id is known from then until its PUBREL: on every connection
+of the session, so it is handed over once.  # [MQTT-4.3.3-10]
+
+A QoS 1 message that is not accepted when its connection ends comes again, and is handed over again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.mqtt.session.ledger import Ledger, Owed
+from trunkline.mqtt.session.states import RECEIVING, ReceiptEffect, ReceiptEvent, ReceiptState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
+    from trunkline.mqtt.publication import ReceivedPublication
+    from trunkline.mqtt.session.awaiting_rel import Released
+
+#: Receivers of one message that may each have to accept it.
+MAX_RECEIVERS: Final = 255
+
+
+class OwedRun(Owed):
+    """The acknowledgements of one publication: a place in the ledger that leaves message by message, from its front."""
+
+    __slots__ = ("_packet_ids", "_sent", "_waiting", "kind")
+
+    def __init__(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
+        # `AwaitingRel` counts the messages of QoS 2
+        super().__init__(len(packet_ids), len(packet_ids) if kind is PacketType.PUBACK else 0)
+        #: PUBACK or PUBREC.
+        self.kind = kind
+        self._packet_ids = packet_ids
+        #: How many acknowledgements each message still waits for: one of each receiver.
+        self._waiting = bytearray(b"\1") * len(packet_ids)
+        self._sent = 0
+
+    def expect(self, number: int, receivers: int) -> None:
+        """Message `number` waits for so many receivers."""
+        self._waiting[number] = min(receivers, MAX_RECEIVERS)
+
+    def acknowledge(self, number: int) -> bool:
+        """One receiver is done with message `number`. Returns True if it was the last."""
+        left = self._waiting[number]
+        if left:
+            self._waiting[number] = left - 1
+        return left == 1
+
+    def packet_id(self, number: int) -> int:
+        return self._packet_ids[number]
+
+    def take(self) -> tuple[Sequence[int], bool]:
+        """The packet ids that may be acknowledged now: of those at the front. And whether these are all that are
+        left."""
+        begin = self._sent
+        rest = self._waiting[begin:]
+        self._sent = begin + len(rest) - len(rest.lstrip(b"\0"))
+        return self._packet_ids[begin : self._sent], self._sent == len(self._waiting)
+
+
+class Unaccepted(NamedTuple):
+    """A QoS 2 message that was handed over."""
+
+    #: With what it came.
+    run: OwedRun
+    #: Where the connection that there is owes its PUBREC, if it does.
+    place: tuple[OwedRun, int] | None
+
+
+class Receiving:
+    __slots__ = ("_awaiting_rel", "_unaccepted", "ledger")
+
+    def __init__(self) -> None:
+        self._awaiting_rel = AwaitingRel()
+        self.ledger = Ledger(self._awaiting_rel)
+        #: By packet id.
+        self._unaccepted: dict[int, Unaccepted] = {}
+
+    def attach(self, receive_maximum: int) -> None:
+        """A connection is open."""
+        self.ledger.open(receive_maximum)
+
+    def detach(self) -> None:
+        """It is over. What is not accepted yet will not be acknowledged by it: the other side sends it again."""
+        self.ledger.clear()
+        self._unaccepted = {packet_id: Unaccepted(each.run, None) for packet_id, each in self._unaccepted.items()}
+
+    def state(self, packet_id: int) -> ReceiptState:
+        """Of the QoS 2 message with this packet id."""
+        if packet_id not in self._awaiting_rel:
+            return ReceiptState.NEW
+        if packet_id not in self._unaccepted:
+            return ReceiptState.ACCEPTED
+        return ReceiptState.LEFT if self._unaccepted[packet_id].place is None else ReceiptState.OWED
+
+    def publish(self, publication: ReceivedPublication) -> Iterator[tuple[ReceivedPublication, OwedRun | None]]:
+        """What is to be handed over, and what is owed for it.
+
+        Raises:
+            ProtocolError: the other side is above its receive maximum.
+        """
+        if not publication.qos:
+            yield publication, None
+            return
+        packet_ids = publication.packet_ids
+        self.ledger.check(packet_ids)
+        if publication.qos == 1:
+            yield publication, self._owe(PacketType.PUBACK, packet_ids)
+        elif self._awaiting_rel.are_new(packet_ids):
+            self._awaiting_rel.receive(packet_ids, None, 0)
+            run = self._owe(PacketType.PUBREC, packet_ids)
+            for number, packet_id in enumerate(packet_ids):
+                self._unaccepted[packet_id] = Unaccepted(run, (run, number))
+            yield publication, run
+        elif publication.count > 1:
+            for message in publication.messages:
+                yield from self.publish(message)
+        else:
+            self._repeated(publication.packet_id)
+
+    def _owe(self, kind: PacketType, packet_ids: Sequence[int]) -> OwedRun:
+        run = OwedRun(kind, packet_ids)
+        self.ledger.place(run)
+        return run
+
+    def _repeated(self, packet_id: int) -> None:
+        """It was handed over before. PUBREC is owed once more, and leaves when the message is accepted."""
+        _, effect = RECEIVING[self.state(packet_id)][ReceiptEvent.PUBLISH]
+        if effect is ReceiptEffect.PUBREC:
+            self._owe(PacketType.PUBREC, (packet_id,)).acknowledge(0)
+        elif effect is ReceiptEffect.OWE:
+            place = self._owe(PacketType.PUBREC, (packet_id,)), 0
+            self._unaccepted[packet_id] = Unaccepted(self._unaccepted[packet_id].run, place)
+
+    def accept(self, run: OwedRun, number: int) -> bool:
+        """One receiver is done with message `number` of these. Returns True if it was the last."""
+        if not run.acknowledge(number):
+            return False
+        packet_id = run.packet_id(number)
+        found = self._unaccepted.get(packet_id)
+        if found is not None and found.run is run:  # no later message with its packet id
+            del self._unaccepted[packet_id]
+            if found.place is not None and found.place[0] is not run:  # it was repeated on a later connection
+                found.place[0].acknowledge(found.place[1])
+        return True
+
+    def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
+        """PUBREL came: PUBCOMP follows at once, and waits for the receivers of no other message."""
+        for packet_id in packet.packet_ids:
+            self._unaccepted.pop(packet_id, None)
+        return self._awaiting_rel.released(packet)
+
+    def leaving(self) -> Iterator[tuple[PacketType, Sequence[int]]]:
+        """PUBACK and PUBREC whose turn has come, in order."""
+        entries = self.ledger.entries
+        while entries and isinstance(run := entries[0], OwedRun):
+            packet_ids, is_all = run.take()
+            if packet_ids:
+                yield run.kind, packet_ids
+            if not is_all:
+                if packet_ids:
+                    self.ledger.advance(len(packet_ids))
+                return
+            self.ledger.settle(run, b"")
