@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trunkline.broker.alive_note import ALIVE, NODE
 from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.backlogs.backlogs import UNSAID
 from trunkline.broker.backlogs.rows import (
@@ -25,12 +26,12 @@ from trunkline.broker.backlogs.rows import (
     filter_from_row,
     filter_to_row,
 )
-from trunkline.broker.committer import ALIVE, MESSAGES, NODE
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import count_in
 from trunkline.router import Options

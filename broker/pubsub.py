@@ -182,7 +182,7 @@ class PubSub:
             match = self._match
             route = match(publication.topic)
         if self.committer is not None and (publication.qos or self._upgrade_qos) and route.durable:
-            self.committer.store_once(publication)  # for all of them
+            self.committer.publications.routed(publication)  # for all of them
         targets, shares, kept = route.targets, NO_SHARES, 0
         if route.groups:
             if publication.count > 1 and self._hooks.message_routed:  # a different member gets each message
@@ -228,7 +228,7 @@ class PubSub:
         if refusal:
             self._refused = (publication, refusal)
             return -1
-        sequence = 0 if self.committer is None else self.committer.next_number()
+        sequence = 0 if self.committer is None else self.committer.publications.next_number()
         kept = 0
         for sink in route.sinks:
             sink.take(publication, sequence)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
-from trunkline.broker.committer import MESSAGES, NODE
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.broker.stored_retained import RETAINED
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.message_row import message_from_row

@@ -189,8 +189,8 @@ class StreamKeeper:
         """The publisher waits for the commit."""
         committer = self._committer
         if committer is not None:
-            stored = committer.stored(publication)
-            committer.hold(stored, 1)
+            stored = committer.publications.of(publication)
+            committer.publications.pin(stored, 1)
             if not self._held:
                 committer.after_commit(partial(self._let_go, committer, self._held))
             self._held.append(stored)
@@ -198,7 +198,7 @@ class StreamKeeper:
     @staticmethod
     def _let_go(committer: Committer, held: list[StoredPublication]) -> None:
         for stored in held:
-            committer.let_go(stored, 1)
+            committer.publications.unpin(stored, 1)
 
     # What the interface needs
 

@@ -165,8 +165,8 @@ def _defects(engine: SqliteEngine) -> Iterator[Defect]:
 def _messages(engine: SqliteEngine) -> str:
     """Nothing of a store that has none."""
     # imported here: they need the broker
-    from trunkline.broker.committer import MESSAGES
     from trunkline.broker.mending import messages_in
+    from trunkline.broker.stored_publications import MESSAGES
 
     count = engine.count(MESSAGES)
     return f"messages: {messages_in(engine):,} in {count:,} rows, each as it was published" if count else ""

@@ -22,8 +22,8 @@ class StoredPublication:
         "__weakref__",
         "entries",
         "first_guid",
-        "held",
         "number",
+        "pins",
         "publication",
         "references",
         "waiting",
@@ -40,7 +40,7 @@ class StoredPublication:
         #: Is it in the store? From the batch on that holds it.
         self.written = publication is None
         #: Messages of it in the windows and queues of durable sessions, in memory.
-        self.held = 0
+        self.pins = 0
         #: Entries in the store that refer to it.
         self.references = 0
         #: Entries of backlogs that refer to it.
@@ -51,3 +51,7 @@ class StoredPublication:
     def place(self, guid: int, count: int) -> Place:
         """Of `count` messages in a row, the first of which has this GUID."""
         return self.number, guid - self.first_guid, count, self.entries
+
+    def take_waiting(self) -> list[Callable[[], None]]:
+        waiting, self.waiting = self.waiting, []
+        return waiting

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import trio
 
 from trunkline.actors.system import innermost
-from trunkline.broker.committer import ALIVE, NODE, Committer
+from trunkline.broker.alive_note import ALIVE, NODE
+from trunkline.broker.committer import Committer
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.durable import StoredQueue, make_durable
 from trunkline.broker.session.recovery import Recovery
@@ -78,7 +79,7 @@ def _write_sessions(node: Node, batch: WriteBatch) -> None:
         queue = StoredQueue(committer, max_length=0)
         make_durable(session, committer, number, window, queue, awaiting_rel).write(batch)
     note = clock.note(trio.current_time())
-    batch.put(NODE, ALIVE, pack((note.stored, committer.number, note.calendar)))
+    batch.put(NODE, ALIVE, pack((note.stored, committer.publications.number, note.calendar)))
 
 
 class _NoWriter:

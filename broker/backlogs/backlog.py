@@ -122,6 +122,7 @@ class Backlog:
         "_heap",
         "_max_total",
         "_max_weight",
+        "_publications",
         "_safe",
         "_upgrade_qos",
         "_written",
@@ -146,6 +147,7 @@ class Backlog:
         """`check` is called when a member may have too much to get."""
         self.number, self.filter, self.total, self.total_weight, self.last = found
         self._committer = committer
+        self._publications = committer.publications
         self._check = check
         self._max_total: float = inf
         self._max_weight: float = inf
@@ -177,8 +179,8 @@ class Backlog:
     def take(self, publication: Publication, sequence: int) -> None:
         if not publication.qos and not self._upgrade_qos:
             return
-        committer = self._committer
-        stored = committer.stored(publication)
+        publications = self._publications
+        stored = publications.of(publication)
         count, weight = publication.count, publication.weight
         self.total += count
         self.total_weight += weight
@@ -189,9 +191,9 @@ class Backlog:
             self.recent = deque()
         self.recent.append(Recent(entry, publication))
         stored.entries = (*stored.entries, (self.number, sequence))
-        committer.indexed[stored.number] = stored
-        committer.hold(stored, 1)
-        committer.change(self, at_once=True)
+        publications.indexed[stored.number] = stored
+        publications.pin(stored, 1)
+        self._committer.change(self, at_once=True)
         for member in self.watchers:
             member.cursor.wake(member)
         if self.total > self._max_total or self.total_weight > self._max_weight:
@@ -212,7 +214,7 @@ class Backlog:
         for entry, publication in self.behind(self._written):
             stored = publication.stored
             assert stored is not None
-            self._committer.keep(stored, batch)
+            self._publications.put(stored, batch)
             others = tuple([each for each in stored.entries if each != (self.number, entry.sequence)])
             batch.put(ENTRIES, entry_key(self.number, entry.sequence), entry_to_row(entry._replace(others=others)))
         self._written = self.last
@@ -245,7 +247,7 @@ class Backlog:
     def _let_go(self, recent: Recent) -> None:
         self.settled = recent.entry.sequence
         assert recent.publication.stored is not None
-        self._committer.let_go(recent.publication.stored, 1)
+        self._publications.unpin(recent.publication.stored, 1)
 
     # Members
 

@@ -13,7 +13,7 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.store import StoreError
 from trunkline.store.engine import key_of
 
@@ -88,6 +88,7 @@ class Backlogs:
         self.is_used = is_used
         self._router = router
         self.committer = committer
+        self.publications = committer.publications
         self._upgrade_qos = upgrade_qos
         self._by_filter: dict[str, Backlog] = {}
         #: Also those that have no members, until their entries are deleted.
@@ -101,7 +102,7 @@ class Backlogs:
         self._is_whole = False
         self._wanted = trio.Event()
         self._written = trio.Event()
-        committer.is_needed = self.is_needed
+        self.publications.is_needed = self.is_needed
         self.limit(max_length, max_bytes)
 
     def limit(self, max_length: int, max_bytes: int) -> None:
@@ -141,16 +142,16 @@ class Backlogs:
         """From now on, or behind the entry `since`, messages of this filter are kept for the session."""
         backlog = self._by_filter.get(filter)
         if backlog is None:
-            backlog = self._add(StoredBacklog(self.committer.next_number(), filter, 0, 0, 0))
+            backlog = self._add(StoredBacklog(self.publications.next_number(), filter, 0, 0, 0))
             self._by_filter[filter] = backlog
             self._router.add_sink(filter, backlog)
-        member = Membership(backlog, cursor, self.committer.number if since is None else since)
+        member = Membership(backlog, cursor, self.publications.number if since is None else since)
         backlog.join(member)
         return member
 
     def rejoin(self, cursor: Cursor, filters: Iterable[str], stored: StoredPlace | None) -> Rejoined:
         """After a start. None: the session was not behind, and all that it had to get is in its queue."""
-        sequence, done, begins = stored or (self.committer.number + 1, 0, {})
+        sequence, done, begins = stored or (self.publications.number + 1, 0, {})
         members: dict[str, Membership] = {}
         for filter in filters:
             begin = begins.get(filter, UNSAID)
@@ -298,9 +299,9 @@ class Backlogs:
     def write(self, batch: WriteBatch) -> None:
         for number, entry in self._garbage:
             batch.delete(ENTRIES, entry_key(number, entry.sequence), put_once=True)
-            stored = self.committer.indexed.get(entry.number)
+            stored = self.publications.indexed.get(entry.number)
             if stored is not None:
-                self.committer.review(stored)
+                self.publications.delete_unused(stored)
             elif not self.is_needed(entry.others):
                 batch.delete(MESSAGES, key_of(entry.number), put_once=True)
         self._garbage.clear()

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_from_row, entry_key
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.store import StoreCorrupt
 from trunkline.store.engine import key_of
 

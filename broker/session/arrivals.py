@@ -89,7 +89,7 @@ class Arrivals:
         committer = self._context.services.committer
         if not self._is_asking and committer is not None:
             self._is_asking = True
-            self._context.soon(partial(self._answered, committer.number))
+            self._context.soon(partial(self._answered, committer.publications.number))
 
     def _answered(self, known: int) -> None:
         self._known, self._is_asking = known, False

@@ -153,7 +153,7 @@ class BacklogReader:
         if merge is not self.merge:
             return  # the client has gone meanwhile
         self._task = StoreTask.NONE
-        epoch = self._backlogs.committer.epoch
+        epoch = self._backlogs.publications.epoch
         publication: Publication | None = None
         for entry, data, totals in reads:
             if data is None:
@@ -173,7 +173,7 @@ class BacklogReader:
     def _stored_as(
         self, publication: Publication, entry: Entry, totals: tuple[tuple[int, Entry], ...]
     ) -> StoredPublication:
-        known = self._backlogs.committer.indexed
+        known = self._backlogs.publications.indexed
         stored = known.get(entry.number)
         if stored is None:
             stored = known[entry.number] = StoredPublication(entry.number, publication.guid, None)

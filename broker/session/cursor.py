@@ -156,7 +156,7 @@ class BacklogCursor:
     def _set_out(self) -> None:
         """The session falls behind, if it is not: what came until now is in its queue."""
         if not self.waits:
-            self.sequence, self.skip = self._backlogs.committer.number, (0, 0)
+            self.sequence, self.skip = self._backlogs.publications.number, (0, 0)
 
     def routed(self, filter: str) -> None:
         """The route of a subscription was made."""

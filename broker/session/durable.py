@@ -50,15 +50,15 @@ POSITIONS: Final = Space("positions")
 class StoredQueue(MessageQueue["T"]):
     """A queue that tells the committer what it holds. Messages of QoS 0 are not stored."""
 
-    __slots__ = ("_committer",)
+    __slots__ = ("_publications",)
 
     def __init__(self, committer: Committer, **settings: Unpack[QueueSettings]) -> None:
         super().__init__(**settings)
-        self._committer = committer
+        self._publications = committer.publications
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
-            self._committer.hold(self._committer.stored(message), 1)
+            self._publications.pin(self._publications.of(message), 1)
         dropped = super().push(message, target, qos)
         if qos and target.group is None:  # it was routed before its filter had a backlog
             self.before_backlogs = self.number
@@ -77,7 +77,7 @@ class StoredQueue(MessageQueue["T"]):
 
     def _let_go(self, entry: Queued[T]) -> None:
         if entry[2]:
-            self._committer.let_go(stored_of(entry[0]), 1)
+            self._publications.unpin(stored_of(entry[0]), 1)
 
 
 class Run(NamedTuple):
@@ -105,6 +105,7 @@ class Durable:
         "_is_stored",
         "_key",
         "_position",
+        "_publications",
         "_queued_to",
         "_runs",
         "_session",
@@ -131,6 +132,7 @@ class Durable:
         self.window = window
         self.awaiting_rel = awaiting_rel
         self._committer = committer
+        self._publications = committer.publications
         self.number = number
         self._key = key_of(number)
         self.owner: Ref[Any] | None = None
@@ -194,7 +196,7 @@ class Durable:
         head = (client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended)
         if head != self._head:
             self._head, self._is_stored = head, True
-            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch, ended=self._ended)))
+            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._publications.epoch, ended=self._ended)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
         if session.queue.length or self._runs:
@@ -259,19 +261,19 @@ class Durable:
         cursor.stored()
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
-        queue, committer = self._session.queue, self._committer
+        queue, publications = self._session.queue, self._publications
         if self._anew:
             self._anew = False
             batch.delete_range(QUEUES, key, key_of(self.number + 1))
             for run in chain.from_iterable(self._runs.values()):
-                committer.release(run.stored)
+                publications.unrefer(run.stored)
             self._runs.clear()
         for priority, entries in queue.since(self._queued_to):
             runs = self._runs.setdefault(priority, deque())
             for run, (message, target, qos, _) in _in_rows(entries):
                 place = run.stored.place(message.guid, run.last - run.first + 1)
                 batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
-                committer.refer(run.stored, batch)
+                publications.refer(run.stored, batch)
                 runs.append(run)
         self._queued_to = queue.number
         firsts = queue.firsts()
@@ -280,7 +282,7 @@ class Durable:
             while runs and runs[0].last < first:
                 run = runs.popleft()
                 batch.delete(QUEUES, key + key_of(run.first), put_once=True)
-                committer.release(run.stored)
+                publications.unrefer(run.stored)
             if not runs:
                 del self._runs[priority]
 
@@ -292,7 +294,7 @@ class Durable:
         self.awaiting_rel.rows.release()
         for runs in self._runs.values():
             for run in runs:
-                self._committer.release(run.stored)
+                self._publications.unrefer(run.stored)
 
 
 def make_durable(

@@ -228,7 +228,7 @@ class Inbound:
         elif self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
             wait = committer.after_commit
         else:
-            wait = partial(committer.wait_for, stored)
+            wait = partial(committer.publications.wait_for, stored)
         return self._answers.waits(wait, publication.weight, answer=qos > 0)
 
     def _stored(self, channel: Channel) -> Wait | None:

@@ -101,7 +101,7 @@ class Recovery:
             text = "the store holds only parts of %d sessions, and of %d publications for others: these are lost"
             _logger.warning(text, len(found.remains), len(self._records.missing))
         for publication in self._records.unreferred:
-            committer.release(publication)
+            committer.publications.unrefer(publication)
         self._records.forget()
         found.sessions.clear()
 
@@ -267,7 +267,7 @@ class _Records:
         self._stored = found.records
         self._referred = found.referred
         #: None: what is found is stored nowhere from now on.
-        self._indexed = None if committer is None else committer.indexed
+        self._indexed = None if committer is None else committer.publications.indexed
         self._epoch = epoch
         self._found: dict[int, Publication] = {}
         self.missing: set[int] = set()

@@ -301,7 +301,7 @@ class Excess:
     def _tell(self, read: Read, done: int, count: int, reason: DropReason) -> None:
         services, client = self._context.services, self._context.session.client
         if services.hooks.message_dropped and read.data is not None:
-            publication = publication_from_bytes(read.data, self._backlogs.committer.epoch)
+            publication = publication_from_bytes(read.data, self._backlogs.publications.epoch)
             begin = read.entry.first + done
             services.dropped(client, publication.part(begin, begin + count), reason)
         else:

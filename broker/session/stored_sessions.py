@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
+from trunkline.broker.alive_note import ALIVE, CLOCK, NODE
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
-from trunkline.broker.committer import ALIVE, CLOCK, MESSAGES, NODE
 from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.clock import Note
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows

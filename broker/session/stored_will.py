@@ -47,7 +47,7 @@ class StoredWill:
     @classmethod
     def of(cls, client: ClientInfo, will: Will, committer: Committer) -> StoredWill:
         """One that is not stored yet."""
-        stored = cls(committer, key_of(committer.next_number()), client, will)
+        stored = cls(committer, key_of(committer.publications.next_number()), client, will)
         stored._changed()
         return stored
 

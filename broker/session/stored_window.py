@@ -86,7 +86,7 @@ class EntryRows:
 class WindowRows(Generic[E]):
     """The rows of one lane of a session. What is sent has a lane, and what awaits its PUBREL."""
 
-    __slots__ = ("_all", "_committer", "_lane", "_last", "_rows_of", "_stored_of", "changed")
+    __slots__ = ("_all", "_lane", "_last", "_publications", "_rows_of", "_stored_of", "changed")
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class WindowRows(Generic[E]):
     ) -> None:
         """`stored_of` gives an entry's publication, `rows_of` what there is to be stored of the entry: the position of
         the first message, their number, and the value of the row."""
-        self._committer = committer
+        self._publications = committer.publications
         self._lane = lane
         self._stored_of = stored_of
         self._rows_of = rows_of
@@ -140,7 +140,7 @@ class WindowRows(Generic[E]):
                     places[at, count] = value
                 rows.places = frozenset(places)
                 if stored is not None and not before:
-                    self._committer.refer(stored, batch)
+                    self._publications.refer(stored, batch)
                 for (at, count), value in places.items():
                     if (at, count) not in before:
                         key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
@@ -149,7 +149,7 @@ class WindowRows(Generic[E]):
             else:
                 gone, rows.places = before, _NO_PLACES
                 if stored is not None and before:
-                    self._committer.release(stored)
+                    self._publications.unrefer(stored)
             for at, count in gone:
                 key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
                 batch.delete(WINDOWS, session_key + key, put_once=True)
@@ -159,31 +159,31 @@ class WindowRows(Generic[E]):
         for entry, rows in (self._all | self.changed).items():
             stored = self._stored_of(entry)
             if rows.places and stored is not None:
-                self._committer.release(stored)
+                self._publications.unrefer(stored)
 
 
 class StoredWindow(Inflight["T"]):
     """A window that tells the committer what it holds."""
 
-    __slots__ = ("_committer", "rows")
+    __slots__ = ("_publications", "rows")
 
     def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
         super().__init__(limit, max_bytes)
-        self._committer = committer
+        self._publications = committer.publications
         self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, _stored_of_entry, self._rows_of)
 
     def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
-        stored = self._committer.stored(publication)
+        stored = self._publications.of(publication)
         packet_ids = super().insert(publication, target, qos, now, delivery)
         if packet_ids:
-            self._committer.hold(stored, len(packet_ids))
+            self._publications.pin(stored, len(packet_ids))
             self.rows.add(self._entries[packet_ids.start], packet_ids.start, len(packet_ids))
         return packet_ids
 
     def end(self, packet_ids: Sequence[int]) -> Sequence[Together[T]]:
         ended = super().end(packet_ids)
         for entry, together in ended:
-            self._committer.let_go(stored_of(entry.publication), len(together))
+            self._publications.unpin(stored_of(entry.publication), len(together))
             self.rows.remove(entry, len(together))
         return ended
 
@@ -199,14 +199,14 @@ class StoredWindow(Inflight["T"]):
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         entries = list(entries)
         for _, _, publication, _ in entries:
-            self._committer.hold(stored_of(publication), publication.count)
+            self._publications.pin(stored_of(publication), publication.count)
         super().restore(last_id, entries, now)
 
     def take_over(self, window: Inflight[T]) -> None:
         """What is in this window, which is not stored, is in here as well."""
         last_id, entries = window.export()
         for _, _, publication, _ in entries:
-            self._committer.stored(publication)
+            self._publications.of(publication)
         self.restore(last_id, entries, 0.0)
         for entry in self._entries.values():
             self.rows.add(entry, entry.first_id, 1)
@@ -231,11 +231,11 @@ class StoredWindow(Inflight["T"]):
 class StoredAwaitingRel(AwaitingRel):
     """Awaited PUBRELs whose messages are stored."""
 
-    __slots__ = ("_committer", "rows")
+    __slots__ = ("_publications", "rows")
 
     def __init__(self, committer: Committer, maximum: int, max_bytes: int) -> None:
         super().__init__(maximum, max_bytes)
-        self._committer = committer
+        self._publications = committer.publications
         self.rows: WindowRows[Held] = WindowRows(committer, AWAITED, _stored_of_held, self._rows_of)
 
     def receive(
@@ -244,7 +244,7 @@ class StoredAwaitingRel(AwaitingRel):
         is_taken = super().receive(packet_ids, publication, weight, now)
         if is_taken:
             if publication is not None:
-                self._committer.stored(publication)  # what came together is stored together
+                self._publications.of(publication)  # what came together is stored together
             self.rows.add(self._open[packet_ids[0]][0], 0, len(packet_ids))
         return is_taken
 

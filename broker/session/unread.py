@@ -52,7 +52,7 @@ class UnreadMessages:
         self._others: dict[int, int] = {}
         self._members: dict[int, Membership] = {}
         #: What comes later is not for the session.
-        self._end = backlogs.committer.number
+        self._end = backlogs.publications.number
         self._merge: Merge | None = None
 
     def take(self, member: Membership) -> None:
@@ -112,7 +112,7 @@ class UnreadMessages:
         if read.data is None:
             self._count("#", entry.length - done, self._reason)
             return
-        publication = publication_from_bytes(read.data, self._backlogs.committer.epoch)
+        publication = publication_from_bytes(read.data, self._backlogs.publications.epoch)
         has_expired = publication.expires_at <= trio.current_time()
         part = publication.part(entry.first + done, entry.first + entry.length)
         self._tell(part, DropReason.EXPIRED if has_expired else self._reason)

@@ -19,7 +19,7 @@ import trio
 
 from tests.wire import Wire
 from trunkline.__main__ import main
-from trunkline.broker.committer import NODE
+from trunkline.broker.alive_note import NODE
 from trunkline.store import sqlite
 from trunkline.store.batch import WriteBatch
 from trunkline.store.engine import Row

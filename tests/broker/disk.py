@@ -11,7 +11,7 @@ from trio.testing import MockClock, memory_stream_pair
 
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.committer import MAX_RETRY
+from trunkline.broker.committer import MAX_RETRY, CommitState
 from trunkline.broker.node import Node, open_node
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
@@ -104,7 +104,7 @@ class Life:
         """No commit runs: whoever jumps while one does jumps too early, as its thread knows of no clock."""
         committer = self.node.services.committer
         assert committer is not None
-        while committer._busy:
+        while committer.state is CommitState.RUNNING:
             await trio.lowlevel.checkpoint()
 
     async def wire(self, version: int = 5) -> Wire:

@@ -10,18 +10,10 @@ import trio.testing
 from tests.broker.session.test_durable import Turns
 from tests.store.clocks import Clocks
 from trunkline.broker.alarms import STORE_FAILED, Alarms
-from trunkline.broker.committer import (
-    ALIVE,
-    CLOCK,
-    MAX_COMMIT,
-    MESSAGES,
-    NODE,
-    NOTED,
-    PIECE,
-    PIECE_PARTS,
-    RESERVED,
-    Committer,
-)
+from trunkline.broker.alive_note import ALIVE, CLOCK, NODE, NOTED, RESERVED
+from trunkline.broker.commit_watch import MAX_COMMIT
+from trunkline.broker.committer import PIECE, PIECE_PARTS, Committer
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import pack, unpack
@@ -134,17 +126,17 @@ def test_after_a_commit_a_change_waits_for_company_again() -> None:
 def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
     house, part, message = House(), Value(b"k"), Message("t", b"x", 1)
     house.committer.change(part, weight=5000.0)
-    stored = house.committer.stored(message)
-    house.committer.hold(stored, 1)
-    house.committer.wait_for(stored, house.tell("safe"))
+    stored = house.committer.publications.of(message)
+    house.committer.publications.pin(stored, 1)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
     house.committer.after_commit(house.tell("stored"))
     assert house.committer.uncommitted == 5000
     house.turns.end()
     gathered = house.committer.uncommitted
     assert 600 < gathered < 700, "a row, and two of the node"
-    other = house.committer.stored(Message("t", b"y", 1))
-    house.committer.hold(other, 1)
-    house.committer.wait_for(other, house.tell("safe, too"))
+    other = house.committer.publications.of(Message("t", b"y", 1))
+    house.committer.publications.pin(other, 1)
+    house.committer.publications.wait_for(other, house.tell("safe, too"))
     house.committer.after_commit(house.tell("stored, too"))
     house.committer.change(part, weight=300.0)
     house.turns.end()
@@ -161,13 +153,13 @@ def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
 
 def test_what_waits_in_backlogs_is_stored_again_by_itself_when_more_of_it_is_routed() -> None:
     house, message = House(), Message("t", b"x", 1)
-    house.committer.store_once(message)
+    house.committer.publications.routed(message)
     first = message.stored
     assert first is not None
-    house.committer.store_once(message)
+    house.committer.publications.routed(message)
     assert message.stored is first
     first.entries = ((1, 1),)
-    house.committer.store_once(message)
+    house.committer.publications.routed(message)
     second = message.stored
     assert second is not None
     assert (second.number, second.entries) == (first.number + 1, ())
@@ -470,16 +462,16 @@ def test_a_commit_that_is_put_off_for_long_is_an_alarm() -> None:
 
 def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     house, message = House(), Message("t", b"x", 1)
-    stored = house.committer.stored(message)
-    house.committer.hold(stored, 2)
-    house.committer.wait_for(stored, house.tell("safe"))
+    stored = house.committer.publications.of(message)
+    house.committer.publications.pin(stored, 2)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
     house.set(Value(b"k"), 1)
     house.turns.end()
     assert len(house.writer.batches) == 1
-    house.committer.let_go(stored, 1)
+    house.committer.publications.unpin(stored, 1)
     house.turns.end()
     assert house.told == []
-    house.committer.let_go(stored, 1)
+    house.committer.publications.unpin(stored, 1)
     house.turns.end()
     assert house.told == ["safe"]  # before the commit is done
     house.writer.end()
@@ -488,14 +480,14 @@ def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
 
 def test_who_waits_for_a_publication_is_told_once() -> None:
     house = House()
-    stored = house.committer.stored(Message("t", b"x", 1))
-    house.committer.hold(stored, 1)
-    house.committer.wait_for(stored, house.tell("safe"))
+    stored = house.committer.publications.of(Message("t", b"x", 1))
+    house.committer.publications.pin(stored, 1)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
     house.set(Value(b"k"), 1)
     house.turns.end()
     house.writer.end()
     assert house.told == ["safe"]
-    house.committer.let_go(stored, 1)
+    house.committer.publications.unpin(stored, 1)
     house.turns.end()
     assert house.told == ["safe"]
 
@@ -504,22 +496,22 @@ def test_nobody_waits_any_more_for_a_publication_that_is_done_with_while_a_commi
     house, message = House(), Message("t", b"x", 1)
     house.set(Value(b"k"), 1)
     house.fire()
-    stored = house.committer.stored(message)
-    house.committer.hold(stored, 1)
-    house.committer.wait_for(stored, house.tell("safe"))
+    stored = house.committer.publications.of(message)
+    house.committer.publications.pin(stored, 1)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
     house.turns.end()
     assert house.committer.waiting == 1
-    house.committer.let_go(stored, 1)
+    house.committer.publications.unpin(stored, 1)
     house.turns.end()
     assert (house.told, house.committer.waiting) == (["safe"], 0)
 
 
 def test_a_publication_that_is_done_with_in_its_turn_is_never_written() -> None:
     house, message = House(), Message("t", b"x", 1)
-    stored = house.committer.stored(message)
-    house.committer.hold(stored, 1)
-    house.committer.wait_for(stored, house.tell("safe"))
-    house.committer.let_go(stored, 1)
+    stored = house.committer.publications.of(message)
+    house.committer.publications.pin(stored, 1)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
+    house.committer.publications.unpin(stored, 1)
     house.turns.end()
     assert (house.told, house.writer.batches) == (["safe"], [])
 
@@ -535,11 +527,11 @@ class Holder:
         self.holds = holds
 
     def write(self, batch: WriteBatch) -> None:
-        stored = self._committer.stored(self._message)
+        stored = self._committer.publications.of(self._message)
         if self.holds:
-            self._committer.refer(stored, batch)
+            self._committer.publications.refer(stored, batch)
         else:
-            self._committer.release(stored)
+            self._committer.publications.unrefer(stored)
 
 
 def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
@@ -561,7 +553,7 @@ def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
     house.fire()
     assert house.writer.batches[1].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
     house.writer.end()
-    assert house.committer.stored(message).number == 2, "it is in the store no more"
+    assert house.committer.publications.of(message).number == 2, "it is in the store no more"
     house.set(Value(b"k"), 1)
     house.fire()
     assert MESSAGES not in house.writer.batches[2].values, "it is deleted once"
@@ -592,11 +584,11 @@ def test_an_error_of_one_that_is_told_costs_no_other() -> None:
         raise RuntimeError(f"broken {len(blamed)}")
 
     for count in range(2):  # held until it is stored, and done with at once
-        stored = house.committer.stored(Message("t", b"x", 1))
-        house.committer.hold(stored, 1)
-        house.committer.wait_for(stored, fail)
-        house.committer.wait_for(stored, house.tell(f"safe {count}"))
-        house.committer.let_go(stored, count)
+        stored = house.committer.publications.of(Message("t", b"x", 1))
+        house.committer.publications.pin(stored, 1)
+        house.committer.publications.wait_for(stored, fail)
+        house.committer.publications.wait_for(stored, house.tell(f"safe {count}"))
+        house.committer.publications.unpin(stored, count)
     house.committer.after_commit(fail)
     house.committer.after_commit(house.tell("stored"))
     house.set(Value(b"k"), 1)
@@ -632,10 +624,10 @@ def test_a_note_is_enough_for_a_second_and_for_the_numbers_that_it_has_given_awa
         return [unpack(row)[1] for key, row in rows.items() if key == ALIVE and row]
 
     assert noted(1) == [RESERVED]
-    while house.committer.number < RESERVED:
-        house.committer.next_number()
+    while house.committer.publications.number < RESERVED:
+        house.committer.publications.next_number()
     assert noted(2) == []
-    number = house.committer.next_number()
+    number = house.committer.publications.next_number()
     assert noted(3) == [number + RESERVED]
     house.turns.now += NOTED - 0.1
     assert noted(4) == []

@@ -10,11 +10,12 @@ import pytest
 from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
 from tests.conformance import raw
+from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, entry_from_row, filter_from_row
-from trunkline.broker.committer import MESSAGES, NODE
 from trunkline.broker.mending import LostMessages, mend, messages_in
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.store import Space, WriteBatch

@@ -6,10 +6,11 @@ import pytest
 
 from tests.broker.disk import Disk
 from tests.conformance import raw
+from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES, NODE
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.broker.stored_retained import RETAINED
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space, StoreCorrupt, WriteBatch

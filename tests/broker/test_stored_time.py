@@ -12,7 +12,7 @@ from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.store.clocks import Clocks
 from trunkline.broker import node
-from trunkline.broker.committer import ALIVE, NODE
+from trunkline.broker.alive_note import ALIVE, NODE
 from trunkline.streams import ConsumerConfig, DeliverPolicy, StreamConfig
 
 HOUR: Final = 3600

@@ -231,7 +231,7 @@ async def test_what_is_stored_is_held_no_longer() -> None:
             await wire.publish("orders/1", b"%d" % number, qos=1)
         await life.rests()
         gc.collect()
-        assert sum(each.held for each in gc.get_objects() if isinstance(each, StoredPublication)) == 0
+        assert sum(each.pins for each in gc.get_objects() if isinstance(each, StoredPublication)) == 0
 
 
 async def test_consumers_go_on_after_a_power_cut(disk: Disk) -> None:

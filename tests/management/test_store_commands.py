@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from tests.broker.disk import Disk
 from tests.broker.test_mending import filled
 from tests.store.puts import COLOURS, OTHERS, put
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.mending import LostMessages, messages_in
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.management.cli import cli
 from trunkline.management.store_commands import lost_messages
 from trunkline.store import WriteBatch

@@ -15,4 +15,4 @@ def test_what_was_read_from_the_store_is_written_and_what_is_new_is_not() -> Non
 
 def test_nobody_refers_to_a_new_one() -> None:
     stored = StoredPublication(1, 0, object())
-    assert (stored.held, stored.references, stored.entries, stored.waiting) == (0, 0, (), [])
+    assert (stored.pins, stored.references, stored.entries, stored.waiting) == (0, 0, (), [])

@@ -8,7 +8,8 @@ from tests.broker.session.test_durable import EPOCH, committer_of
 from trunkline.broker.backlogs.backlog import Membership
 from trunkline.broker.backlogs.backlogs import UNSAID, Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES, PIECE
+from trunkline.broker.committer import PIECE
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.message import Message
 from trunkline.router import Router
 from trunkline.store import WriteBatch
@@ -55,7 +56,7 @@ class Here:
         self._guid += 1
         message = Message(topic, b"", qos, guid=self._guid, timestamp=EPOCH)
         for sink in self.router.match(topic).sinks:
-            sink.take(message, self.committer.next_number())
+            sink.take(message, self.committer.publications.next_number())
         return message
 
 
@@ -94,7 +95,7 @@ def test_what_is_acknowledged_waits_for_the_commit() -> None:
     message = here.publish("t")
     done: list[str] = []
     assert message.stored is not None
-    here.committer.wait_for(message.stored, lambda: done.append("stored"))
+    here.committer.publications.wait_for(message.stored, lambda: done.append("stored"))
     assert not done
     here.turns.end()
     assert done == ["stored"]
@@ -108,7 +109,7 @@ def test_what_is_acknowledged_waits_for_the_commit_when_a_client_goes_meanwhile(
     commits: list[Callable[[int, StoreError | None], None]] = []
     here.writer.commit = lambda batches, done: commits.append(done)  # type: ignore[method-assign]
     assert message.stored is not None
-    here.committer.wait_for(message.stored, lambda: done.append("stored"))
+    here.committer.publications.wait_for(message.stored, lambda: done.append("stored"))
     here.turns.end()
     member.backlog.unwatch(member)
     here.turns.end()
@@ -126,7 +127,7 @@ def test_what_is_in_a_later_piece_is_not_stored_with_an_earlier_one() -> None:
     for name in ("first", "second"):
         message = here.publish("t")
         assert message.stored is not None
-        here.committer.wait_for(message.stored, partial(told.append, name))
+        here.committer.publications.wait_for(message.stored, partial(told.append, name))
         here.committer.noted = PIECE + 1
         here.turns.end()
     commits.pop()(1, None)
@@ -153,7 +154,7 @@ def test_without_members_nothing_is_kept() -> None:
     assert not here.router.match("t").sinks
     here.turns.end()
     assert message.stored is not None
-    assert not message.stored.held
+    assert not message.stored.pins
     assert not here.engine.count(ENTRIES)
 
 

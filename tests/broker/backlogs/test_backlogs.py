@@ -10,7 +10,7 @@ from tests.broker.backlogs.test_backlog import Here, Place
 from trunkline.broker.backlogs import backlogs
 from trunkline.broker.backlogs.backlogs import READ_AT_ONCE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.store import Engine, StoreFull, WriteBatch
 from trunkline.store.engine import rows
 
@@ -52,7 +52,7 @@ async def test_entries_go_when_no_member_needs_them() -> None:
     for _ in range(10):
         here.publish("t")
     here.turns.end()
-    quick.needed = here.committer.number + 1
+    quick.needed = here.committer.publications.number + 1
     here.backlogs.moved(member.backlog)
     await here.collect()
     assert here.counts() == (10, 10, 1)
@@ -78,7 +78,7 @@ async def test_many_entries_go_in_several_commits(monkeypatch: pytest.MonkeyPatc
         left.append(here.engine.count(ENTRIES))
 
     monkeypatch.setattr(here.engine, "commit", noting)
-    place.needed = here.committer.number + 1
+    place.needed = here.committer.publications.number + 1
     here.backlogs.moved(member.backlog)
     await here.collect()
     assert left == [16, 12, 8, 4, 0]
@@ -94,7 +94,7 @@ async def test_a_publication_goes_with_the_last_entry(is_in_memory: bool) -> Non
     assert len(message.stored.entries) == 2
     if not is_in_memory:
         del message
-    assert bool(here.committer.indexed) is is_in_memory
+    assert bool(here.committer.publications.indexed) is is_in_memory
     here.backlogs.leave(one)
     await here.collect()
     assert here.counts() == (1, 1, 1)
@@ -120,7 +120,7 @@ async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool)
         place.needed = member.backlog.last
         here.backlogs.moved(member.backlog)
     await here.collect()
-    assert [message.stored and message.stored.held for message in messages] == [0] * len(messages)
+    assert [message.stored and message.stored.pins for message in messages] == [0] * len(messages)
     here.writer.refuses = None
     await here.collect()
     left = 0 if leaves else 1
@@ -139,7 +139,7 @@ async def test_a_publication_that_a_session_refers_to_stays() -> None:
     await here.collect()
     assert here.counts() == (0, 1, 0)
     message.stored.references = 0
-    here.committer._released.append(message.stored)  # pyright: ignore[reportPrivateUsage]
+    here.committer.publications.delete_unused(message.stored)
     here.committer.after_commit(lambda: None)
     here.turns.end()
     assert here.counts() == (0, 0, 0)

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from trunkline.broker.backlogs.merge import BACKLOGS_AT_ONCE, MAX_BUFFERED, Merge
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.store import WriteBatch
 from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine

@@ -18,8 +18,8 @@ from tests.broker.disk import Disk, Life
 from tests.store.conftest import THOROUGH
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.durable import POSITIONS, QUEUES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packets import SubscriptionRequest
 
 Step: TypeAlias = tuple[Any, ...]
@@ -238,7 +238,9 @@ class Play:
         for _ in range(20):  # the last commit holds what it has stored until the next one
             left = [space.name for space in spaces if self.disk.engine.count(space)]
             left += (
-                [backlogs.count, *backlogs.committer.indexed] if backlogs.count or backlogs.committer.indexed else []
+                [backlogs.count, *backlogs.publications.indexed]
+                if backlogs.count or backlogs.publications.indexed
+                else []
             )
             if not left:
                 break

@@ -6,7 +6,7 @@ from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish
 from tests.conformance import raw
 from trunkline.broker.backlogs.merge import Merge, Read
-from trunkline.broker.committer import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.store import StoreError, WriteBatch
 
 

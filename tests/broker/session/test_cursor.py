@@ -14,9 +14,9 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.backlogs.backlog import Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.cursor import BacklogCursor, Piece
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.broker.views import client_rows
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.conformance import raw
 from tests.store.clocks import clock_at
 from trunkline.broker.alarms import Alarms
-from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
+from trunkline.broker.alive_note import ALIVE, NODE
+from trunkline.broker.committer import Committer
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.durable import (
     QUEUES,
@@ -31,6 +32,7 @@ from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
@@ -224,7 +226,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     )
     def push(self, topic: str, qos: int, count: int, expiry: float | None, some: bool, mixed: bool) -> None:
         publication = self.publications(topic, max(qos, 1), count, expiry, mixed=mixed)
-        self.committer.stored(publication)  # as pubsub does
+        self.committer.publications.of(publication)  # as pubsub does
         if some:  # a member of a shared group gets them
             publication = publication.select(range(0, count, 2))
         for message in publication.messages:
@@ -241,7 +243,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     @rule(qos=st.integers(1, 2), count=st.integers(1, 4), some=st.booleans())
     def send(self, qos: int, count: int, some: bool) -> None:
         publication = self.publications("t", qos, count, None)
-        self.committer.stored(publication)
+        self.committer.publications.of(publication)
         if some:
             publication = publication.select(range(0, count, 2))
         self.session.inflight.insert(publication, self.to, qos, self.now)
@@ -394,7 +396,7 @@ def test_a_message_that_has_expired_leaves_the_store_when_it_is_its_turn() -> No
     for guid, expires_at in ((5, 1.0), (10, inf)):
         message = Message("t", b"%d" % guid, 1)
         message.guid, message.expires_at = guid, expires_at
-        store.committer.stored(message)
+        store.committer.publications.of(message)
         session.queue.push(message, Target(store.home.actors[0].subscriber, Options(1)), 1)
     store.commit(session)
     assert store.engine.count(MESSAGES) == 2
@@ -490,7 +492,7 @@ def test_nobody_waits_for_a_full_store_because_of_a_message_that_has_expired() -
     session, message = store.add(), _message(5)
     message.expires_at = 1.0
     session.queue.push(message, Target(store.home.actors[0].subscriber, Options(1)), 1)
-    store.committer.wait_for(store.committer.stored(message), lambda: told.append("safe"))
+    store.committer.publications.wait_for(store.committer.publications.of(message), lambda: told.append("safe"))
     store.writer.refuses = StoreFull("full")
     store.commit(session)
     assert told == []

@@ -11,10 +11,10 @@ from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import messages, nothing_more, publish, settled
 from tests.conformance import raw
 from trunkline.broker.backlogs.rows import ENTRIES
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.stored_window import SENT, WINDOWS
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, WriteBatch
 from trunkline.store.engine import rows

@@ -17,9 +17,10 @@ from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.broker.session.test_outbound import congest
 from tests.conformance import raw
-from trunkline.broker.committer import DELAY, MESSAGES
+from trunkline.broker.committer import DELAY
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks import DROP, ClientInfo, Deny, Hooks, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason

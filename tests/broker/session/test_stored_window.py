@@ -6,9 +6,9 @@ import pytest
 
 from tests.broker.disk import Disk
 from tests.broker.session.test_durable import Home, committer_of
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import AWAITED, SENT, WINDOWS, RowKey
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import unpack

@@ -11,8 +11,8 @@ from tests.broker.session.test_cursor import leave, messages, nothing_more, sett
 from tests.conformance import raw
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
-from trunkline.broker.committer import MESSAGES
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks import Hooks
 
 

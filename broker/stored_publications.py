@@ -1,0 +1,143 @@
+"""The publications that are in the store, or will be with the next commit: each once, however many sessions, backlogs
+and streams have it.
+
+Messages in memory *pin* their publication: while any does, whoever published it waits for the commit. Rows *refer* to
+it: it is written with the first of them, and deleted with the last, or when no backlog needs it any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from trunkline.mqtt.stored import IndexEntry, StoredPublication
+from trunkline.mqtt.stored_codec import publication_to_bytes
+from trunkline.store import Space
+from trunkline.store.engine import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trunkline.mqtt.publication import Publication
+    from trunkline.store import WriteBatch
+
+MESSAGES: Final = Space("messages")
+
+
+class StoredPublications:
+    """Of one node."""
+
+    __slots__ = ("_arm", "_touched", "_unsafe", "_unused", "epoch", "indexed", "is_needed", "number")
+
+    def __init__(self, arm: Callable[[], None], number: int, epoch: float) -> None:
+        """`arm` asks for a call of `end_turn`. `number` is the last one that was given, `epoch` the seconds to add to
+        node time for the time in the store."""
+        self._arm = arm
+        self.number = number
+        self.epoch = epoch
+        #: By number: those that backlogs refer to, too, while anybody in memory refers to them.
+        self.indexed: WeakValueDictionary[int, StoredPublication] = WeakValueDictionary()
+        #: Whether an entry of a backlog that somebody still needs refers to it.
+        self.is_needed: Callable[[Iterable[IndexEntry]], bool] = any
+        #: Those that were waited for, or unpinned, in this turn.
+        self._touched: dict[StoredPublication, None] = {}
+        #: Those that wait for a commit.
+        self._unsafe: dict[StoredPublication, None] = {}
+        #: No row refers to them any more.
+        self._unused: list[StoredPublication] = []
+
+    def next_number(self) -> int:
+        """It is given once: to a publication, or to its place in the backlogs."""
+        self.number += 1
+        return self.number
+
+    def of(self, publication: Publication) -> StoredPublication:
+        """Where a publication is stored, or will be."""
+        stored = publication.stored
+        if stored is None or (stored.publication is None and not stored.written):
+            publication.stored = stored = StoredPublication(self.next_number(), publication.guid, publication)
+        return stored
+
+    def routed(self, publication: Publication) -> None:
+        """It is stored once for all that get it now. A part of a publication of which another part waits in backlogs is
+        stored by itself: entries name the others of their record, and these would not name later ones."""
+        if self.of(publication).entries:
+            publication.stored = None
+            self.of(publication)
+
+    # In memory
+
+    def pin(self, stored: StoredPublication, count: int) -> None:
+        """So many of its messages are now in a durable session."""
+        stored.pins += count
+
+    def unpin(self, stored: StoredPublication, count: int) -> None:
+        stored.pins -= count
+        if not stored.pins:
+            self._touched[stored] = None
+            self._arm()
+
+    def wait_for(self, stored: StoredPublication, action: Callable[[], None]) -> None:
+        """Call back when it is stored, of one that durable sessions get in this turn; sooner, if they are done with it
+        before."""
+        stored.waiting.append(action)
+        self._touched[stored] = None
+        self._arm()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether somebody is to be told of one, now or after a commit."""
+        return bool(self._touched or self._unsafe)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._unsafe)
+
+    def end_turn(self) -> list[Callable[[], None]]:
+        """Returns what is to be called: the publications need not be stored any more."""
+        touched, self._touched = self._touched, {}
+        told: list[Callable[[], None]] = []
+        for stored in touched:
+            if stored.pins:
+                if stored.waiting:
+                    self._unsafe[stored] = None
+            else:
+                self._unsafe.pop(stored, None)
+                told += stored.take_waiting()
+        return told
+
+    # In the store
+
+    def put(self, stored: StoredPublication, batch: WriteBatch) -> None:
+        """It is written, if it was not yet."""
+        if not stored.written:
+            publication = stored.publication
+            key, weight = key_of(stored.number), publication.weight
+            batch.put_packed(MESSAGES, key, weight, publication_to_bytes, publication, self.epoch)
+            stored.publication, stored.written = None, True
+
+    def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:
+        """A row that refers to it is written, and it with the first of them."""
+        self.put(stored, batch)
+        stored.references += 1
+
+    def unrefer(self, stored: StoredPublication) -> None:
+        """A row that refers to it is deleted, and it with the last of them."""
+        stored.references -= 1
+        self.delete_unused(stored)
+
+    def delete_unused(self, stored: StoredPublication) -> None:
+        """It is deleted with this commit, if nothing refers to it any more."""
+        if stored.references <= 0:
+            self._unused.append(stored)
+
+    def write(self, batch: WriteBatch) -> dict[StoredPublication, None]:
+        """The end of a batch. Returns the publications that wait for it."""
+        for stored in self._unused:
+            # another part may refer to it now
+            if stored.references <= 0 and not (stored.entries and self.is_needed(stored.entries)):
+                batch.delete(MESSAGES, key_of(stored.number), put_once=True)
+                stored.written = False
+        self._unused.clear()
+        unsafe, self._unsafe = self._unsafe, {}
+        return unsafe
