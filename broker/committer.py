@@ -229,12 +229,7 @@ class Committer:
         number = self.gathering
         self.gathering += 1
         batch = WriteBatch()
-        changed, self._changed = self._changed, {}
-        for part in changed:
-            try:
-                part.write(batch)
-            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
-                self._scheduler.blame(part.owner, part.write, error)
+        self.write(batch)
         unsafe = self.publications.write(batch)
         now = self._scheduler.now
         if beats or (batch.weight and self._note.is_due(now)):
@@ -248,6 +243,15 @@ class Committer:
             last.take_in(gathering)
         else:
             self._gathered.append(gathering)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Put into the batch what has changed."""
+        changed, self._changed = self._changed, {}
+        for part in changed:
+            try:
+                part.write(batch)
+            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                self._scheduler.blame(part.owner, part.write, error)
 
     def _commit(self) -> None:
         beats, self._beats = self._beats, False

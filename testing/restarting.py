@@ -73,11 +73,13 @@ class Kept:
 def _write_sessions(node: Node, batch: WriteBatch) -> None:
     clock = node.services.clock
     committer = Committer(_NoWriter(), node.scheduler, node.alarms, clock, inf, 0)
+    committer.stop()  # the batch is all that is written
     for number, actor in enumerate(node.sessions, 1):
         session = copy(actor.session)
-        window, awaiting_rel = StoredWindow(committer, maxsize, 0), StoredAwaitingRel(committer, 0, 0)
+        window, awaiting_rel = StoredWindow(committer, number, maxsize, 0), StoredAwaitingRel(committer, number, 0, 0)
         queue = StoredQueue(committer, max_length=0)
-        make_durable(session, committer, number, window, queue, awaiting_rel).write(batch)
+        make_durable(session, committer, number, window, queue, awaiting_rel).changed()
+    committer.write(batch)
     note = clock.note(trio.current_time())
     batch.put(NODE, ALIVE, pack((note.stored, committer.publications.number, note.calendar)))
 

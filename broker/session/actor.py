@@ -62,6 +62,8 @@ _logger = logging.getLogger("trunkline.session")
 
 #: A delivery in the mailbox: a publication and its target.
 DELIVERIES: Final = frozenset({tuple})
+#: Packets that change nothing of what is stored of the session but its window and its awaited PUBRELs.
+EXCHANGES: Final = frozenset({Publish, PublishBatch, Puback, Pubrec, Pubrel, Pubcomp, Acknowledgements, Pingreq})
 
 
 class SessionActor(Actor["mail.ToSession"]):
@@ -137,12 +139,13 @@ class SessionActor(Actor["mail.ToSession"]):
     def handle_many(self, messages: list[mail.ToSession]) -> None:
         outbound = self._outbound
         outbound.now = self.scheduler.now
-        deliver = outbound.deliver
+        deliver, only_sent = outbound.deliver, outbound.direct
         try:
             for message in messages:
                 if type(message) is tuple:
                     deliver(message[0], message[1])
                 else:
+                    only_sent = False
                     self._mail[type(message)](self, message)
         except Exception:
             handled = [each is message for each in messages].index(True)  # pyright: ignore[reportPossiblyUnboundVariable]
@@ -151,7 +154,8 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
         if self.session.durable is not None:
-            self.session.durable.changed()
+            if not (only_sent and outbound.direct) or self.session.client.attributes:
+                self.session.durable.changed()
             outbound.bound()
 
     def undelivered(self, messages: list[mail.ToSession]) -> None:
@@ -168,8 +172,10 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, received, error = message
         context, outbound, inbound = self._context, self._outbound, self._inbound
         outbound.now = self.scheduler.now
-        if self.session.durable is not None:
-            self.session.durable.changed()
+        durable = self.session.durable
+        if durable is not None:
+            if not (outbound.direct and EXCHANGES.issuperset(map(type, received))):
+                durable.changed()
             outbound.bound()
         if channel is not context.reading:
             late = mail.Received(channel, received, error)
@@ -220,6 +226,8 @@ class SessionActor(Actor["mail.ToSession"]):
             outbound.fill()
         if outbound.pieces:
             outbound.flush()
+        if durable is not None and (channel.client.attributes or not outbound.direct):
+            durable.changed()
 
     def _hold(self, message: mail.Received, *, first: bool = False) -> None:
         """The client has to wait before this is handled."""

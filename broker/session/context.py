@@ -46,7 +46,7 @@ class SessionContext(Later):
         durable = self.session.durable
         self.subscriber.durable = durable is not None
         if durable is not None:
-            durable.owner = self._ref
+            durable.own(self._ref)
 
     def enter_zone(self, config: Config) -> None:
         """The client has come by a listener with these settings: from now on they bound what the session keeps."""

@@ -142,7 +142,7 @@ class Directory:
         already."""
         committer = self._services.committer
         if number and committer is not None:
-            window, queue, awaiting_rel = self._stored_parts(committer)
+            window, queue, awaiting_rel = self._stored_parts(committer, number)
             session = Session(client, window, queue, awaiting_rel)
             session.durable = Durable(session, committer, number, window, awaiting_rel)
             self._last_number = max(self._last_number, number)
@@ -166,20 +166,20 @@ class Directory:
             (settings.max_awaiting_rel, self._services.config.queue_bytes),
         )
 
-    def _stored_parts(self, committer: Committer) -> tuple[StoredWindow, StoredQueue, StoredAwaitingRel]:
+    def _stored_parts(self, committer: Committer, number: int) -> tuple[StoredWindow, StoredQueue, StoredAwaitingRel]:
         in_flight, awaited = self._limits
         return (
-            StoredWindow(committer, *in_flight),
+            StoredWindow(committer, number, *in_flight),
             StoredQueue(committer, **self._queue),
-            StoredAwaitingRel(committer, *awaited),
+            StoredAwaitingRel(committer, number, *awaited),
         )
 
     def _store(self, session: Session) -> None:
         """The session began in memory, and its client has come by a listener where it is stored."""
         committer = self._services.committer
         assert committer is not None
-        self._last_number += 1
-        make_durable(session, committer, self._last_number, *self._stored_parts(committer))
+        self._last_number = number = self._last_number + 1
+        make_durable(session, committer, number, *self._stored_parts(committer, number))
 
     def _forget(self, session: Session) -> None:
         known = self._sessions.get(session.client_id)

@@ -93,7 +93,8 @@ Begun: TypeAlias = "list[tuple[int, int]]"
 
 
 class Durable:
-    """What is stored of one session. It belongs to the committer's parts."""
+    """What is stored of one session, but for its window and awaited PUBRELs, which are parts of the committer by
+    themselves."""
 
     __slots__ = (
         "_anew",
@@ -154,6 +155,9 @@ class Durable:
         self._watched = 0.0
         committer.sessions += 1
 
+    def own(self, owner: Ref[Any]) -> None:
+        self.owner = self.window.rows.owner = self.awaiting_rel.rows.owner = owner
+
     def changed(self, *, at_once: bool = False) -> None:
         self._committer.change(self, at_once=at_once)
 
@@ -203,10 +207,6 @@ class Durable:
             self._write_queue(key, batch)
         if self._runs or self._begun:  # how far the first of them have gone
             self._write_begun(key, batch)
-        if self.window.rows.changed:
-            self.window.rows.write(key, batch)
-        if self.awaiting_rel.rows.changed:
-            self.awaiting_rel.rows.write(key, batch)
         if session.cursor is not None and (session.cursor.waits or self._position):
             self._write_position(session.cursor, key, batch)
 

@@ -32,8 +32,6 @@ NO_FILTERS: Final[dict[str, None]] = {}
 class Storage(Protocol):
     """Where a session is stored."""
 
-    #: The actor that an error in writing it ends.
-    owner: Ref[Any] | None
     #: The filters that were subscribed to, or unsubscribed from.
     subscriptions: dict[str, None]
 
@@ -47,8 +45,13 @@ class Storage(Protocol):
         """Whether the store has what the client knows of the session: that it is there, for how long, and its will."""
         ...
 
+    def own(self, owner: Ref[Any]) -> None:
+        """An error in writing it ends this actor."""
+        ...
+
     def changed(self, *, at_once: bool = False) -> None:
-        """It is stored with the next commit, which is begun `at_once` or in a second at the latest."""
+        """Something else than its window or its awaited PUBRELs is to be stored, with the next commit. That is begun
+        `at_once` or in a second at the latest."""
         ...
 
     def after_commit(self, action: Callable[[], None]) -> None:

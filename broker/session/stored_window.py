@@ -19,10 +19,12 @@ from trunkline.mqtt.packing import pack
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel, Held
 from trunkline.mqtt.session.window import Entry, Inflight
 from trunkline.store import Space
+from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from trunkline.actors import Ref
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.mqtt.publication import Publication
@@ -86,18 +88,34 @@ class EntryRows:
 class WindowRows(Generic[E]):
     """The rows of one lane of a session. What is sent has a lane, and what awaits its PUBREL."""
 
-    __slots__ = ("_all", "_lane", "_last", "_publications", "_rows_of", "_stored_of", "changed")
+    __slots__ = (
+        "_all",
+        "_committer",
+        "_key",
+        "_lane",
+        "_last",
+        "_publications",
+        "_rows_of",
+        "_stored_of",
+        "changed",
+        "owner",
+    )
 
     def __init__(
         self,
         committer: Committer,
+        session: int,
         lane: bytes,
         stored_of: Callable[[E], StoredPublication | None],
         rows_of: Callable[[E, StoredPublication | None], Iterable[tuple[int, int, object]]],
     ) -> None:
-        """`stored_of` gives an entry's publication, `rows_of` what there is to be stored of the entry: the position of
-        the first message, their number, and the value of the row."""
+        """`session` is its number in the store. `stored_of` gives an entry's publication, `rows_of` what there is to be
+        stored of the entry: the position of the first message, their number, and the value of the row."""
+        self._committer = committer
         self._publications = committer.publications
+        self.owner: Ref[Any] | None = None
+        #: The session's; None when its rows are deleted.
+        self._key: bytes | None = key_of(session)
         self._lane = lane
         self._stored_of = stored_of
         self._rows_of = rows_of
@@ -110,6 +128,7 @@ class WindowRows(Generic[E]):
         """So many of its messages are open."""
         self._last += 1
         self._all[entry] = self.changed[entry] = EntryRows(self._last, first, count)
+        self._committer.change(self)
 
     def remove(self, entry: E, count: int) -> None:
         """So many of its messages are not open any more."""
@@ -121,6 +140,7 @@ class WindowRows(Generic[E]):
             self.changed.pop(entry, None)
         if not rows.left:
             del self._all[entry]
+        self._committer.change(self)
 
     def restored(self, entries: Iterable[tuple[E, RowKey]]) -> None:
         """These are all, and are stored."""
@@ -130,7 +150,10 @@ class WindowRows(Generic[E]):
         }
         self._last = max([self._last, *(rows.number for rows in self._all.values())])
 
-    def write(self, session_key: bytes, batch: WriteBatch) -> None:
+    def write(self, batch: WriteBatch) -> None:
+        session_key = self._key
+        if session_key is None:
+            return
         changed, self.changed = self.changed, {}
         for entry, rows in changed.items():
             stored, before = self._stored_of(entry), rows.places
@@ -155,7 +178,8 @@ class WindowRows(Generic[E]):
                 batch.delete(WINDOWS, session_key + key, put_once=True)
 
     def release(self) -> None:
-        """The rows are deleted with those of the whole session: let go what they refer to."""
+        """The rows are deleted with those of the whole session: nothing refers to their publications any more."""
+        self._key = None
         for entry, rows in (self._all | self.changed).items():
             stored = self._stored_of(entry)
             if rows.places and stored is not None:
@@ -167,10 +191,11 @@ class StoredWindow(Inflight["T"]):
 
     __slots__ = ("_publications", "rows")
 
-    def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
+    def __init__(self, committer: Committer, session: int, limit: int, max_bytes: int) -> None:
+        """`session` is its number in the store."""
         super().__init__(limit, max_bytes)
         self._publications = committer.publications
-        self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, _stored_of_entry, self._rows_of)
+        self.rows: WindowRows[Entry[T]] = WindowRows(committer, session, SENT, _stored_of_entry, self._rows_of)
 
     def insert(self, publication: Publication, target: T, qos: int, now: float, delivery: Delivery = "live") -> range:
         stored = self._publications.of(publication)
@@ -233,10 +258,11 @@ class StoredAwaitingRel(AwaitingRel):
 
     __slots__ = ("_publications", "rows")
 
-    def __init__(self, committer: Committer, maximum: int, max_bytes: int) -> None:
+    def __init__(self, committer: Committer, session: int, maximum: int, max_bytes: int) -> None:
+        """`session` is its number in the store."""
         super().__init__(maximum, max_bytes)
         self._publications = committer.publications
-        self.rows: WindowRows[Held] = WindowRows(committer, AWAITED, _stored_of_held, self._rows_of)
+        self.rows: WindowRows[Held] = WindowRows(committer, session, AWAITED, _stored_of_held, self._rows_of)
 
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0

@@ -65,7 +65,7 @@ def test_a_connect_server_is_told_from_a_master(
     for master in ("sc://host", "spark://host"):
         with pytest.raises(SystemExit, match="1"), spark_session("latency", master, None, {"a": "b"}):
             raise AssertionError("it started")
-    same = {"name": "trunkline-latency", "java": None, "config": {"a": "b"}}
+    same = {"name": "trunkline-latency", "java": None, "config": {"a": "b"}, "fast_start": False}
     assert asked == [
         {**same, "master": None, "remote": "sc://host"},
         {**same, "master": "spark://host", "remote": None},

@@ -53,7 +53,8 @@ class House:
         self.later: list[Callable[[], None]] = []
         self.woken = 0
         context = SimpleNamespace(
-            services=SimpleNamespace(committer=SimpleNamespace(number=100)), soon=self.later.append
+            services=SimpleNamespace(committer=SimpleNamespace(publications=SimpleNamespace(number=100))),
+            soon=self.later.append,
         )
         self.queue = MessageQueue[Target[Subscriber]]()
         self.store = Store()

@@ -123,7 +123,10 @@ class Home:
 
     def add(self, client: ClientInfo, number: int, subscriber: None = None, *, claims: bool = True) -> Any:
         queue = StoredQueue(self.committer, max_length=6, priority=self.priorities.get)
-        window, awaiting_rel = StoredWindow(self.committer, 8, 0), StoredAwaitingRel(self.committer, 0, 0)
+        window, awaiting_rel = (
+            StoredWindow(self.committer, number, 8, 0),
+            StoredAwaitingRel(self.committer, number, 0, 0),
+        )
         session = Session(client, window, queue, awaiting_rel)
         session.durable = Durable(session, self.committer, number, window, awaiting_rel)
         to = Subscriber(client.client_id, lambda mail: None)
@@ -465,7 +468,7 @@ def test_a_session_that_is_stored_from_now_on_is_stored_with_all_that_it_holds()
             session.queue.push(message, to, 2)
         else:
             session.awaiting_rel.receive([7], message, message.weight, 0.0)
-    window, awaiting_rel = StoredWindow(store.committer, 8, 0), StoredAwaitingRel(store.committer, 0, 0)
+    window, awaiting_rel = StoredWindow(store.committer, 1, 8, 0), StoredAwaitingRel(store.committer, 1, 0, 0)
     make_durable(session, store.committer, 1, window, StoredQueue(store.committer, max_length=6), awaiting_rel)
     store.commit(session)
     found = find(store.engine)
