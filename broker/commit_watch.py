@@ -1,4 +1,4 @@
-"""An alarm when commits take too long, or do not begin."""
+"""The alarm `store_failed`: commits are refused, take too long, or do not begin."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MAX_COMMIT: Final = 10.0
 
 
 class CommitWatch:
-    __slots__ = ("_alarms", "_is_running", "_put_off", "_scheduler", "_since", "_timer")
+    __slots__ = ("_alarms", "_is_active", "_is_running", "_put_off", "_scheduler", "_since", "_timer")
 
     def __init__(self, scheduler: Scheduler, alarms: Alarms) -> None:
         self._scheduler = scheduler
         self._alarms = alarms
         self._timer = scheduler.call_at(inf, self._look)
-        self._is_running = False
+        self._is_running = self._is_active = False
         #: When the last commit began.
         self._since = -inf
         #: Seconds for which a commit has been due.
@@ -35,8 +35,17 @@ class CommitWatch:
             self._timer.restart_at(self._since + MAX_COMMIT)
 
     def ended(self) -> None:
+        """It is stored."""
         self._is_running = False
         self._put_off = 0.0
+        if self._is_active:
+            self._is_active = False
+            self._alarms.deactivate(STORE_FAILED)
+
+    def refused(self, weight: int, error: Exception) -> None:
+        self._is_running = False
+        self._put_off = 0.0
+        self._activate(f"{weight:,} bytes are not stored, and acknowledgements wait: {error}")
 
     def put_off(self, seconds: float) -> None:
         """A commit is due, and has not begun for so many seconds more."""
@@ -54,5 +63,8 @@ class CommitWatch:
             self._timer.restart_at(self._since + MAX_COMMIT)
 
     def _is_late(self, why: str) -> None:
-        text = f"no commit has ended for {MAX_COMMIT:g} s, and acknowledgements wait: {why}"
+        self._activate(f"no commit has ended for {MAX_COMMIT:g} s, and acknowledgements wait: {why}")
+
+    def _activate(self, text: str) -> None:
+        self._is_active = True
         self._alarms.activate(STORE_FAILED, text)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
 
-from trunkline.broker.alarms import STORE_FAILED
 from trunkline.broker.alive_note import AliveNote
 from trunkline.broker.commit_watch import CommitWatch
 from trunkline.broker.gathering import Gathering
@@ -98,7 +97,6 @@ class Committer:
         one that was given to a publication; so many bytes may wait for the store."""
         self._writer = writer
         self._scheduler = scheduler
-        self._alarms = alarms
         self.publications = StoredPublications(self._arm, number, clock.epoch)
         self._note = AliveNote(clock, self.publications)
         self._timer = scheduler.call_at(inf, self._is_due)
@@ -216,7 +214,8 @@ class Committer:
         if self._scheduler.ready:  # not everybody has handled what others did
             self._arm()
             return
-        self._call(self.publications.end_turn())
+        if told := self.publications.end_turn():
+            self._call(told)
         if self.state is not _IDLE:
             if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
                 self._gather(beats=False)
@@ -269,7 +268,6 @@ class Committer:
 
     def _committed(self, count: int, error: StoreError | None) -> None:
         """So many of what is gathered are stored, all if there is no error."""
-        self._watch.ended()
         is_telling = bool(self._stored)
         self._stored.extend(self._gathered[:count])
         del self._gathered[:count]
@@ -278,11 +276,9 @@ class Committer:
             self.state = _IDLE if error is None else CommitState.REFUSED
         if error is None:
             self._retry = DELAY
-            self._alarms.deactivate(STORE_FAILED)
+            self._watch.ended()
         else:
-            weight = sum(each.batch.weight for each in self._gathered)
-            text = f"{weight:,} bytes are not stored, and acknowledgements wait: {error}"
-            self._alarms.activate(STORE_FAILED, text)
+            self._watch.refused(sum(each.batch.weight for each in self._gathered), error)
             self._timer.restart(self._retry)
             self._retry = min(2 * self._retry, MAX_RETRY)
             self._ended.set()

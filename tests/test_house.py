@@ -159,8 +159,6 @@ MAX_LINES, MAX_FUNCTION, MAX_METHODS = 450, 60, 30
 LARGER = {
     "actors/ref.py: Ref": "what others may do with an actor: one line each",
     "analytics/report/sections/messages.py: topics": "a table for each of its parts",
-    "broker/committer.py: Committer": "one moment of the whole process has one owner",
-    "broker/committer.py: Committer.__init__": "its state, each field with a comment",
     "broker/connection/handshake.py: Handshake._open_session": "the order of the specification's checks is what it is",
     "broker/node.py": "the assembly of a node is still to be split into steps",
     "broker/node.py: Node.__init__": "the assembly of a node is still to be split into steps",
@@ -256,7 +254,7 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
     # what lists and what records, for tests that ask
     heavy |= {"trunkline.broker.views", "trunkline.management.cli", "trunkline.management.journal_file"}
     assert not heavy & set(loaded)
-    assert len([name for name in loaded if name.startswith("trunkline")]) <= 242
+    assert len([name for name in loaded if name.startswith("trunkline")]) <= 250
 
 
 #: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
+    from trunkline.broker.session.state import Session, Storage
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
@@ -174,9 +174,7 @@ class SessionActor(Actor["mail.ToSession"]):
         outbound.now = self.scheduler.now
         durable = self.session.durable
         if durable is not None:
-            if not (outbound.direct and EXCHANGES.issuperset(map(type, received))):
-                durable.changed()
-            outbound.bound()
+            self._note_changes(durable, received)
         if channel is not context.reading:
             late = mail.Received(channel, received, error)
             if channel is outbound.channel:
@@ -228,6 +226,12 @@ class SessionActor(Actor["mail.ToSession"]):
             outbound.flush()
         if durable is not None and (channel.client.attributes or not outbound.direct):
             durable.changed()
+
+    def _note_changes(self, durable: Storage, packets: list[Decoded]) -> None:
+        """What these packets change of the session is to be stored."""
+        if not (self._outbound.direct and EXCHANGES.issuperset(map(type, packets))):
+            durable.changed()
+        self._outbound.bound()
 
     def _hold(self, message: mail.Received, *, first: bool = False) -> None:
         """The client has to wait before this is handled."""

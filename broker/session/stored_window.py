@@ -158,22 +158,20 @@ class WindowRows(Generic[E]):
         for entry, rows in changed.items():
             stored, before = self._stored_of(entry), rows.places
             if rows.left:
-                places: dict[tuple[int, int], object] = {}
-                for at, count, value in self._rows_of(entry, stored):
-                    places[at, count] = value
-                rows.places = frozenset(places)
                 if stored is not None and not before:
                     self._publications.refer(stored, batch)
-                for (at, count), value in places.items():
-                    if (at, count) not in before:
+                places: list[tuple[int, int]] = []
+                for at, count, value in self._rows_of(entry, stored):
+                    places.append((at, count))
+                    if places[-1] not in before:
                         key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
                         batch.put(WINDOWS, session_key + key, pack(value))
-                gone: Iterable[tuple[int, int]] = before - rows.places
+                rows.places = frozenset(places)
             else:
-                gone, rows.places = before, _NO_PLACES
+                rows.places = _NO_PLACES
                 if stored is not None and before:
                     self._publications.unrefer(stored)
-            for at, count in gone:
+            for at, count in before - rows.places if before else ():
                 key = _row_key.pack(self._lane, rows.number, rows.first + at, count)
                 batch.delete(WINDOWS, session_key + key, put_once=True)
 

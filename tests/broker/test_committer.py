@@ -1,89 +1,15 @@
 """Commits: what waits for them, and what a store does that refuses."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
 
-from tests.broker.session.test_durable import Turns
-from tests.store.clocks import Clocks
-from trunkline.broker.alarms import STORE_FAILED, Alarms
-from trunkline.broker.alive_note import ALIVE, CLOCK, NODE, NOTED, RESERVED
-from trunkline.broker.commit_watch import MAX_COMMIT
-from trunkline.broker.committer import PIECE, PIECE_PARTS, Committer
-from trunkline.broker.stored_publications import MESSAGES
-from trunkline.hooks.chain import Hooks
+from tests.broker.committing import SPACE, House, Value
+from trunkline.broker.alarms import STORE_FAILED
+from trunkline.broker.alive_note import NODE
+from trunkline.broker.committer import PIECE, PIECE_PARTS
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packing import pack, unpack
-from trunkline.store import Space, StoreError, StoreFull, WriteBatch
-from trunkline.store.clock import StoreClock
-
-SPACE = Space("tests")
-CALENDAR = 1000.0
-
-
-class Slow:
-    """Commits that end when the test says so."""
-
-    def __init__(self) -> None:
-        #: The last of each commit.
-        self.batches: list[WriteBatch] = []
-        #: All of the commit that runs, or ran last.
-        self.pieces: list[WriteBatch] = []
-        self._done: Callable[[int, StoreError | None], None] | None = None
-
-    def commit(self, batches: list[WriteBatch], done: Callable[[int, StoreError | None], None]) -> None:
-        assert self._done is None
-        self.pieces = batches
-        self.batches.append(batches[-1])
-        self._done = done
-
-    def end(self, error: StoreError | None = None, *, stored: int | None = None) -> None:
-        done, self._done = self._done, None
-        assert done is not None
-        if stored is None:
-            stored = 0 if error else len(self.pieces)
-        done(stored, error)
-
-    @property
-    def values(self) -> list[dict[bytes, bytes | None]]:
-        return [batch.values.get(SPACE, {}) for batch in self.batches]
-
-
-class Value:
-    owner: Any = None
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.value = 0
-
-    def write(self, batch: WriteBatch) -> None:
-        batch.put(SPACE, self.key, b"%d" % self.value)
-
-
-class House:
-    def __init__(self) -> None:
-        self.turns, self.writer = Turns(), Slow()
-        self.alarms = Alarms(Hooks(), lambda: 0.0)
-        self.machine = Clocks(lambda: CALENDAR + self.turns.now)
-        clock = StoreClock(self.machine, 0.0)
-        self.committer = Committer(self.writer, self.turns, self.alarms, clock, 10.0, 0)  # type: ignore[arg-type]
-        self.told: list[str] = []
-
-    def set(self, part: Value, value: int) -> None:
-        part.value = value
-        self.committer.change(part)
-
-    def tell(self, what: str) -> Callable[[], None]:
-        return lambda: self.told.append(what)
-
-    def fire(self) -> None:
-        for timer in self.turns.timers:
-            if timer.armed:
-                timer.fire()
-        self.turns.end()
+from trunkline.store import StoreFull, WriteBatch
 
 
 def test_what_changes_while_a_commit_runs_is_the_next_one() -> None:
@@ -149,20 +75,6 @@ def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
     house.turns.end()
     house.writer.end()
     assert (house.committer.uncommitted, house.committer.waiting) == (0, 0)
-
-
-def test_what_waits_in_backlogs_is_stored_again_by_itself_when_more_of_it_is_routed() -> None:
-    house, message = House(), Message("t", b"x", 1)
-    house.committer.publications.routed(message)
-    first = message.stored
-    assert first is not None
-    house.committer.publications.routed(message)
-    assert message.stored is first
-    first.entries = ((1, 1),)
-    house.committer.publications.routed(message)
-    second = message.stored
-    assert second is not None
-    assert (second.number, second.entries) == (first.number + 1, ())
 
 
 def test_nothing_to_store_is_stored_at_once() -> None:
@@ -407,158 +319,6 @@ def test_the_alarm_says_how_much_has_to_be_stored() -> None:
     assert alarm.text.startswith("5,0")
 
 
-def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
-    house, part = House(), Value(b"k")
-    house.set(part, 1)
-    house.fire()
-    house.turns.now += MAX_COMMIT / 2
-    house.fire()
-    assert not house.alarms.active
-    house.turns.now += MAX_COMMIT / 2
-    house.fire()
-    [alarm] = house.alarms.active
-    assert (alarm.name, "the disk is slow or does not answer" in alarm.text) == (STORE_FAILED, True)
-    house.writer.end()
-    assert not house.alarms.active
-
-
-def test_a_commit_that_is_done_is_not_late() -> None:
-    house, part = House(), Value(b"k")
-    house.set(part, 1)
-    house.fire()
-    house.writer.end()
-    house.turns.now += MAX_COMMIT
-    house.fire()
-    assert not house.alarms.active
-
-
-def test_a_commit_that_is_put_off_for_long_is_an_alarm() -> None:
-    house, part = House(), Value(b"k")
-    house.set(part, 1)
-    timer = house.turns.timers[0]
-
-    def put_off(times: int) -> None:
-        house.turns.ready = 1
-        for _ in range(times):
-            timer.fire()
-            tasks, house.turns._tasks = house.turns._tasks, []
-            tasks[0].end_turn()
-
-    put_off(10)
-    house.turns.ready = 0
-    house.turns.end()
-    house.writer.end()
-    house.set(part, 2)
-    put_off(10)
-    assert not house.alarms.active, "only the time since the last one counts"
-    timer.fire()
-    [alarm] = house.alarms.active
-    assert "keep each other busy" in alarm.text
-    house.turns.ready = 0
-    house.turns.end()
-    house.writer.end()
-    assert not house.alarms.active
-
-
-def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
-    house, message = House(), Message("t", b"x", 1)
-    stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 2)
-    house.committer.publications.wait_for(stored, house.tell("safe"))
-    house.set(Value(b"k"), 1)
-    house.turns.end()
-    assert len(house.writer.batches) == 1
-    house.committer.publications.unpin(stored, 1)
-    house.turns.end()
-    assert house.told == []
-    house.committer.publications.unpin(stored, 1)
-    house.turns.end()
-    assert house.told == ["safe"]  # before the commit is done
-    house.writer.end()
-    assert house.told == ["safe"]
-
-
-def test_who_waits_for_a_publication_is_told_once() -> None:
-    house = House()
-    stored = house.committer.publications.of(Message("t", b"x", 1))
-    house.committer.publications.pin(stored, 1)
-    house.committer.publications.wait_for(stored, house.tell("safe"))
-    house.set(Value(b"k"), 1)
-    house.turns.end()
-    house.writer.end()
-    assert house.told == ["safe"]
-    house.committer.publications.unpin(stored, 1)
-    house.turns.end()
-    assert house.told == ["safe"]
-
-
-def test_nobody_waits_any_more_for_a_publication_that_is_done_with_while_a_commit_runs() -> None:
-    house, message = House(), Message("t", b"x", 1)
-    house.set(Value(b"k"), 1)
-    house.fire()
-    stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 1)
-    house.committer.publications.wait_for(stored, house.tell("safe"))
-    house.turns.end()
-    assert house.committer.waiting == 1
-    house.committer.publications.unpin(stored, 1)
-    house.turns.end()
-    assert (house.told, house.committer.waiting) == (["safe"], 0)
-
-
-def test_a_publication_that_is_done_with_in_its_turn_is_never_written() -> None:
-    house, message = House(), Message("t", b"x", 1)
-    stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 1)
-    house.committer.publications.wait_for(stored, house.tell("safe"))
-    house.committer.publications.unpin(stored, 1)
-    house.turns.end()
-    assert (house.told, house.writer.batches) == (["safe"], [])
-
-
-class Holder:
-    """An entry for a publication."""
-
-    owner: Any = None
-
-    def __init__(self, committer: Committer, message: Message, *, holds: bool) -> None:
-        self._committer = committer
-        self._message = message
-        self.holds = holds
-
-    def write(self, batch: WriteBatch) -> None:
-        stored = self._committer.publications.of(self._message)
-        if self.holds:
-            self._committer.publications.refer(stored, batch)
-        else:
-            self._committer.publications.unrefer(stored)
-
-
-def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
-    house, message = House(), Message("t", b"x", 1)
-    first, second = (Holder(house.committer, message, holds=True) for _ in range(2))
-    house.committer.change(first)
-    house.fire()
-    house.fire()
-    house.writer.end()
-    first.holds = False
-    house.committer.change(first)  # it is let go of before it is taken
-    house.committer.change(second)
-    house.fire()
-    house.fire()
-    assert len(house.writer.batches) == 1  # there is nothing to write
-    second.holds = False
-    house.committer.change(second)
-    house.fire()
-    house.fire()
-    assert house.writer.batches[1].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
-    house.writer.end()
-    assert house.committer.publications.of(message).number == 2, "it is in the store no more"
-    house.set(Value(b"k"), 1)
-    house.fire()
-    assert MESSAGES not in house.writer.batches[2].values, "it is deleted once"
-
-
 def test_an_error_of_one_part_costs_no_other() -> None:
     class Broken(Value):
         def write(self, batch: WriteBatch) -> None:
@@ -596,71 +356,6 @@ def test_an_error_of_one_that_is_told_costs_no_other() -> None:
     house.writer.end()
     assert house.told == ["safe 1", "safe 0", "stored"]
     assert blamed == ["broken 0", "broken 1", "broken 2"]
-
-
-def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
-    house = House()
-    house.committer.sessions = 1
-    house.turns.now = 7.0
-    house.fire()
-    house.fire()
-    first = {ALIVE: pack((1007.0, RESERVED, 1007.0)), CLOCK: pack(("boot 1", -500.0, 0.0))}
-    assert house.writer.batches[0].values[NODE] == first
-    house.writer.end()
-    house.turns.now = 17.0
-    house.fire()
-    assert house.writer.batches[1].values[NODE] == {ALIVE: pack((1017.0, RESERVED, 1017.0))}, "the machine runs on"
-
-
-def test_a_note_is_enough_for_a_second_and_for_the_numbers_that_it_has_given_away() -> None:
-    house, part = House(), Value(b"k")
-
-    def noted(value: int) -> list[int]:
-        """The number in the commit of this value, if there is one."""
-        house.set(part, value)
-        house.fire()
-        rows = house.writer.batches[-1].values.get(NODE, {})
-        house.writer.end()
-        return [unpack(row)[1] for key, row in rows.items() if key == ALIVE and row]
-
-    assert noted(1) == [RESERVED]
-    while house.committer.publications.number < RESERVED:
-        house.committer.publications.next_number()
-    assert noted(2) == []
-    number = house.committer.publications.next_number()
-    assert noted(3) == [number + RESERVED]
-    house.turns.now += NOTED - 0.1
-    assert noted(4) == []
-    house.turns.now += 0.1
-    assert noted(5) == [number + RESERVED]
-
-
-def test_the_time_is_noted_although_a_commit_runs_when_the_heartbeat_comes() -> None:
-    house = House()
-    house.committer.sessions = 1
-    house.set(Value(b"k"), 1)
-    house.fire()
-    house.turns.now = 10.0
-    house.fire()
-    house.writer.end()
-    house.turns.end()
-    assert len(house.writer.batches) == 1
-    house.turns.timers[0].fire()
-    house.turns.end()
-    assert house.writer.batches[1].values == {NODE: {ALIVE: pack((1010.0, RESERVED, 1010.0))}}
-
-
-def test_a_corrected_clock_is_noted_although_nobody_waits_for_anything() -> None:
-    house = House()
-    house.turns.now = 10.0
-    house.fire()
-    assert not house.writer.batches
-    house.machine.wrong_by = 7200.0
-    house.fire()
-    assert house.writer.batches[0].values[NODE][ALIVE] == pack((1010.0, RESERVED, 8210.0))
-    house.writer.end()
-    house.fire()
-    assert len(house.writer.batches) == 1
 
 
 @pytest.mark.parametrize("refuses", [False, True])
