@@ -95,3 +95,27 @@ def clusters() -> Iterator[set[str]]:
 def test_no_imports_in_a_circle() -> None:
     """But for what a package says of itself, which is neither more nor less. Imports for type checkers count."""
     assert sorted(map(sorted, clusters())) == sorted(map(sorted, circles(graph())))
+
+
+#: Modules of a session that know more than four of their neighbours, and how many. The numbers shrink.
+MANY_NEIGHBOURS = {
+    "actor": 16,
+    "context": 5,
+    "directory": 9,
+    "inbound": 5,
+    "life": 12,
+    "outbound": 9,
+    "recovery": 8,
+    "subscribing": 10,
+}
+
+
+def test_a_module_of_a_session_knows_few_of_its_neighbours() -> None:
+    """But for those that are named, which know no fewer. Imports for type checkers count."""
+    session = "trunkline.broker.session."
+    known = {
+        module.removeprefix(session): sum(other.startswith(session) for other in others)
+        for module, others in graph().items()
+        if module.startswith(session)
+    }
+    assert {module: number for module, number in known.items() if number > 4} == MANY_NEIGHBOURS

@@ -1,6 +1,6 @@
 """The session layer: what the broker keeps for one client, connected or not.
 
-Modules that know each other: channel, mail, suback.
+Modules that know each other: channel, mail.
 
 Modules that know each other: backlog_reader, cursor, memberships, slow_consumer.
 """

@@ -111,7 +111,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._acknowledged = Acknowledged(context, outbound)
         self._inbound = inbound = Inbound(context, outbound)
         self._subscribing = subscribing = Subscribing(context, outbound, waiting)
-        self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing)
+        self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing.unsubscribe_for)
         self._life = SessionLife(context, waiting, inbound, outbound, check, self._on_end)
 
     @property
@@ -261,10 +261,10 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _on_routed(self, message: mail.Routed) -> None:
         """If this connection asked, its client need not wait any more."""
-        answer, channel = message.answer, message.answer.channel
+        channel = message.channel
         if self._proceed(message.proceed) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
-            if answer.packet_id:
+            if message.is_awaited:
                 self._waiting.answered(channel)
                 self._go_on(channel)
 
@@ -283,7 +283,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._subscribing.subscribe_for(message.requests, self._outbound.channel)
 
     def _on_unsubscribe_for(self, message: mail.UnsubscribeFor) -> None:
-        self._subscribing.unsubscribe_for(message.filters, self.session.client, self._outbound.channel)
+        self._subscribing.unsubscribe_for(message.filters)
 
     def _on_pingreq(self, packet: Pingreq, channel: Channel) -> None:
         del packet, channel
@@ -315,8 +315,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if message.store is not None and self.session.durable is None and not self._context.ended:
             message.store(self.session)
             self._context.became_durable()
-            for part in (self._outbound, self._inbound):
-                part.bind()
+            self._outbound.bind()
         self._life.attach(message)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:

@@ -9,7 +9,7 @@ that is owed any while too much waits for the store, whoever sent it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.mqtt.session.awaiting_rel import AwaitingRel
-    from trunkline.mqtt.session.ledger import Owed
+    from trunkline.mqtt.session.ledger import Owed, Wait
 
 MAX_UNCOMMITTED: Final = "half of store.max_uncommitted_bytes waits for the store"
-
-#: Calls back, in any turn, when something may leave that is to be stored before.
-Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 
 #: Owed answers beyond which nothing more is read from the client: `mqtt.receive_maximum`, or this if it is less. While
 #: the disk is full, a client that goes on publishing would fill the memory.

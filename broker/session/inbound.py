@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication, ReceivedPublication
+    from trunkline.mqtt.session.ledger import Wait
     from trunkline.router import Route
 
 PUBACK: Final = PacketType.PUBACK
@@ -69,10 +69,10 @@ class Inbound:
         self._outbound = outbound
         self._answers = outbound.answers
         self._subscriber = context.subscriber
-        self.bind()
+        self.attach()
 
-    def bind(self) -> None:
-        """Take the session's parts and settings, which may be new ones."""
+    def attach(self) -> None:
+        """A client is connected: take the session's parts and settings, which may be new ones."""
         self._awaiting_rel = self._session.awaiting_rel
         config = self._context.config
         self._mqtt = config.mqtt

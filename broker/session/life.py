@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.inbound import Inbound
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import Will
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.ledger import Wait
     from trunkline.router import Target
 
 #: Reasons that say no more than that the connection is over.
@@ -110,7 +110,7 @@ class SessionLife:
         if not (context.config is channel.config is services.config):
             context.enter_zone(channel.config)
             outbound.enter_zone()
-        self.inbound.bind()
+        self.inbound.attach()
         context.follow(SessionEvent.ATTACH, channel)
         outbound.attach(channel)  # first, so that a crash ends this connection
         self._requested.remove(channel)

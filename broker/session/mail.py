@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Queued, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.suback import SubscriptionAnswer
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.packets import SubscriptionRequest
@@ -74,7 +73,10 @@ class Writable:
 class Routed:
     """The routes were made or removed, but for those that were refused. `proceed` goes on with the answer."""
 
-    answer: SubscriptionAnswer
+    #: The connection that asked; None if no client is connected.
+    channel: Channel | None
+    #: Whether its client waits for the answer.
+    is_awaited: bool
     proceed: Callable[[], None]
 
 

@@ -233,7 +233,7 @@ class Subscribing:
     def _routed(self, answer: SubscriptionAnswer, properties: Properties, grants: Sequence[Grant | Reason]) -> None:
         """In the turn of another actor: the routes exist. Places in streams are stored together with the subscriptions,
         so they are made before the SUBACK."""
-        routed = mail.Routed(answer, partial(self._subscribed, answer, grants))
+        routed = mail.Routed(answer.channel, answer.packet_id > 0, partial(self._subscribed, answer, grants))
         of_streams = [each for each in grants if not isinstance(each, Reason) and each.filter.startswith(STREAM_PREFIX)]
         if of_streams:
             slices = self._begin_feeds(of_streams, properties, routed)
@@ -264,8 +264,9 @@ class Subscribing:
                 answer.refuse(place, fitting(outcome.reason, PacketType.UNSUBACK), outcome.text)
         self._remove_routes(answer, outcomes)
 
-    def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
+    def unsubscribe_for(self, filters: Sequence[str]) -> None:
         """Unsubscribe on behalf of the client, which may be away."""
+        client, channel = self.context.session.client, self.outbound.channel
         self._remove_routes(SubscriptionAnswer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
 
     def _remove_routes(self, answer: SubscriptionAnswer, outcomes: Sequence[FilterOutcome]) -> None:
@@ -277,7 +278,9 @@ class Subscribing:
         self.context.services.pubsub.remove_routes(
             subscriber,
             answer.filters,
-            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, answer, existed))),
+            lambda existed: subscriber.cast(
+                mail.Routed(answer.channel, answer.packet_id > 0, partial(self._unsubscribed, answer, existed))
+            ),
         )
 
     # Results

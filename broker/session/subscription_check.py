@@ -22,13 +22,12 @@ from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import trio
 
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.subscribing import Subscribing
     from trunkline.router import Options
 
 _logger = logging.getLogger("trunkline.session")
@@ -40,7 +39,7 @@ class SubscriptionCheck:
 
     context: SessionContext
     outbound: Outbound
-    subscribing: Subscribing
+    unsubscribe: Callable[[Sequence[str]], None]
     #: The number of the newest check: an older one stops.
     _round: int = 0
     #: The task that waits for access services.
@@ -143,7 +142,7 @@ class SubscriptionCheck:
             filters = list(gone)
             for first in range(0, len(gone), FILTERS_AT_ONCE):
                 some = filters[first : first + FILTERS_AT_ONCE]
-                self.subscribing.unsubscribe_for(some, self.context.session.client, self.outbound.channel)
+                self.unsubscribe(some)
                 yield from repeat(None, len(some))
             _logger.info(
                 "%d of %d subscriptions are no longer allowed and were removed",

@@ -20,9 +20,9 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from trunkline.broker.session.answering import Wait
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+    from trunkline.mqtt.session.ledger import Wait
 
 T = TypeVar("T")
 

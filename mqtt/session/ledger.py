@@ -8,16 +8,19 @@ acknowledgement never overtakes another. A ledger belongs to one connection: a n
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packet_types import PacketType
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+
+#: What an answer waits for: calls back, in any turn, when it may leave.
+Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 
 _TO_PUBLISH: Final = (PacketType.PUBACK, PacketType.PUBREC)
 
