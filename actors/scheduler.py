@@ -95,7 +95,12 @@ class Scheduler:
     )
 
     def __init__(
-        self, *, batch: int = 1000, turn_time: float = 0.010, clock: Callable[[], float] = perf_counter
+        self,
+        *,
+        batch: int = 1000,
+        turn_time: float = 0.010,
+        clock: Callable[[], float] = perf_counter,
+        now: float = -inf,
     ) -> None:
         self._batch = batch
         self._turn_time = turn_time
@@ -121,7 +126,7 @@ class Scheduler:
         #: Callbacks that belong to no actor and raised, counted by name.
         self.crashes: Counter[str] = Counter()
         #: Node time at the start of this turn. Outside of a turn it may be old: then ask trio.
-        self.now = -inf
+        self.now = now
         #: `with scheduler.turn:` surrounds the work of a poller's turn, which has no await in it.
         self.turn = Turn(self)
 

@@ -27,13 +27,15 @@ import trio.testing
 
 import trunkline
 from bench import wire
-from trunkline.broker.node import Node, open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import CodeType, FrameType
+
+    from trunkline.broker.node.admin import Admin
 
 PACKAGE: Final = str(Path(trunkline.__file__).parent) + "/"
 READ: Final = 65_536
@@ -101,8 +103,8 @@ def layer_of(file: str) -> str | None:
 
 
 class Bench:
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, admin: Admin) -> None:
+        self.node = admin._node  # pyright: ignore[reportPrivateUsage] - what it measures
         self.lines: list[Line] = []
         #: Bytes that clients were sent and have answered since they were last asked for.
         self.fed = 0
@@ -282,7 +284,7 @@ async def echo_qos1(bench: Bench, text: str) -> Case:
     return case
 
 
-def opened() -> AbstractAsyncContextManager[Node]:
+def opened() -> AbstractAsyncContextManager[Admin]:
     settings = {
         "listeners": [{"url": "tcp://127.0.0.1:0"}],
         "session": {"max_inflight": 1000},

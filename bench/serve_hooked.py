@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from trunkline import garbage
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import Override, load
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message

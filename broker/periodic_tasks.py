@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trunkline.broker.background import down
 from trunkline.broker.connection.slow_senders import SlowSenders
+from trunkline.broker.supervisors import down
 from trunkline.broker.watchdog import Watchdog
 
 if TYPE_CHECKING:

@@ -69,7 +69,9 @@ class PubSub:
         alarms: Alarms,
         hooks: Hooks,
         config: Config,
+        committer: Committer | None = None,
     ) -> None:
+        """`committer` stores the messages for durable sessions."""
         self.router = router
         self._upgrade_qos = config.session.upgrade_qos
         self._match = router.match
@@ -78,8 +80,7 @@ class PubSub:
         self._alarms = alarms
         self._hooks = hooks
         self._settings = config.retained
-        #: Where messages for durable sessions are stored.
-        self.committer: Committer | None = None
+        self.committer = committer
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
         self._writer: RouteWriter | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import SecurityError
@@ -42,6 +42,39 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.access")
 
 
+class SecurityFiles(NamedTuple):
+    """What the files of a configuration say."""
+
+    #: By listener; None where it has no files of its own, nor the configuration.
+    passwords: dict[str, PasswordAuthenticator | None]
+    scrams: dict[str, ScramAuthenticator | None]
+    #: For connections without a listener.
+    default_passwords: PasswordAuthenticator | None
+    default_scram: ScramAuthenticator | None
+    #: None: the default rules hold.
+    rules: list[Rule] | None
+
+
+def read_files(config: Config) -> SecurityFiles:
+    """Read all files that the configuration names.
+
+    Raises:
+        SecurityError: with all problems at once.
+    """
+    files = _Files()
+    listeners = {listener.label: config.credentials_at(listener) for listener in config.listeners}
+    found = SecurityFiles(
+        {label: files.passwords(each) for label, each in listeners.items()},
+        {label: files.scram(each) for label, each in listeners.items()},
+        files.passwords(config.auth.files),
+        files.scram(config.auth.files),
+        files.rules(config.acl.file, {*listeners, IN_PROCESS}),
+    )
+    if files.problems:
+        raise SecurityError(files.problems)
+    return found
+
+
 class Security:
     def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None) -> None:
         self._hooks = hooks
@@ -49,20 +82,9 @@ class Security:
         self._queue = PasswordQueue(config.passwords)
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
 
-    def load(self, config: Config) -> None:
-        """Read all files that the configuration names, and apply them. If anything is wrong with them, nothing changes.
-
-        Raises:
-            SecurityError: with all problems at once.
-        """
-        files = _Files()
-        listeners = {listener.label: config.credentials_at(listener) for listener in config.listeners}
-        passwords = {label: files.passwords(each) for label, each in listeners.items()}
-        scrams = {label: files.scram(each) for label, each in listeners.items()}
-        default_passwords, default_scram = files.passwords(config.auth.files), files.scram(config.auth.files)
-        rules = files.rules(config.acl.file, {*listeners, IN_PROCESS})
-        if files.problems:
-            raise SecurityError(files.problems)
+    def apply(self, config: Config, files: SecurityFiles) -> None:
+        """In place of what was applied before."""
+        passwords, scrams, default_passwords, default_scram, rules = files
         self.unload()
         self._queue.resize(config.passwords)
         if default_passwords is not None or any(passwords.values()):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
@@ -19,18 +19,21 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
-from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
+from trunkline.config.store_place import store_path
 from trunkline.mqtt.explanations import quoted
 from trunkline.plugins.store import PLUGINS
-from trunkline.store import StoreCorrupt, StoreUnavailable
+from trunkline.store import StoreCorrupt
 from trunkline.store.engine import rows
 from trunkline.store.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from concurrent.futures import Future
 
     from trunkline.actors import Scheduler
+    from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
+    from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.stored_sessions import Found
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
+    from trunkline.router import Router
     from trunkline.store import Engine, Row, WriteBatch
+    from trunkline.store.clock import StoreClock
 
 _logger = logging.getLogger("trunkline.store")
 
@@ -48,108 +53,121 @@ RESTORED_AT_ONCE: Final = 100
 MAX_NAMED: Final = 10
 
 
-class _Read(NamedTuple):
+class OpenedStore(NamedTuple):
+    """A store that was read. The parts of the node that take what it holds are still to be made."""
+
+    engine: Engine
     found: Found
+    retained: list[Row]
     of_plugins: list[Row]
-    #: Topics of retained messages that are above the limits.
-    refused: list[str]
+    #: Whether the engine finds its rows whole: to look takes as long as all that follows.
+    verified: Future[None]
+    #: Opens it again, for a look at what is wrong.
+    open_engine: Callable[[], Engine]
+    #: When it was begun, by `perf_counter`.
+    began: float
+
+
+async def open_store(open_engine: Callable[[], Engine], config: Config) -> OpenedStore:
+    """
+    Raises:
+        StoreError: the store cannot be opened or read.
+    """
+    began = perf_counter()
+    engine = await trio.to_thread.run_sync(open_engine)
+    async with _naming_malformed(open_engine, config):
+        looking = ThreadPoolExecutor(1, "trunkline store check")
+        verified = looking.submit(engine.verify)
+        looking.shutdown(wait=False)
+        try:
+            found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine)
+        except BaseException:
+            engine.close()
+            raise
+    return OpenedStore(engine, found, retained, of_plugins, verified, open_engine, began)
 
 
 class Storing:
-    """Of one node, while it runs."""
+    """Of one node. Nothing changes what is stored before `restore` has brought it back."""
 
     def __init__(
         self,
-        writer: Writer,
-        committer: Committer,
-        backlogs: Backlogs,
-        recovery: Recovery,
-        wills: list[StoredWill],
+        opened: OpenedStore,
+        config: Config,
+        metrics: Metrics,
         scheduler: Scheduler,
+        alarms: Alarms,
+        clock: StoreClock,
+        router: Router[Any],
     ) -> None:
-        self._writer = writer
-        self._committer = committer
-        self.backlogs = backlogs
-        self._recovery = recovery
-        #: Of clients that were connected, by sessions that were not stored.
-        self._wills = wills
-        self._scheduler = scheduler
-
-    @classmethod
-    async def begin(
-        cls,
-        open_engine: Callable[[], Engine],
-        services: Services,
-        scheduler: Scheduler,
-        sessions: Directory,
-        plugin_stores: PluginStores,
-        streams: StreamKeeper,
-    ) -> Storing:
-        """Bring back what is stored. Nobody can connect yet.
-
-        Raises:
-            StoreError: the store cannot be opened or read.
-        """
-        began, pubsub = perf_counter(), services.pubsub
-        engine = await trio.to_thread.run_sync(open_engine)
-        async with _naming_malformed(open_engine, services.config):
-            looking = ThreadPoolExecutor(1, "trunkline store check")
-            verified = looking.submit(engine.verify)  # beside all that follows: it takes as long
-            looking.shutdown(wait=False)
-            try:
-                read = await _read(engine, services, streams)
-            except BaseException:
-                engine.close()
-                raise
-            writer = Writer(engine, services.config.store.heartbeat, partial(_count, services.metrics))
-            try:
-                await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
-                storing = await cls._restore(read, writer, services, scheduler, sessions, plugin_stores, streams)
-                await trio.to_thread.run_sync(verified.result)
-            except BaseException:
-                await writer.close()
-                raise
-            _log_restored(perf_counter() - began, len(sessions), len(pubsub.retained), len(streams.registry))
-            return storing
-
-    @classmethod
-    async def _restore(
-        cls,
-        read: _Read,
-        writer: Writer,
-        services: Services,
-        scheduler: Scheduler,
-        sessions: Directory,
-        plugin_stores: PluginStores,
-        streams: StreamKeeper,
-    ) -> Storing:
-        config, clock, pubsub, found = services.config, services.clock, services.pubsub, read.found
         settings, (max_length, max_bytes) = config.store, config.largest_queue
-        committer = Committer(
-            writer, scheduler, services.alarms, clock, settings.heartbeat, found.last_number, settings.max_uncommitted
+        self._opened: OpenedStore | None = opened
+        self._clock = clock
+        self._scheduler = scheduler
+        if opened.found.note.stored:
+            clock.go_on(opened.found.note, trio.current_time())
+        self._writer = Writer(opened.engine, settings.heartbeat, partial(_count, metrics))
+        self.committer = Committer(
+            self._writer,
+            scheduler,
+            alarms,
+            clock,
+            settings.heartbeat,
+            opened.found.last_number,
+            settings.max_uncommitted,
         )
-        if read.refused:
-            _log_refused(read.refused)
-        StoredRetained(pubsub.retained, clock.epoch, committer.change, read.refused)
-        services.committer = pubsub.committer = committer
-        services.backlogs = backlogs = Backlogs(
-            pubsub.router,
-            committer,
+        self.backlogs = Backlogs(
+            router,
+            self.committer,
             max_length,
             max_bytes,
             upgrade_qos=config.session.upgrade_qos,
             is_used=not config.session.priorities and config.session.overflow == "drop_oldest",
         )
-        async for _ in Paced(backlogs.restore(found.backlogs), RESTORED_AT_ONCE):
+        self._recovery: Recovery
+        #: Of clients that were connected, by sessions that were not stored.
+        self._wills: list[StoredWill] = []
+
+    async def restore(
+        self, services: Services, sessions: Directory, plugin_stores: PluginStores, streams: StreamKeeper
+    ) -> None:
+        """Bring back what is stored. Nobody can connect yet.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        opened, self._opened = self._opened, None
+        assert opened is not None
+        async with _naming_malformed(opened.open_engine, services.config):
+            try:
+                await self._writer.read(streams.restore)
+                await self._restore_retained(opened.retained, services.pubsub)
+                async for _ in Paced(self.backlogs.restore(opened.found.backlogs), RESTORED_AT_ONCE):
+                    pass
+                plugin_stores.restore(opened.of_plugins)
+                await self._restore_sessions(opened.found, sessions, services.pubsub.router)
+                await trio.to_thread.run_sync(opened.verified.result)
+            except BaseException:
+                await self.close()
+                raise
+        restored = len(sessions), len(services.pubsub.retained), len(streams.registry)
+        _log_restored(perf_counter() - opened.began, *restored)
+
+    async def _restore_retained(self, rows: list[Row], pubsub: PubSub) -> None:
+        epoch, refused = self._clock.epoch, list[str]()
+        for first in range(0, len(rows), RESTORED_AT_ONCE):
+            refused += pubsub.restore_retained(rows[first : first + RESTORED_AT_ONCE], epoch)
+            await trio.lowlevel.checkpoint()
+        if refused:
+            _log_refused(refused)
+        StoredRetained(pubsub.retained, epoch, self.committer.change, refused)
+
+    async def _restore_sessions(self, found: Found, sessions: Directory, router: Router[Any]) -> None:
+        now, epoch = trio.current_time(), self._clock.epoch
+        self._recovery = Recovery(found, sessions, router, epoch, now, self.committer, self.backlogs)
+        async for _ in Paced(self._recovery.restore(), RESTORED_AT_ONCE):
             pass
-        plugin_stores.restore(read.of_plugins)
-        plugin_stores.committer = committer
-        streams.begin(committer)
-        recovery = Recovery(found, sessions, pubsub.router, clock.epoch, trio.current_time(), committer, backlogs)
-        async for _ in Paced(recovery.restore(), RESTORED_AT_ONCE):
-            pass
-        wills = [restored_will(row, committer) for row in found.wills]
-        return cls(writer, committer, backlogs, recovery, wills, scheduler)
+        self._wills = [restored_will(row, self.committer) for row in found.wills]
 
     async def go_on(self, services: Services) -> None:
         """Everything else has started, and nobody can connect yet: what the sessions have waited for may happen."""
@@ -163,8 +181,8 @@ class Storing:
         settings = config.store
         self._writer.limit(settings.max_size)
         self._writer.heartbeat = settings.heartbeat
-        self._committer.heartbeat.change(settings.heartbeat)
-        self._committer.max_uncommitted = settings.max_uncommitted
+        self.committer.heartbeat.change(settings.heartbeat)
+        self.committer.max_uncommitted = settings.max_uncommitted
         if config.largest_queue != former.largest_queue:  # otherwise all backlogs would be looked at
             self.backlogs.limit(*config.largest_queue)
 
@@ -175,11 +193,11 @@ class Storing:
 
     def cut_power(self) -> None:
         """Store nothing more, as if the power failed."""
-        self._committer.stop()
+        self.committer.stop()
 
     async def finish(self) -> None:
         """Store all that has changed. What happens after that is not stored."""
-        await self._committer.close()
+        await self.committer.close()
 
     async def close(self) -> None:
         await self._writer.close()
@@ -209,19 +227,6 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_microseconds += round(seconds * 1e6)
     else:
         metrics.store_commits_failed += 1
-
-
-async def _read(engine: Engine, services: Services, streams: StreamKeeper) -> _Read:
-    """What the store holds. Retained messages and streams are where they belong afterwards."""
-    found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine)
-    clock, refused = services.clock, list[str]()
-    if found.note.stored:
-        clock.go_on(found.note, trio.current_time())
-    await trio.to_thread.run_sync(streams.restore, engine)
-    for first in range(0, len(retained), RESTORED_AT_ONCE):
-        refused += services.pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
-        await trio.lowlevel.checkpoint()
-    return _Read(found, of_plugins, refused)
 
 
 def _find(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
@@ -255,28 +260,3 @@ def _first_malformed(open_engine: Callable[[], Engine]) -> str:
         return ""
     finally:
         engine.close()
-
-
-def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | None:
-    """What opens the store that the configuration asks for, if it asks for one."""
-    durability = config.durability(standalone=standalone)
-    if durability == "memory":
-        return None
-    if config.store.path is None and not standalone:
-        raise StoreUnavailable(
-            "a broker inside another process needs a store.path: the default is a standalone broker's"
-        )
-
-    def open_engine() -> Engine:
-        # imported here: few brokers inside another process have a store
-        from trunkline.store.sqlite import SqliteEngine
-
-        settings = config.store
-        try:
-            path = store_path(settings, config.node)
-            make_store_folder(settings, path)
-        except NoStateFolder as error:
-            raise StoreUnavailable(str(error)) from error
-        return SqliteEngine(path, durability=durability, max_size=settings.max_size, verify=False)
-
-    return open_engine

@@ -78,7 +78,7 @@ class StreamKeeper:
         self._services = services
         self.registry = StreamRegistry(services.clock, self._changed)
         self.streams = Streams(self)
-        self._committer: Committer | None = None
+        self._committer = services.committer
         #: Where nothing is durable.
         self._engine: Engine = MemoryEngine()
         self._sinks: dict[Stream, StreamSink] = {}
@@ -94,10 +94,6 @@ class StreamKeeper:
     def restore(self, engine: Engine) -> None:
         """Bring back what is stored. In a thread."""
         self.registry.restore(engine)
-
-    def begin(self, committer: Committer) -> None:
-        """From now on everything is stored."""
-        self._committer = committer
 
     def open(self, declared: Iterable[StreamConfig], is_subscribed: Callable[[str, str], bool]) -> None:
         """Take messages; make the streams that the configuration declares, and change those that are otherwise.

@@ -14,8 +14,11 @@ from trunkline.mqtt.topics import SHARE_PREFIX
 from trunkline.plugins.context import Client
 
 if TYPE_CHECKING:
+    from trunkline.actors import Ref
+    from trunkline.broker.net.listener import Listener
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
+    from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
@@ -73,6 +76,41 @@ class ReceiverRow:
     connected: bool
     #: The number of members of a shared group; otherwise 1.
     members: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerView:
+    settings: ListenerSettings
+    #: `listening`, `paused` or `closed`.
+    state: str
+    #: Host and port, with the port that the system chose, or the path of a Unix socket and 0. At least one: a host
+    #: name, or `*`, may stand for several.
+    addresses: list[tuple[str, int]]
+    connections: int
+
+    @property
+    def name(self) -> str:
+        return self.settings.label
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The first one."""
+        return self.addresses[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorRow:
+    #: Its supervisor: `node`, `sessions`, `connections`, a plugin's.
+    layer: str
+    name: str
+    #: `waiting` for messages, `ready` to run, `starting`, `ending`.
+    state: str
+    #: Messages that wait, and messages that it has handled.
+    mailbox: int
+    handled: int
+    restarts: int
+    #: In seconds.
+    age: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +219,15 @@ def receiver_rows(route: Route[Any], after: int, limit: int) -> list[ReceiverRow
         qos = max((member.qos for member in members), default=0)
         rows.append(ReceiverRow("", f"{SHARE_PREFIX}{group.name}/{group.filter}", qos, online, len(members)))
     return rows
+
+
+def listener_view(listener: Listener) -> ListenerView:
+    connections = len(listener.acceptor.connections)
+    return ListenerView(listener.settings, listener.state.value, listener.addresses, connections)
+
+
+def actor_row(layer: str, ref: Ref[Any], restarts: int, now: float) -> ActorRow:
+    return ActorRow(layer, ref.name, ref.state, ref.queued, ref.handled, restarts, round(now - ref.since, 3))
 
 
 def hook_rows(hooks: Hooks, owner_of: Any) -> list[HookRow]:

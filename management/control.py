@@ -19,8 +19,8 @@ from trunkline.management.control_place import PORT, SOCKET, PlaceError, default
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trunkline.broker.node.admin import Admin
     from trunkline.config.node_settings import ControlSettings
-    from trunkline.management.operations.registry import Administered
 
 _logger = logging.getLogger("trunkline.control")
 
@@ -35,7 +35,7 @@ class ControlSocketError(Exception):
 class Control:
     """The control socket of a broker."""
 
-    def __init__(self, broker: Administered) -> None:
+    def __init__(self, broker: Admin) -> None:
         self._broker = broker
         self._claim: Claim | None = None
         self.connections = 0
@@ -126,7 +126,7 @@ class Control:
                 await trio.aclose_forcefully(stream)
 
 
-async def open_control(broker: Administered, required: bool) -> Control | None:
+async def open_control(broker: Admin, required: bool) -> Control | None:
     """The control socket of a broker. If it is not required and cannot be opened, the broker goes on without it.
 
     Raises:

@@ -25,8 +25,9 @@ from trunkline.management.control_json import from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trunkline.broker.node.admin import Admin
     from trunkline.management.control_http import HttpRequest
-    from trunkline.management.operations.registry import Administered, Operation, Page
+    from trunkline.management.operations.registry import Operation, Page
 
 #: Bytes of rows after which a page is full. A single row may be larger.
 PAGE_BYTES: Final = 1_048_576
@@ -44,7 +45,7 @@ STATUS: Final = {
 _logger = logging.getLogger("trunkline.control")
 
 
-async def serve(stream: trio.SocketStream, broker: Administered, token: str | None, *, full: bool) -> None:
+async def serve(stream: trio.SocketStream, broker: Admin, token: str | None, *, full: bool) -> None:
     """Answer all requests of a connection. Each must have the token, if there is one. One that is too many is told so.
 
     Raises:
@@ -69,7 +70,7 @@ async def serve(stream: trio.SocketStream, broker: Administered, token: str | No
         await http.end(problem)
 
 
-async def _answer(http: HttpConnection, broker: Administered, request: HttpRequest) -> None:
+async def _answer(http: HttpConnection, broker: Admin, request: HttpRequest) -> None:
     """
     Raises:
         HttpProblem: the answer is this.
@@ -87,7 +88,7 @@ async def _answer(http: HttpConnection, broker: Administered, request: HttpReque
         await _operate(http, broker, name, request)
 
 
-async def _operate(http: HttpConnection, broker: Administered, name: str, request: HttpRequest) -> None:
+async def _operate(http: HttpConnection, broker: Admin, name: str, request: HttpRequest) -> None:
     # imported only now, for a quick start; in a thread, so that clients do not wait meanwhile
     await trio.to_thread.run_sync(import_module, "trunkline.management.operations")
     from trunkline.management.operations import find
@@ -126,7 +127,7 @@ def _arguments(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", arguments)
 
 
-async def _result(broker: Administered, operation: Operation, arguments: dict[str, Any]) -> bytes:
+async def _result(broker: Admin, operation: Operation, arguments: dict[str, Any]) -> bytes:
     result = await operation.run(broker, arguments)
     await trio.lowlevel.checkpoint()
     if operation.listing:
@@ -150,9 +151,7 @@ def _fitting(rows: Sequence[object]) -> int:
     return len(rows)
 
 
-async def _answer_lines(
-    http: HttpConnection, broker: Administered, operation: Operation, arguments: dict[str, Any]
-) -> None:
+async def _answer_lines(http: HttpConnection, broker: Admin, operation: Operation, arguments: dict[str, Any]) -> None:
     """All rows of a listing, or as many as `limit` says. An error behind the first page is the last line."""
     page = cast("Page[object]", await operation.run(broker, arguments))
     left = arguments.get("limit")

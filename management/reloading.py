@@ -21,7 +21,7 @@ from trunkline.plugins.errors import PluginError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trunkline.broker.node import Node
+    from trunkline.broker.node.admin import Admin
     from trunkline.config.section import PluginSettings
     from trunkline.plugins.manager import Plugins
 
@@ -42,24 +42,24 @@ class Pending:
     failed: list[str]
 
 
-async def reload(broker: Node) -> Pending:
+async def reload(broker: Admin) -> Pending:
     """Read the configuration and its files again, and apply it, after reloads that were asked for before. The result is
     logged.
 
     Raises:
         ReloadError: something is wrong.
     """
-    async with broker.reloading:
+    async with broker.reconfiguring.lock:
         return await _reload(broker)
 
 
-async def _reload(broker: Node) -> Pending:
+async def _reload(broker: Admin) -> Pending:
     try:
         # in a thread, as plugins that are new are imported
         new = broker.config if broker.read is None else await trio.to_thread.run_sync(broker.read)
         differ, former = changes(broker.config, new), broker.config.plugins
         with nullcontext() if broker.read is None else logs.switching(new.log):
-            failed = await broker.reconfigure(new)
+            failed = await broker.reconfiguring.apply(new)
     except (ConfigError, SecurityError) as error:
         problems = list(map(str, error.problems))
     except OSError as error:

@@ -4,12 +4,11 @@ import os
 import socket
 from collections.abc import Iterator
 
-from trunkline.broker.security import Security
+from trunkline.broker.security import read_files
 from trunkline.config.addresses import ANY_HOST, TakenAddresses
 from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.store_place import NoStateFolder, store_path
-from trunkline.hooks.chain import Hooks
 from trunkline.management.control_place import PlaceError, check_place
 from trunkline.store import StoreError
 from trunkline.store.sqlite import SqliteEngine
@@ -22,7 +21,7 @@ def obstacles(config: Config) -> list[str]:
 
 def _files(config: Config) -> Iterator[str]:
     try:
-        Security(config, Hooks()).load(config)
+        read_files(config)
     except SecurityError as error:
         yield from error.problems
     for listener in config.listeners:

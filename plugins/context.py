@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+import trio
+
 from trunkline.hooks.registration import HookError, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
@@ -14,8 +16,7 @@ from trunkline.plugins.figures import Counter, Gauge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import trio
-
+    from trunkline.config.config import Config
     from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from trunkline.plugins.figures import PluginFigures
     from trunkline.plugins.registered import PluginHooks
     from trunkline.plugins.running import Running
-    from trunkline.plugins.store import PluginStore
+    from trunkline.plugins.store import PluginStore, PluginStores
     from trunkline.router import Options
+    from trunkline.store.clock import StoreClock
     from trunkline.streams.interface import Streams
 
 # Covariant, so that type checkers know the plugin's own settings model.
@@ -74,14 +76,23 @@ class Client:
     server_name: str = ""
 
 
-class Host(Protocol):
-    """The broker's interface for plugins. The node implements it."""
+class HostClients(Protocol):
+    def get(self, client_id: str) -> Client | None: ...
+    def page(self, after: str, limit: int) -> list[Client]: ...
+    def subscriptions(self, client_id: str) -> Mapping[str, Options]: ...
+    def subscribe(self, client_id: str, requests: list[SubscriptionRequest]) -> bool: ...
+    def unsubscribe(self, client_id: str, filters: list[str]) -> bool: ...
+    def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
+    def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool: ...
+    def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None: ...
 
-    def publish(self, message: Message) -> int: ...
-    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold: ...
+
+class HostMessages(Protocol):
     def message(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
     ) -> Message: ...
+    def route(self, message: Message) -> int: ...
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold: ...
     def subscribe(
         self,
         name: str,
@@ -90,30 +101,34 @@ class Host(Protocol):
         deliver: Callable[[Message], None],
         answered: Callable[[Reason | None], None],
     ) -> Callable[[], None]: ...
-    def subscribe_client(self, client_id: str, requests: list[SubscriptionRequest]) -> bool: ...
-    def unsubscribe_client(self, client_id: str, filters: list[str]) -> bool: ...
-    def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
-    def client(self, client_id: str) -> Client | None: ...
-    def clients(self, after: str, limit: int) -> list[Client]: ...
-    def subscriptions(self, client_id: str) -> Mapping[str, Options]: ...
-    def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool: ...
-    def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None: ...
-    def raise_alarm(self, name: str, text: str) -> None: ...
-    def clear_alarm(self, name: str) -> None: ...
-    def alarms(self) -> list[Alarm]: ...
-    def limits(self) -> dict[str, int]: ...
-    async def metrics(self) -> dict[str, int]: ...
-    def store_of(self, plugin: str) -> PluginStore: ...
+
+
+class HostAlarms(Protocol):
+    @property
+    def active(self) -> list[Alarm]: ...
+    def activate(self, name: str, text: str) -> None: ...
+    def deactivate(self, name: str) -> None: ...
+
+
+class Host(Protocol):
+    """The broker as its plugins need it. A node is this by its parts, as they are."""
+
+    @property
+    def clients(self) -> HostClients: ...
+    @property
+    def messages(self) -> HostMessages: ...
+    @property
+    def alarms(self) -> HostAlarms: ...
     @property
     def streams(self) -> Streams: ...
     @property
-    def now(self) -> float: ...
+    def plugin_stores(self) -> PluginStores: ...
     @property
+    def config(self) -> Config: ...
+    @property
+    def clock(self) -> StoreClock: ...
     def wall(self) -> float: ...
-    @property
-    def clock_correction(self) -> float: ...
-    @property
-    def node_name(self) -> str: ...
+    async def figures(self) -> dict[str, int]: ...
 
 
 class TimerDue(NamedTuple):
@@ -180,7 +195,7 @@ class Context(Generic[S_co]):
     def store(self) -> PluginStore:
         """What the plugin keeps for good, by key: it outlives the broker's process, unless the broker keeps nothing
         (`store.durability`)."""
-        return self._host.store_of(self.name)
+        return self._host.plugin_stores.of(self.name)
 
     @property
     def streams(self) -> Streams:
@@ -192,22 +207,22 @@ class Context(Generic[S_co]):
     @property
     def now(self) -> float:
         """The node's monotonic time, in seconds."""
-        return self._host.now
+        return trio.current_time()
 
     @property
     def wall(self) -> float:
         """The same moment in seconds since the epoch, by the system's clock as it was when the node started."""
-        return self._host.wall
+        return self._host.wall()
 
     @property
     def clock_correction(self) -> float:
         """Seconds by which the system's clock was put forward since then; negative if it was put back."""
-        return self._host.clock_correction
+        return self._host.clock.correction
 
     @property
     def node(self) -> str:
         """Name of the node."""
-        return self._host.node_name
+        return self._host.config.node.name
 
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
         """Call back after `delay` seconds, unless the plugin has ended. Returns a function that cancels the call. The
@@ -236,17 +251,18 @@ class Context(Generic[S_co]):
             TypeError, ValueError: the message cannot be sent.
         """
         data = payload.encode() if isinstance(payload, str) else payload
-        return self._host.publish(self._host.message(topic, data, qos, retain, properties, publisher))
+        messages = self._host.messages
+        return messages.route(messages.message(topic, data, qos, retain, properties, publisher))
 
     def route(self, message: Message) -> int:
         """Route a message that a hook has held back, unchanged. Returns the number of sessions that it went to."""
-        return self._host.publish(message)
+        return self._host.messages.route(message)
 
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
         """Publish a message that a hook has TAKEN, as if its client published it now: with a new id, and through the
         hooks at `message.publish`. Access rules do not apply. Returns the number of sessions that it went to, or the
         answer of the hook that refused or took it."""
-        return self._host.publish_as(client, message)
+        return self._host.messages.publish_as(client, message)
 
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:
         """Subscribe the plugin itself: it is called with each message that matches. Returns a function that ends the
@@ -266,7 +282,7 @@ class Context(Generic[S_co]):
             if running.is_current:
                 running.ref.cast(Delivery(callback, message))
 
-        cancel = self._host.subscribe(self.name, filter, qos, deliver, running.expect_answer(filter))
+        cancel = self._host.messages.subscribe(self.name, filter, qos, deliver, running.expect_answer(filter))
         running.subscriptions.append(cancel)
         return cancel
 
@@ -274,12 +290,12 @@ class Context(Generic[S_co]):
 
     def client(self, client_id: str) -> Client | None:
         """The client with this id, if it has a session."""
-        return self._host.client(client_id)
+        return self._host.clients.get(client_id)
 
     def clients(self, after: str = "", limit: int = 1000) -> list[Client]:
         """The next clients behind the client id `after`, in order of client id. It is a short page, so that other work
         does not wait long."""
-        return self._host.clients(after, limit)
+        return self._host.clients.page(after, limit)
 
     def all_clients(self) -> Iterator[Client]:
         """All clients, page by page. An async plugin should give other tasks a turn from time to time."""
@@ -290,38 +306,38 @@ class Context(Generic[S_co]):
 
     def subscriptions(self, client_id: str) -> Mapping[str, Options]:
         """The current subscriptions of a client's session, by topic filter. Empty if it has no session."""
-        return self._host.subscriptions(client_id)
+        return self._host.clients.subscriptions(client_id)
 
     def subscribe_client(self, client_id: str, *requests: SubscriptionRequest) -> bool:
         """Subscribe on behalf of a connected client: it gets no SUBACK. Access rules for `subscribe` do not apply.
         Returns False if it is not connected."""
-        return self._host.subscribe_client(client_id, list(requests))
+        return self._host.clients.subscribe(client_id, list(requests))
 
     def unsubscribe_client(self, client_id: str, *filters: str) -> bool:
         """End subscriptions on behalf of a client. Returns False if it has no session."""
-        return self._host.unsubscribe_client(client_id, list(filters))
+        return self._host.clients.unsubscribe(client_id, list(filters))
 
     def kick(self, client_id: str, reason: Reason = Reason.ADMINISTRATIVE_ACTION, text: str = "") -> bool:
         """End the connection of a client; its session stays until it expires. Returns False if the client is not
         connected."""
-        return self._host.kick(client_id, reason, text or f"disconnected by the plugin {self.name}")
+        return self._host.clients.kick(client_id, reason, text or f"disconnected by the plugin {self.name}")
 
     # Access
 
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
         """The decision of access rules and hooks about a topic that the client did not name itself."""
-        return self._host.may(client, action, topic, qos, retain)
+        return self._host.clients.may(client, action, topic, qos, retain)
 
     def forget_decisions(self, client_id: str | None = None, *, subscriptions: bool = True) -> None:
         """Forget the cached access decisions of this client, or of all clients. Subscriptions are checked again, and
         removed where they are denied; for one client, `subscriptions=False` leaves them unchanged."""
-        self._host.forget_decisions(client_id, subscriptions=subscriptions)
+        self._host.clients.forget_decisions(client_id, subscriptions=subscriptions)
 
     # For operators
 
     async def metrics(self) -> dict[str, int]:
         """All current metrics of the broker and its plugins, by name."""
-        return await self._host.metrics()
+        return await self._host.figures()
 
     def counter(self, name: str, text: str) -> Counter:
         """A counter of the plugin. A restart continues the count."""
@@ -341,12 +357,12 @@ class Context(Generic[S_co]):
 
     def alarms(self) -> list[Alarm]:
         """All active alarms, the oldest first."""
-        return self._host.alarms()
+        return self._host.alarms.active
 
     def limits(self) -> dict[str, int]:
         """The node's limits by the keys of its configuration, such as `session.max_queue_length`; those of a zone begin
         with `zones.NAME`."""
-        return self._host.limits()
+        return self._host.config.all_limits()
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Raise an alarm, which lasts until `clear_alarm`. The plugin's name is put in front of its name."""

@@ -234,7 +234,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         """When the callbacks that decide about access have changed, including the denials in its place, decisions are
         made again."""
         if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self.settings.guards:
-            self._host.forget_decisions(None)
+            self._host.clients.forget_decisions(None)
 
     def handle(self, message: TimerDue | Delivery | SubscriptionRefused) -> None:
         if isinstance(message, TimerDue):
@@ -309,13 +309,13 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         if not self.replaced:
             self.alarms.add(name)
             self._to_clear.discard(name)
-            self._host.raise_alarm(f"{self.name}.{name}", text)
+            self._host.alarms.activate(f"{self.name}.{name}", text)
 
     def clear_alarm(self, name: str) -> None:
         self.alarms.discard(name)
         other = self._former if self._stage is Stage.STARTING else self._place.current
         if other is None or other is self or name not in other.alarms:
-            self._host.clear_alarm(f"{self.name}.{name}")
+            self._host.alarms.deactivate(f"{self.name}.{name}")
         elif self._stage is Stage.STARTING:
             self._to_clear.add(name)
 

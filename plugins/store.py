@@ -133,12 +133,12 @@ class PluginStores:
     #: No actor ends when a commit cannot be written.
     owner = None
 
-    def __init__(self, max_bytes: int, now: Callable[[], float]) -> None:
-        """`max_bytes` is what one plugin may keep; 0 is no limit. `now` gives the store's time."""
+    def __init__(self, max_bytes: int, now: Callable[[], float], committer: PluginCommitter | None = None) -> None:
+        """`max_bytes` is what one plugin may keep; 0 is no limit. `now` gives the store's time. Without a `committer`
+        nothing is durable."""
         self.max_bytes = max_bytes
         self.now = now
-        #: None: there is nothing that would be durable.
-        self.committer: PluginCommitter | None = None
+        self._committer = committer
         self._stores: dict[str, PluginStore] = {}
         self._changed: dict[tuple[str, str], None] = {}
 
@@ -149,17 +149,17 @@ class PluginStores:
 
     def note(self, plugin: str, key: str) -> None:
         """A value was put or deleted."""
-        if self.committer is not None:
+        if self._committer is not None:
             if not self._changed:
-                self.committer.change(self)
+                self._committer.change(self)
             self._changed[plugin, key] = None
 
     async def committed(self) -> None:
         stored = trio.Event()
-        if self.committer is None:
+        if self._committer is None:
             stored.set()
         else:
-            self.committer.after_commit(stored.set)
+            self._committer.after_commit(stored.set)
         await stored.wait()
 
     def write(self, batch: WriteBatch) -> None:

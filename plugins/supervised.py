@@ -107,10 +107,10 @@ class Supervised:
             self.problem = f"crashed too often, and is disabled: {self.problem}"
         shown = cause.__cause__ if isinstance(cause, PluginError) else cause
         _logger.error("the plugin %s: %s", self.name, self.problem, exc_info=shown)
-        self._host.raise_alarm(self._alarm, f"the plugin {self.name}: {self.problem}")
+        self._host.alarms.activate(self._alarm, f"the plugin {self.name}: {self.problem}")
 
     def clear_alarm(self) -> None:
-        self._host.clear_alarm(self._alarm)
+        self._host.alarms.deactivate(self._alarm)
 
     @property
     def _alarm(self) -> str:
@@ -136,7 +136,7 @@ class Supervised:
 
     def _forget_decisions(self) -> None:
         if CLIENT_CHECK_ACL.name in self._guarded:
-            self._host.forget_decisions(None)
+            self._host.clients.forget_decisions(None)
 
 
 class Supervision(Supervisor):

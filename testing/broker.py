@@ -5,8 +5,6 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import trio
-
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import Clock
 from trunkline.testing.expecting import call_plain
@@ -21,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from trunkline.broker.node import Node
+    import trio
+
+    from trunkline.broker.node.admin import Admin
     from trunkline.broker.views import RetainedRow, SubscriptionRow
     from trunkline.client.settings import ConnectionSettings
     from trunkline.hooks.alarm import Alarm
@@ -63,7 +63,7 @@ class BrokerProxy(Messages[P]):
         found: dict[str, Address] = {}
         for listener in self._running.node.listeners:
             about = listener.settings.address
-            found[listener.settings.label] = Address(*listener.address, about.scheme, about.path)
+            found[listener.name] = Address(*listener.address, about.scheme, about.path)
         return found
 
     @property
@@ -104,7 +104,7 @@ class BrokerProxy(Messages[P]):
             return address
         raise RuntimeError("this broker has no listeners: clients cannot connect to it by an address")
 
-    # State. The modules for its rows are imported on demand
+    # State
 
     @property
     def clients(self) -> list[Client]:
@@ -115,9 +115,7 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def sessions(self) -> list[Client]:
         """All sessions, of clients that are connected and of those that are away, by client id."""
-        from trunkline.broker.views import client_row
-
-        return [client_row(actor) for actor in self._running.node.sessions.page(limit=maxsize)]
+        return self._running.node.clients.page(limit=maxsize)
 
     @property
     @in_broker
@@ -129,18 +127,13 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def subscriptions(self) -> list[SubscriptionRow]:
         """By topic filter and client id."""
-        from trunkline.broker.views import subscription_rows
-
-        return subscription_rows(self._running.node.router)
+        return self._running.node.routes.subscriptions()
 
     @property
     @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        from trunkline.broker.views import retained_row
-
-        now, retained = trio.current_time(), self._running.node.retained
-        return [retained_row(message, retained, now) for message in retained.page(now, limit=maxsize, scan=maxsize)[0]]
+        return self._running.node.retained.all()
 
     @property
     @in_broker
@@ -182,9 +175,9 @@ class BrokerProxy(Messages[P]):
         Raises:
             ProtocolError: this is not a topic name.
         """
-        data, host = payload.encode() if isinstance(payload, str) else payload, self._running.node.host
-        message = host.message(topic, data, qos, retain, properties, "")
-        host.publish(message)
+        data, messages = payload.encode() if isinstance(payload, str) else payload, self._running.node.messages
+        message = messages.message(topic, data, qos, retain, properties)
+        messages.route(message)
         return self._running.history.of(message)
 
     @in_broker
@@ -196,7 +189,7 @@ class BrokerProxy(Messages[P]):
         """
         from trunkline.testing.journal import Recording  # few tests record
 
-        return Recording(path, self._running.network, self._running.node.host.wall, self._portal)
+        return Recording(path, self._running.network, self._running.node.wall(), self._portal)
 
     @in_broker
     def kick(self, client_id: str) -> None:
@@ -205,7 +198,7 @@ class BrokerProxy(Messages[P]):
         Raises:
             LookupError: the client is not connected.
         """
-        if not self._running.node.host.kick(client_id):
+        if not self._running.node.clients.kick(client_id):
             raise nobody(client_id, [row.client_id for row in self.clients])
 
     def check(self) -> None:
@@ -333,7 +326,7 @@ class Broker(BrokerProxy[AsyncPortal]):
         super().check()
 
     @property
-    def node(self) -> Node:
+    def node(self) -> Admin:
         """The node itself. Only for code in the broker's trio run."""
         return self._running.node
 
@@ -394,7 +387,7 @@ class Plugins(Proxy[P]):
             PluginError: none of this name was started, or it cannot start again.
         """
         await self._running.node.plugins.reload(name, settings)
-        await self._running.node.scheduler.drained()
+        await self._running.node.settled()
 
     @in_broker
     def call(self, name: str, command: str, /, **arguments: object) -> object:

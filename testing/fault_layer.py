@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Actor
     from trunkline.broker.net.transport import Event, Receiver, Transport
-    from trunkline.broker.node import Node
+    from trunkline.broker.node.admin import Admin
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.versions import Version
 
@@ -87,12 +87,12 @@ class Network:
         self.recorders: list[Recorder] = []
         self._layers: dict[int, FaultLayer] = {}
         self._count = 0
-        self.node: Node
+        self.node: Admin
 
     def __iter__(self) -> Iterator[FaultLayer]:
         return iter(list(self._layers.values()))
 
-    def attach(self, node: Node) -> None:
+    def attach(self, node: Admin) -> None:
         """From now on, connections are this node's."""
         self.node = node
 
@@ -104,12 +104,7 @@ class Network:
 
     def topic(self, layer: FaultLayer, direction: Direction, alias: int) -> str:
         """The topic that an alias stands for by now; empty if it is not known."""
-        actor = self.node.sessions.get(layer.client_id)
-        if actor is None or actor.channel is None:
-            return ""
-        if direction == FROM:
-            return actor.channel.aliases_in[alias]
-        return actor.channel.aliases_out.topic(alias)
+        return self.node.clients.topic_of(layer.client_id, alias, sent=direction != FROM)
 
     def forget(self, layer: FaultLayer) -> None:
         self._layers.pop(layer.number, None)
@@ -230,7 +225,7 @@ class FaultLayer(Layer):
 
     def reset_soon(self) -> None:
         """As `reset`, from wherever it is called."""
-        self.network.node.scheduler.call_at(trio.current_time(), self.reset)
+        self.network.node.call_at(trio.current_time(), self.reset)
 
     def close(self) -> None:
         self._record_end("broker", "")

@@ -3,92 +3,23 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from copy import copy
-from math import inf
-from sys import maxsize
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import trio
 
 from trunkline.actors.system import innermost
-from trunkline.broker.alive_note import ALIVE, NODE
-from trunkline.broker.committer import Committer
-from trunkline.broker.node import Node, open_node
-from trunkline.broker.session.durable import StoredQueue, make_durable
-from trunkline.broker.session.recovery import Recovery
-from trunkline.broker.session.stored_sessions import find
-from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
-from trunkline.broker.stored_retained import RETAINED, retained_to_bytes
+from trunkline.broker.node.opening import open_node
 from trunkline.config.store_place import store_path
-from trunkline.mqtt.packing import pack
-from trunkline.plugins.store import PLUGINS
-from trunkline.store import WriteBatch
-from trunkline.store.engine import rows
-from trunkline.store.memory import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from trunkline.broker.node import ControlSocket
+    from trunkline.broker.node.admin import Admin, ControlSocket, Kept
     from trunkline.config.config import Config
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault_layer import Network
-
-
-class Kept:
-    """The state that outlives a node without a store: as a store would have it."""
-
-    def __init__(self, node: Node, *, sessions: bool, retained: bool) -> None:
-        #: It does not go back.
-        self._clock = node.services.clock
-        self._engine = MemoryEngine()
-        if node.storing is None:
-            batch = WriteBatch()
-            if sessions:
-                _write_sessions(node, batch)
-                for key, value in node.plugin_stores.rows():
-                    batch.put(PLUGINS, key, value)
-            for each in node.retained if retained else ():
-                batch.put(RETAINED, each.message.topic.encode(), retained_to_bytes(each, self._clock.epoch))
-            self._engine.commit(batch)
-
-    def bring_into(self, node: Node) -> None:
-        """Before plugins start, and so before clients can connect."""
-        services = node.services
-        services.clock.follow(self._clock)
-        node.plugin_stores.restore(rows(self._engine, PLUGINS))
-        services.pubsub.restore_retained(rows(self._engine, RETAINED), self._clock.epoch)
-        now = trio.current_time()
-        self._recovery = Recovery(find(self._engine), node.sessions, node.router, self._clock.epoch, now)
-        for _ in self._recovery.restore():
-            pass
-
-    def go_on(self, node: Node) -> None:
-        """What the sessions have waited for may happen."""
-        self._recovery.go_on(node.scheduler)
-
-
-def _write_sessions(node: Node, batch: WriteBatch) -> None:
-    clock = node.services.clock
-    committer = Committer(_NoWriter(), node.scheduler, node.alarms, clock, inf, 0)
-    committer.stop()  # the batch is all that is written
-    for number, actor in enumerate(node.sessions, 1):
-        session = copy(actor.session)
-        window, awaiting_rel = StoredWindow(committer, number, maxsize, 0), StoredAwaitingRel(committer, number, 0, 0)
-        queue = StoredQueue(committer, max_length=0)
-        make_durable(session, committer, number, window, queue, awaiting_rel).changed()
-    committer.write(batch)
-    note = clock.note(trio.current_time())
-    batch.put(NODE, ALIVE, pack((note.stored, committer.publications.number, note.calendar)))
-
-
-class _NoWriter:
-    """What is written goes into a batch of its own."""
-
-    commit: Any = None
-    read: Any = None
 
 
 class Lives:
@@ -100,7 +31,7 @@ class Lives:
         hooks: Hooks | None,
         grace: float,
         network: Network,
-        prepare: Callable[[Node], None],
+        prepare: Callable[[Admin], None],
         nursery: trio.Nursery,
     ) -> None:
         """`prepare` is called with each node before clients can connect to it."""
@@ -112,7 +43,7 @@ class Lives:
         self._nursery = nursery
         self._lock = trio.Lock()
         #: The running node, and the scope that ends it.
-        self.node: Node
+        self.node: Admin
         self._over: trio.Event
         self._gone: trio.Event
 
@@ -125,11 +56,9 @@ class Lives:
         await self._nursery.start(self._live, kept)
 
     async def _live(self, kept: Kept | None, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        def ready(node: Node) -> None:
+        def ready(node: Admin) -> None:
             self._network.attach(node)
             self._prepare(node)
-            if kept is not None:
-                kept.go_on(node)
 
         over, gone = trio.Event(), trio.Event()
         try:
@@ -140,7 +69,7 @@ class Lives:
                 [self._network.layer],
                 ready,
                 open_control=_open_control,
-                adopt=None if kept is None else kept.bring_into,
+                adopt=kept,
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks
@@ -171,33 +100,31 @@ class Lives:
                 without a store, or one that is graceful.
         """
         async with self._lock:
-            if self.node.storing is not None and keep_sessions != keep_retained:
+            if self.node.has_store and keep_sessions != keep_retained:
                 raise ValueError("a broker with a store keeps sessions and retained messages, or neither")
-            if power_cut and (self.node.storing is None or graceful):
+            if power_cut and (graceful or not self.node.has_store):
                 raise ValueError("a power cut is for a broker with a store, and has no grace")
-            node, kept = self.node, list[Kept]()
+            node, ending = self.node, self.node.ending
+            kept: list[Kept] = []
 
             async def last_step() -> None:
-                if node.storing is not None and power_cut:
-                    node.storing.cut_power()
+                if power_cut:
+                    ending.cut_power()
                 self._network.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
+                await (ending.stop_accepting() if graceful else ending.stop_at_once())
+                kept.append(node.kept(sessions=keep_sessions, retained=keep_retained))
                 if graceful:
-                    await node.stop_accepting()
+                    await ending.disconnect_clients()
                 else:
-                    node.listeners.close()
-                    await node.quiet()
-                kept.append(Kept(node, sessions=keep_sessions, retained=keep_retained))
-                if graceful:
-                    await node.disconnect_clients()
-                else:
-                    if node.storing is not None and not power_cut:
-                        await node.storing.finish()  # what is not stored by now is lost
-                    vanish(node, self._network)
+                    if not power_cut:
+                        await ending.store_all()
+                    ending.vanish()
+                    self._network.cut()
 
-            node.last_step = last_step
+            ending.steps = last_step
             self._over.set()
             await self._gone.wait()
-            if node.storing is not None and not keep_sessions:
+            if node.has_store and not keep_sessions:
                 _delete_store(self._config)
             self._config = at_same_port(self._config, node)
             await self.begin(kept[0])
@@ -209,13 +136,6 @@ def _delete_store(config: Config) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def vanish(node: Node, network: Network) -> None:
-    """All connections are reset, and no session is notified, as when a process is killed."""
-    for actor in node.sessions:
-        actor.forget_connection()
-    network.cut()
-
-
 def _at_port(settings: ListenerSettings, port: int) -> ListenerSettings:
     if settings.port or settings.address.scheme == "unix":
         return settings
@@ -224,7 +144,7 @@ def _at_port(settings: ListenerSettings, port: int) -> ListenerSettings:
     return settings.model_copy(update={"url": url, "name": settings.label})
 
 
-def at_same_port(config: Config, node: Node) -> Config:
+def at_same_port(config: Config, node: Admin) -> Config:
     """Ports that the system chose become fixed."""
     fixed = [_at_port(listening.settings, listening.address[1]) for listening in node.listeners]
     return config.model_copy(update={"listeners": tuple(fixed)})
@@ -232,7 +152,7 @@ def at_same_port(config: Config, node: Node) -> Config:
 
 @asynccontextmanager
 async def living(
-    config: Config, hooks: Hooks | None, grace: float, network: Network, prepare: Callable[[Node], None]
+    config: Config, hooks: Hooks | None, grace: float, network: Network, prepare: Callable[[Admin], None]
 ) -> AsyncGenerator[Lives, None]:
     """Run a broker that can be restarted, for the length of a block. See `open_node`; `prepare` is called for each
     node."""
@@ -249,7 +169,7 @@ async def living(
         raise innermost(group) from None
 
 
-async def _open_control(node: Node, required: bool) -> ControlSocket | None:
+async def _open_control(node: Admin, required: bool) -> ControlSocket | None:
     from trunkline.management.control import open_control  # few tests ask for one
 
     return await open_control(node, required)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.actors import Ref
-    from trunkline.broker.node import Node
+    from trunkline.broker.node.admin import Admin
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault import Fault
@@ -79,7 +79,7 @@ class Options:
 class RunningBroker:
     """A test's broker in its own trio run, with all that is kept for the test."""
 
-    def __init__(self, node: Node, network: Network, history: int) -> None:
+    def __init__(self, node: Admin, network: Network, history: int) -> None:
         """`history` is how many messages are kept."""
         #: The running node.
         self.node = node
@@ -91,16 +91,19 @@ class RunningBroker:
         #: Exceptions of hooks that the test has not removed.
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
-        self.connections = ConnectionLog(node.hooks, lambda: self.node.host.wall)
-        self.history = History(node.hooks, lambda: self.node.host.wall, history, self._may_know)
+        self.connections = ConnectionLog(node.hooks, self._wall)
+        self.history = History(node.hooks, self._wall, history, self._may_know)
         network.on_loss = self.history.lost
+
+    def _wall(self) -> float:
+        return self.node.wall()
 
     def _hook_failed(self, error: BaseException) -> None:
         if len(self.hook_errors) < MAX_HOOK_ERRORS:
             self.hook_errors.append(error)
 
     def _may_know(self, client_id: str) -> bool:
-        return self.connections.may_know(client_id) or self.node.sessions.get(client_id) is not None
+        return self.connections.may_know(client_id) or client_id in self.node.clients
 
     async def reset(self) -> None:
         await self.lives.restart(keep_sessions=False, keep_retained=False)
@@ -110,13 +113,12 @@ class RunningBroker:
 
     def standing(self, client_id: str) -> str:
         """The state of a client, as the rest of a sentence that begins with its id."""
-        found = self.node.sessions.get(client_id)
+        found = self.node.clients.get(client_id)
         if found is None:
             return "has no session"
-        filters = [repr(filter) for filter in found.session.subscriptions]
+        filters = [repr(filter) for filter in self.node.clients.subscriptions(client_id)]
         return (
-            f"is {'connected' if found.channel is not None else 'away'}, "
-            f"and has subscribed to {', '.join(filters) or 'nothing'}"
+            f"is {'connected' if found.connected else 'away'}, and has subscribed to {', '.join(filters) or 'nothing'}"
         )
 
 
@@ -134,7 +136,7 @@ class Activity:
         self._listen()
 
     def _listen(self) -> None:
-        self._running.node.scheduler.at_end(self)
+        self._running.node.at_end_of_turn(self)
 
     def end_turn(self) -> None:
         self._happened.set()
@@ -182,7 +184,7 @@ async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
     network = Network()
     interrupted = False
 
-    def prepare(node: Node) -> None:
+    def prepare(node: Admin) -> None:
         if found:
             found[0].node = node  # another one, after a restart
         else:
@@ -231,7 +233,7 @@ def _exit(error: BaseException) -> Exception:
     return failure
 
 
-def _check_plugins(node: Node) -> None:
+def _check_plugins(node: Admin) -> None:
     """A standalone broker goes on without a plugin that cannot start, but a test needs it."""
     if node.config.plugins:
         failed = [row for row in node.plugins.rows() if row.name in node.config.plugins and row.status == "failed"]

@@ -23,12 +23,12 @@ ALLOWED = {
 #: measure how long something lasts.
 CALENDAR = {
     "store/clock.py": "it is its own",
-    "broker/node.py": "alarms, the trace and certificates, for people",
-    "broker/host.py": "`Context.wall`",
+    "broker/node/parts.py": "alarms, the trace, certificates and `Context.wall`, for people",
     "broker/session/services.py": "the time of a message, for people",
     "broker/session/inbound.py": "the time of a message, for people",
     "broker/connection/handshake.py": "the time of a connection, for people",
-    "broker/committer.py": "the note of both clocks",
+    "broker/alive_note.py": "the note of both clocks",
+    "broker/node/kept.py": "the note of both clocks",
 }
 #: Plugins that use `Context.wall`, and why.
 WALL = {

@@ -160,8 +160,6 @@ LARGER = {
     "actors/ref.py: Ref": "what others may do with an actor: one line each",
     "analytics/report/sections/messages.py: topics": "a table for each of its parts",
     "broker/connection/handshake.py: Handshake._open_session": "the order of the specification's checks is what it is",
-    "broker/node.py": "the assembly of a node is still to be split into steps",
-    "broker/node.py: Node.__init__": "the assembly of a node is still to be split into steps",
     "broker/session/actor.py: SessionActor": "a handler for each message of its mailbox",
     "broker/session/inbound.py: Inbound.publish": "the hot path: calls would cost more than they show",
     "broker/session/life.py: SessionLife": "a connection comes and goes by the same state",

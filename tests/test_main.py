@@ -290,9 +290,9 @@ main()
     "signals",
     [
         {"trunkline.management.cli": signal.SIGINT},
-        {"trunkline.broker.node": signal.SIGINT},
+        {"trunkline.broker.node.life": signal.SIGINT},
         {"trunkline.management.cli": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
-        {"trunkline.broker.node": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
+        {"trunkline.broker.node.life": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
     ],
 )
 def test_a_signal_in_the_middle_of_an_import(signals: dict[str, signal.Signals]) -> None:
@@ -339,7 +339,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     """What is heavy and comes later: tables and colours, TOML that keeps comments, password hashing, other commands,
     what `ctl` asks, JSON Schema and HTTP of plugins, pytest, asyncio, log files, guesses at what a wrong name meant."""
     modules = loaded(f"import trunkline.__main__, trunkline.management.cli\n{START}")
-    assert "trunkline.broker.node" in modules
+    assert "trunkline.broker.node.life" in modules
     heavy = {"asyncio", "trunkline.management.operations", "trunkline.broker.views", "multiprocessing"}
     heavy |= {"trunkline.testing", "trunkline.plugins.shipped", "trunkline.events", "difflib", "logging.handlers"}
     commands = ("ctl", "ctl_commands", "config_view", "journal_commands", "plugin_commands")

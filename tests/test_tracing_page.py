@@ -67,7 +67,7 @@ async def test_the_commands_are_there(tmp_path: Path) -> None:
 
         assert len(COMMANDS) == 7
         for number, command in enumerate(COMMANDS):
-            if rows := here.node.trace.messages()[0]:
+            if rows := here.admin.trace.messages()[0]:
                 command = re.sub(r"\b[0-9a-f]{32}\b", rows[0].guid, command)
             result = await trio.to_thread.run_sync(run, command)
             assert result.exit_code == 0, (command, result.output)
@@ -75,7 +75,7 @@ async def test_the_commands_are_there(tmp_path: Path) -> None:
                 heating = await here.client("heating")
                 await heating.subscribe("home/#")
                 here.broker.publish("home/kitchen/temperature", "21")
-        assert not here.node.trace.on
+        assert not here.admin.trace.on
         for other in ("clients show heating", "subscriptions list --client-id heating", "hooks list"):
             result = await trio.to_thread.run_sync(run, other)
             assert result.exit_code == 0, (other, result.output)

@@ -13,7 +13,7 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.conformance import raw
-from trunkline.broker.node import Node
+from trunkline.broker.node.admin import Admin
 
 #: Seconds that a packet may take. A limit for broken brokers, not a wait.
 PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", "120"))
@@ -243,7 +243,7 @@ class Wire:
         return packet
 
 
-def connect(node: Node) -> trio.abc.Stream:
+def connect(node: Admin) -> trio.abc.Stream:
     """The client's end of a new connection, without a socket."""
     ours, theirs = memory_stream_pair()
     node.serve(ours)

@@ -220,8 +220,8 @@ class Outbound(Sending):
         self._pauses = self._pauses & PauseReason.TURN | PauseReason.STORE
         if self._cursor is not None:
             self._cursor.attach()
-        session, services = self._context.session, self._services
-        if services.streams is not None and any(map(_is_of_stream, session.subscriptions)):
+        session = self._context.session
+        if any(map(_is_of_stream, session.subscriptions)):
             self._open_feeds().attach()
         self._window.resume(_largest_window(channel))
         self._review()
@@ -351,7 +351,6 @@ class Outbound(Sending):
         if self._feeds is None:
             from trunkline.broker.session.stream_feed import StreamFeeds
 
-            assert self._services.streams is not None
             self._feeds = StreamFeeds(self._context, self._services.streams(), self.wake)
             self._arrange()
         return self._feeds
@@ -359,10 +358,9 @@ class Outbound(Sending):
     def end_feeds(self) -> Iterator[None]:
         """The session has ended: its places in streams go with it, some in each slice."""
         streams = list(filter(_is_of_stream, self._context.session.subscriptions))
-        if streams and self._services.streams is not None:
-            for first in range(0, len(streams), FEEDS_AT_ONCE):
-                self._open_feeds().forget(streams[first : first + FEEDS_AT_ONCE])
-                yield
+        for first in range(0, len(streams), FEEDS_AT_ONCE):
+            self._open_feeds().forget(streams[first : first + FEEDS_AT_ONCE])
+            yield
 
 
 def _is_of_stream(filter: str) -> bool:

@@ -65,10 +65,10 @@ class Services:
     client_of: Callable[[str], ClientInfo | None]
     #: Where sessions are stored, and where their messages wait while they are behind; None where everything ends with
     #: the process.
-    committer: Committer | None = None
-    backlogs: Backlogs | None = None
+    committer: Committer | None
+    backlogs: Backlogs | None
     #: The streams of the node, made when they are asked for.
-    streams: Callable[[], StreamHost] | None = None
+    streams: Callable[[], StreamHost]
     #: What the broker uses too much of.
     overload: Overload = field(default_factory=Overload)
     #: Client ids whose packets are logged.

@@ -148,10 +148,7 @@ class Subscribing:
         # imported here: few clients subscribe to streams
         from trunkline.broker.session.stream_feed import refusal
 
-        streams = self.context.services.streams
-        if streams is None:
-            return "there are no streams"
-        return refusal(streams(), self.context.session, filter, properties)
+        return refusal(self.context.services.streams(), self.context.session, filter, properties)
 
     async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
         access, mqtt = self.context.services.access, self.context.config.mqtt

@@ -1,5 +1,7 @@
 """Listeners of a running broker. Changes last until it ends; what stays is written in the configuration."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -7,24 +9,24 @@ from annotated_types import Interval
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trunkline.broker.net.listener import Listener, State
 from trunkline.broker.net.listeners import ListenError
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.views import ListenerView
 from trunkline.config.addresses import shown_address
 from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.fields import field_at
-from trunkline.config.key_path import dotted, nearest
+from trunkline.config.key_path import dotted
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.units import accepted, own_words
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     BadRequest,
     Limit,
-    NotFound,
     Page,
     Position,
     Refused,
+    answering,
     operation,
     page_at,
 )
@@ -44,24 +46,18 @@ class ListenerRow:
     zone: str
 
 
-def _row(listener: Listener) -> ListenerRow:
-    settings = listener.settings
-    connections = len(listener.acceptor.connections)
-    return ListenerRow(
-        settings.label,
-        settings.url,
-        ", ".join(map(shown_address, listener.addresses)),
-        listener.state.value,
-        connections,
-        settings.zone,
-    )
+def _row(view: ListenerView) -> ListenerRow:
+    addresses = ", ".join(map(shown_address, view.addresses))
+    return ListenerRow(view.name, view.settings.url, addresses, view.state, view.connections, view.settings.zone)
 
 
-def _find(broker: Administered, name: str) -> Listener:
-    for listener in broker.listeners:
-        if listener.settings.label == name:
-            return listener
-    raise NotFound(f"no listener {name!r}{nearest(name, [each.settings.label for each in broker.listeners])}")
+@contextmanager
+def _refusing() -> Generator[None]:
+    """Turns what a listener cannot do into the answer."""
+    try:
+        yield
+    except (ListenError, SecurityError) as error:
+        raise Refused(str(error)) from error
 
 
 def _problem(detail: ErrorDetails) -> str:
@@ -72,14 +68,14 @@ def _problem(detail: ErrorDetails) -> str:
 
 
 @operation("listeners.list")
-def list_listeners(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ListenerRow]:
+def list_listeners(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ListenerRow]:
     """Listeners, and how many connections each has."""
     return page_at(list(map(_row, broker.listeners)), after, limit)
 
 
 @operation("listeners.add")
 async def add_listener(
-    broker: Administered, url: Annotated[str, "Its URL; a query sets further keys of a listener."]
+    broker: Admin, url: Annotated[str, "Its URL; a query sets further keys of a listener."]
 ) -> ListenerRow:
     """Listen on one more address, until the broker ends. The same checks apply as in the configuration."""
     try:
@@ -91,47 +87,35 @@ async def add_listener(
         raise BadRequest("; ".join(map(_problem, error.errors()))) from None
     if any(settings.files):
         raise Refused("credential files are read at the start: write this listener in the configuration")
-    try:
-        return _row(await broker.listeners.open(settings))
-    except (ListenError, SecurityError) as error:
-        raise Refused(str(error)) from error
+    with _refusing():
+        return _row(await broker.listeners.add(settings))
 
 
 @operation("listeners.pause")
-def pause_listener(broker: Administered, name: Name) -> ListenerRow:
+def pause_listener(broker: Admin, name: Name) -> ListenerRow:
     """Accept no connections until `resume`; new ones wait in the system's backlog. Clients stay connected."""
-    listener = _find(broker, name)
-    if listener.state is State.CLOSED:
-        raise Refused(f"{name!r} is closed")
-    listener.pause()
-    return _row(listener)
+    with answering(), _refusing():
+        return _row(broker.listeners.pause(name))
 
 
 @operation("listeners.resume")
-async def resume_listener(broker: Administered, name: Name) -> ListenerRow:
+async def resume_listener(broker: Admin, name: Name) -> ListenerRow:
     """Accept connections again after `pause` or `drain`."""
-    listener = _find(broker, name)
-    if listener.state is State.CLOSED:
-        try:
-            await broker.listeners.listen(listener)
-        except ListenError as error:
-            raise Refused(str(error)) from error
-    listener.resume()
-    return _row(listener)
+    with answering(), _refusing():
+        return _row(await broker.listeners.resume(name))
 
 
 @operation("listeners.drain")
-def drain_listener(broker: Administered, name: Name, rate: Rate = 100) -> ListenerRow:
+def drain_listener(broker: Admin, name: Name, rate: Rate = 100) -> ListenerRow:
     """Close the listening sockets, and disconnect the clients little by little, so that they come back elsewhere. New
     connections are refused until `resume`, which ends the draining."""
-    listener = _find(broker, name)
-    listener.close()
-    broker.services.start_task(listener.disconnect_clients, rate)
-    return _row(listener)
+    with answering():
+        return _row(broker.listeners.drain(name, rate))
 
 
 @operation("listeners.remove")
-def remove_listener(broker: Administered, name: Name) -> dict[str, object]:
+def remove_listener(broker: Admin, name: Name) -> dict[str, object]:
     """Close a listener and disconnect its clients at once. Their sessions stay."""
-    broker.listeners.remove(_find(broker, name))
+    with answering():
+        broker.listeners.remove(name)
     return {"removed": name}

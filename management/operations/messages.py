@@ -2,24 +2,15 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import trio
 from annotated_types import Interval
 from pydantic import Strict
 
-from trunkline.broker.views import (
-    ReceiverRow,
-    RetainedRow,
-    RouteRow,
-    receiver_rows,
-    retained_row,
-    retained_rows,
-    route_rows,
-)
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.views import ReceiverRow, RetainedRow, RouteRow
 from trunkline.config.key_path import nearest
 from trunkline.config.mqtt_settings import RetainedSettings
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     After,
     BadRequest,
     Limit,
@@ -52,18 +43,18 @@ UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clie
 
 
 @operation("routes.list", cursor=lambda row: row.filter)
-def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[RouteRow]:
+def list_routes(broker: Admin, after: After = "", limit: Limit = AT_ONCE) -> Page[RouteRow]:
     """Topic filters with subscriptions, each with the number of subscribers."""
-    rows = route_rows(broker.router, after, limit)
+    rows = broker.routes.page(after, limit)
     return Page(rows, rows[-1].filter if len(rows) == limit else None)
 
 
 @operation("routes.lookup")
-def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
+def look_up(broker: Admin, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
     """The receivers of a message with this topic: clients as they subscribed, then shared groups. A client that comes
     or goes meanwhile may be missing, or be listed twice."""
     validate_name(topic)
-    rows = receiver_rows(broker.router.match(topic), after, limit)
+    rows = broker.routes.receivers(topic, after, limit)
     return Page(rows, after + len(rows) if len(rows) == limit else None)
 
 
@@ -72,32 +63,29 @@ def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limi
 
 @operation("retained.list", cursor=lambda row: row.topic)
 async def list_retained(
-    broker: Administered,
+    broker: Admin,
     filter: Annotated[str, "Only topics that match: '$SYS/#' those of the broker."] = "#",
     after: After = "",
     limit: Limit = AT_ONCE,
 ) -> Page[RetainedRow]:
     """Retained messages, in order of topic, each with the beginning of its payload."""
     validate_filter(filter)
-    rows: list[RetainedRow] = []
-    cursor: str | None = after
-    while cursor is not None and len(rows) < limit:
-        now, room = trio.current_time(), limit - len(rows)
-        some, cursor = retained_rows(broker.retained, now, cursor, room, filter, scan=AT_ONCE)
-        rows += some
-        await trio.lowlevel.checkpoint()
-    return Page(rows, cursor)
+    return Page(*await broker.retained.page(filter, after, limit))
 
 
 @operation("retained.show")
-def show_retained(broker: Administered, topic: Topic) -> RetainedRow:
+def show_retained(broker: Admin, topic: Topic) -> RetainedRow:
     """The retained message of a topic, with its whole payload."""
-    return retained_row(_retained(broker, topic), broker.retained, trio.current_time())
+    validate_name(topic)
+    found = broker.retained.get(topic)
+    if found is None:
+        raise _not_retained(broker, topic)
+    return found
 
 
 @operation("retained.set")
 def set_retained(
-    broker: Administered,
+    broker: Admin,
     topic: Topic,
     payload: Payload,
     qos: Qos = 0,
@@ -109,9 +97,8 @@ def set_retained(
     if not payload:
         raise BadRequest("payload: an empty one would delete the retained message: use retained.delete")
     message = _message(broker, topic, payload, qos, True, expiry, content_type, user_properties)
-    receivers = broker.host.publish(message)
-    kept = broker.retained.get(topic, trio.current_time())
-    if kept is None or kept.guid != message.guid:
+    receivers = broker.messages.route(message)
+    if not broker.retained.is_kept(message):
         raise Refused(
             f"published, but not retained: {_limits(broker.config.retained)}"
             if broker.config.retained.enabled
@@ -122,25 +109,18 @@ def set_retained(
 
 @operation("retained.delete")
 async def delete_retained(
-    broker: Administered, topic: Annotated[str, "The topic name, or a topic filter for all that match."]
+    broker: Admin, topic: Annotated[str, "The topic name, or a topic filter for all that match."]
 ) -> dict[str, object]:
     """Delete retained messages. Subscribers are not notified."""
     if topic.startswith("$SYS/"):
         raise Refused(f"{topic}: these topics are the broker's own: sys.interval = 0 ends them")
     if "+" not in topic and "#" not in topic:
-        topics = [_retained(broker, topic).topic]
-        broker.host.delete_retained(topics)
+        validate_name(topic)
+        if not broker.retained.delete(topic):
+            raise _not_retained(broker, topic)
         return {"deleted": 1}
     validate_filter(topic)
-    deleted = 0
-    cursor: str | None = ""
-    while cursor is not None:
-        page, cursor = broker.retained.page(
-            trio.current_time(), after=cursor, limit=AT_ONCE, filter=topic, scan=AT_ONCE
-        )
-        broker.host.delete_retained([message.topic for message in page])
-        deleted += len(page)
-        await trio.lowlevel.checkpoint()
+    deleted = await broker.retained.delete_matching(topic)
     if not deleted:
         raise NotFound(f"no retained message matches {topic!r}")
     return {"deleted": deleted}
@@ -155,16 +135,9 @@ def _limits(retained: RetainedSettings) -> str:
     return "the limits are " + ", ".join(f"{name} = {limit}" for name, limit in limits.items() if limit)
 
 
-def _retained(broker: Administered, topic: str) -> Message:
-    validate_name(topic)
-    now = trio.current_time()
-    found = broker.retained.get(topic, now)
-    if found is None:
-        rows, _ = broker.retained.page(now, after=topic[: len(topic) // 2], limit=NEIGHBOURS, scan=NEIGHBOURS)
-        raise NotFound(
-            f"no message is retained at {topic!r}{nearest(topic, [row.topic for row in rows if len(row.topic) <= 256])}"
-        )
-    return found
+def _not_retained(broker: Admin, topic: str) -> NotFound:
+    near = [each for each in broker.retained.topics(topic[: len(topic) // 2], NEIGHBOURS) if len(each) <= 256]
+    return NotFound(f"no message is retained at {topic!r}{nearest(topic, near)}")
 
 
 # Publishing
@@ -172,7 +145,7 @@ def _retained(broker: Administered, topic: str) -> Message:
 
 @operation("publish")
 def publish(
-    broker: Administered,
+    broker: Admin,
     topic: Topic,
     payload: Payload = b"",
     qos: Qos = 0,
@@ -184,14 +157,14 @@ def publish(
     """Publish a message as the broker itself. Access rules and hooks at `message.publish` do not apply."""
     return {
         "topic": topic,
-        "receivers": broker.host.publish(
+        "receivers": broker.messages.route(
             _message(broker, topic, payload, qos, retain, expiry, content_type, user_properties)
         ),
     }
 
 
 def _message(
-    broker: Administered,
+    broker: Admin,
     topic: str,
     payload: bytes,
     qos: int,
@@ -212,4 +185,4 @@ def _message(
             encode_string(text)
         except ValueError as error:
             raise BadRequest(f"{text!r:.80}: {error}") from None
-    return broker.host.message(topic, payload, qos, retain, properties, "")
+    return broker.messages.message(topic, payload, qos, retain, properties)

@@ -3,17 +3,15 @@
 import os
 from typing import Annotated, Literal
 
-import trio
-
 from trunkline import __version__
 from trunkline.broker.metrics import Gauges, Metrics, described
+from trunkline.broker.node.admin import Admin
 from trunkline.broker.views import HookRow, MetricRow, hook_rows
 from trunkline.config.key_path import nearest
 from trunkline.hooks.alarm import Alarm
 from trunkline.management import logs
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     Limit,
     NotFound,
     Page,
@@ -38,23 +36,22 @@ RATES = {
 
 
 @operation("status")
-async def status(broker: Administered) -> dict[str, object]:
+async def status(broker: Admin) -> dict[str, object]:
     """The state of the broker. Rates are per minute, averaged over the last one, five and fifteen minutes."""
     figures = await broker.figures()
-    now = trio.current_time()
-    broker.rates.update(figures, now)
+    uptime, rates = broker.uptime, broker.rates(figures)
     return {
         "node": broker.config.node.name,
         "version": __version__,
         "pid": os.getpid(),
-        "started_at": broker.host.wall - (now - broker.started_at),
-        "uptime": now - broker.started_at,
+        "started_at": broker.wall() - uptime,
+        "uptime": uptime,
         "listeners": [
             {
-                "name": listener.settings.label,
+                "name": listener.name,
                 "host": listener.address[0],
                 "port": listener.address[1],
-                "connections": len(listener.acceptor.connections),
+                "connections": listener.connections,
             }
             for listener in broker.listeners
         ],
@@ -68,7 +65,7 @@ async def status(broker: Administered) -> dict[str, object]:
         "store_bytes": figures["store.bytes"],
         "alarms": len(broker.alarms.active),
         "rates": {
-            name: {window: round(broker.rates[counter, window], 2) for window in ("1min", "5min", "15min")}
+            name: {window: round(rates[counter, window], 2) for window in ("1min", "5min", "15min")}
             for name, counter in RATES.items()
         },
     }
@@ -76,7 +73,7 @@ async def status(broker: Administered) -> dict[str, object]:
 
 @operation("metrics")
 async def metrics(
-    broker: Administered,
+    broker: Admin,
     prefix: Annotated[str, "Only names with this prefix."] = "",
     after: Position = 0,
     limit: Limit = AT_ONCE,
@@ -89,13 +86,13 @@ async def metrics(
 
 
 @operation("config.show")
-def show_config(broker: Administered) -> dict[str, object]:
+def show_config(broker: Admin) -> dict[str, object]:
     """The configuration that the broker runs with. Secrets are not shown."""
     return broker.config.model_dump(mode="json")
 
 
 @operation("reload")
-async def reload(broker: Administered) -> dict[str, object]:
+async def reload(broker: Admin) -> dict[str, object]:
     """Read the configuration and its files again, as SIGHUP does, and apply what needs no restart."""
     try:
         pending = await read_again(broker)
@@ -105,7 +102,7 @@ async def reload(broker: Administered) -> dict[str, object]:
 
 
 @operation("log.level")
-def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
+def log_level(broker: Admin, level: Level = None) -> dict[str, object]:
     """Show the log level, or change it until the next reload."""
     if level is not None:
         logs.set_level(level)
@@ -114,33 +111,33 @@ def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
 
 @operation("log.packets")
 def log_packets(
-    broker: Administered,
+    broker: Admin,
     client_id: Annotated[str, "The client id; it need not be connected."],
     off: Annotated[bool, "Stop logging them."] = False,
 ) -> dict[str, object]:
     """Log the packets of one client, in both directions, as `log level debug` does for all new connections: their type
     and size, without payloads and passwords. It applies to later connections of the client, until the broker stops."""
-    broker.host.log_packets(client_id, not off)
-    return {"packets_logged_of": broker.host.logged_clients}
+    broker.clients.log_packets(client_id, not off)
+    return {"packets_logged_of": broker.clients.logged}
 
 
 # Alarms
 
 
 @operation("alarms.list")
-def list_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
+def list_alarms(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
     """Active alarms: conditions that an operator should know about, the oldest first."""
     return page_at(broker.alarms.active, after, limit)
 
 
 @operation("alarms.history")
-def list_past_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
+def list_past_alarms(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
     """The most recent past alarms, the oldest first."""
     return page_at(list(broker.alarms.history), after, limit)
 
 
 @operation("alarms.clear")
-def clear_alarm(broker: Administered, name: Annotated[str, "The alarm's name."]) -> dict[str, object]:
+def clear_alarm(broker: Admin, name: Annotated[str, "The alarm's name."]) -> dict[str, object]:
     """Clear an alarm. It is raised again if its condition is detected again."""
     active = [alarm.name for alarm in broker.alarms.active]
     if name not in active:
@@ -153,6 +150,6 @@ def clear_alarm(broker: Administered, name: Annotated[str, "The alarm's name."])
 
 
 @operation("hooks.list")
-def list_hooks(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[HookRow]:
+def list_hooks(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[HookRow]:
     """Callbacks at all hook points, in the order in which they run, with how often each has crashed."""
     return page_at(hook_rows(broker.hooks, broker.plugins.owner_of), after, limit)

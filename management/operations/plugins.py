@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
+from trunkline.broker.node.admin import Admin
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import PluginSettings
 from trunkline.config.units import from_text
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     After,
     BadRequest,
     Limit,
@@ -37,13 +37,13 @@ Who = Annotated[str, "The client id, user name, address or network, or the patte
 
 
 @operation("plugins.list")
-def list_plugins(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[PluginRow]:
+def list_plugins(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[PluginRow]:
     """Plugins that are installed or were started, by name."""
     return page_at(broker.plugins.rows(), after, limit)
 
 
 @operation("plugins.enable")
-async def enable(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
+async def enable(broker: Admin, name: Name, settings: Settings = None) -> dict[str, object]:
     """Start a plugin. Its settings are those of the configuration file as it is now, or else the defaults."""
     await load_aside(name)  # the settings are checked by its module's model
     await broker.plugins.enable(name, _settings(broker, name, settings or {}))
@@ -51,14 +51,14 @@ async def enable(broker: Administered, name: Name, settings: Settings = None) ->
 
 
 @operation("plugins.disable")
-async def disable(broker: Administered, name: Name) -> dict[str, object]:
+async def disable(broker: Admin, name: Name) -> dict[str, object]:
     """Stop a plugin. Its hooks are gone at once; the answer comes when its tasks have ended."""
     await broker.plugins.disable(name)
     return {"disabled": name}
 
 
 @operation("plugins.reload")
-async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
+async def reload(broker: Admin, name: Name, settings: Settings = None) -> dict[str, object]:
     """Import a plugin's code anew and start it, while it works; then it takes the place of the former run. Its settings
     are those of the configuration file as it is now, or else its former settings."""
     await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
@@ -67,7 +67,7 @@ async def reload(broker: Administered, name: Name, settings: Settings = None) ->
 
 @operation("plugins.call")
 def call(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     command: Annotated[str, "One of the commands that the plugin offers."],
     arguments: Annotated[dict[str, str] | None, "Arguments of the command."] = None,
@@ -77,7 +77,7 @@ def call(
         return broker.plugins.call(name, command, {**(arguments or {})})
 
 
-def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> PluginSettings | None:
+def _settings(broker: Admin, name: str, given: Mapping[str, str]) -> PluginSettings | None:
     """
     Raises:
         Refused: the configuration file cannot be used.
@@ -107,7 +107,7 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
 
 
 @operation("bans.list", cursor=lambda row: f"{row['kind']}:{row['who']}")
-def list_bans(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[dict[str, Any]]:
+def list_bans(broker: Admin, after: After = "", limit: Limit = AT_ONCE) -> Page[dict[str, Any]]:
     """Bans, and when they end."""
     rows = cast("list[dict[str, Any]]", _ask(broker, "list", after=after, limit=str(limit)))
     return Page(rows, f"{rows[-1]['kind']}:{rows[-1]['who']}" if len(rows) == limit else None)
@@ -115,7 +115,7 @@ def list_bans(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -
 
 @operation("bans.add")
 def ban(
-    broker: Administered,
+    broker: Admin,
     kind: Kind,
     who: Who,
     seconds: Annotated[float | None, "Duration of the ban; without it the ban is permanent."] = None,
@@ -126,12 +126,12 @@ def ban(
 
 
 @operation("bans.remove")
-def lift(broker: Administered, kind: Kind, who: Who) -> object:
+def lift(broker: Admin, kind: Kind, who: Who) -> object:
     """Remove a ban."""
     return _ask(broker, "remove", kind=kind, who=who)
 
 
-def _ask(broker: Administered, command: str, **arguments: str) -> object:
+def _ask(broker: Admin, command: str, **arguments: str) -> object:
     try:
         return call(broker, BANS, command, arguments)
     except PluginError as error:

@@ -8,36 +8,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Final,
-    Generic,
-    TypeAlias,
-    TypeVar,
-    cast,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast, get_origin, get_type_hints
 
 import trio
 from annotated_types import Interval
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from trunkline.broker.node.admin import Admin
 from trunkline.config.key_path import nearest
 from trunkline.config.units import accepted
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
-
-if TYPE_CHECKING:
-    from trunkline.broker.node import Node
-
-    Administered: TypeAlias = Node
-else:  # operations are also listed where no broker runs
-    Administered = object
 
 #: Rows of a page, and of one step of a listing before other work gets its turn.
 AT_ONCE: Final = 500
@@ -113,7 +95,7 @@ class Operation:
     def arguments(self) -> dict[str, FieldInfo]:
         return self.model.model_fields
 
-    async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
+    async def run(self, broker: Admin, arguments: Mapping[str, object]) -> object:
         """Raises OperationError if it cannot be done."""
         try:
             checked = self.model.model_validate(arguments)
@@ -174,10 +156,10 @@ def find(name: str) -> Operation:
     return found
 
 
-async def settled(broker: Administered) -> None:
+async def settled(broker: Admin) -> None:
     """Wait until the broker's actors have handled the operation, so that the next call sees its effect."""
     with trio.move_on_after(SETTLING):
-        await broker.scheduler.drained()
+        await broker.settled()
 
 
 @contextmanager

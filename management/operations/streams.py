@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
+from trunkline.broker.node.admin import Admin
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     BadRequest,
     Limit,
     NotFound,
@@ -141,7 +141,7 @@ def _consumer(info: ConsumerInfo) -> dict[str, object]:
 
 
 @operation("streams.list")
-def list_streams(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[StreamRow]:
+def list_streams(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[StreamRow]:
     """Streams, in order of name."""
     rows = [
         StreamRow(
@@ -160,7 +160,7 @@ def list_streams(broker: Administered, after: Position = 0, limit: Limit = AT_ON
 
 
 @operation("streams.info")
-def show_stream(broker: Administered, name: Name) -> dict[str, object]:
+def show_stream(broker: Admin, name: Name) -> dict[str, object]:
     """What is in a stream, and how it is configured."""
     with _explaining():
         return _stream(broker.streams.info(name))
@@ -168,7 +168,7 @@ def show_stream(broker: Administered, name: Name) -> dict[str, object]:
 
 @operation("streams.create")
 async def create_stream(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     filters: Filters,
     description: Description = None,
@@ -197,7 +197,7 @@ async def create_stream(
 
 @operation("streams.edit")
 async def edit_stream(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     filters: MoreFilters = None,
     description: Description = None,
@@ -222,7 +222,7 @@ async def edit_stream(
 
 
 @operation("streams.delete")
-async def delete_stream(broker: Administered, name: Name) -> dict[str, object]:
+async def delete_stream(broker: Admin, name: Name) -> dict[str, object]:
     """Delete a stream with all that is in it, and its consumers."""
     with _explaining():
         messages = broker.streams.info(name).messages
@@ -232,7 +232,7 @@ async def delete_stream(broker: Administered, name: Name) -> dict[str, object]:
 
 @operation("streams.purge")
 async def purge_stream(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     filter: Annotated[str | None, "Only messages whose topic matches."] = None,
     sequence: Annotated[int | None, "Only messages before this sequence.", Interval(ge=1)] = None,
@@ -250,7 +250,7 @@ async def purge_stream(
 
 @operation("streams.get")
 async def get_message(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     sequence: Sequence = None,
     last: Annotated[str | None, "The last message of this topic, or of all that match this filter."] = None,
@@ -284,7 +284,7 @@ async def get_message(
 
 @operation("streams.delete-message")
 async def delete_stream_message(
-    broker: Administered,
+    broker: Admin,
     name: Name,
     sequence: Annotated[int, "The sequence of the message.", Interval(ge=1)],
 ) -> dict[str, object]:
@@ -298,9 +298,7 @@ async def delete_stream_message(
 
 
 @operation("streams.consumers.list")
-def list_consumers(
-    broker: Administered, stream: Name, after: Position = 0, limit: Limit = AT_ONCE
-) -> Page[ConsumerRow]:
+def list_consumers(broker: Admin, stream: Name, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ConsumerRow]:
     """Consumers of a stream, in order of name."""
     with _explaining():
         rows = [
@@ -319,7 +317,7 @@ def list_consumers(
 
 
 @operation("streams.consumers.info")
-def show_consumer(broker: Administered, stream: Name, consumer: Consumer) -> dict[str, object]:
+def show_consumer(broker: Admin, stream: Name, consumer: Consumer) -> dict[str, object]:
     """Where a consumer is in its stream, and how it is configured."""
     with _explaining():
         return _consumer(broker.streams.consumer_info(stream, consumer))
@@ -327,7 +325,7 @@ def show_consumer(broker: Administered, stream: Name, consumer: Consumer) -> dic
 
 @operation("streams.consumers.create")
 async def create_consumer(
-    broker: Administered,
+    broker: Admin,
     stream: Name,
     consumer: Consumer,
     filters: MoreFilters = None,
@@ -353,7 +351,7 @@ async def create_consumer(
 
 
 @operation("streams.consumers.delete")
-async def delete_consumer(broker: Administered, stream: Name, consumer: Consumer) -> dict[str, object]:
+async def delete_consumer(broker: Admin, stream: Name, consumer: Consumer) -> dict[str, object]:
     """Delete a consumer."""
     with _explaining():
         await broker.streams.delete_consumer(stream, consumer)
@@ -362,12 +360,12 @@ async def delete_consumer(broker: Administered, stream: Name, consumer: Consumer
 
 @operation("streams.consumers.pause")
 async def pause_consumer(
-    broker: Administered,
+    broker: Admin,
     stream: Name,
     consumer: Consumer,
     seconds: Annotated[float, "For how long.", Interval(ge=0)],
 ) -> dict[str, object]:
     """Deliver nothing to a consumer for some time. 0 lets it go on."""
     with _explaining():
-        until = broker.host.wall + seconds if seconds else None
+        until = broker.wall() + seconds if seconds else None
         return _consumer(await broker.streams.pause_consumer(stream, consumer, until))

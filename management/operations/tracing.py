@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from typing import Annotated
 
+from trunkline.broker.node.admin import Admin
 from trunkline.broker.traced_message import MessageRow, Outcome
 from trunkline.management.operations.registry import (
     AT_ONCE,
-    Administered,
     After,
     Limit,
     Page,
@@ -19,7 +19,7 @@ Guid = Annotated[str, "The message's id, as shown in the list."]
 
 @operation("trace.start")
 def start(
-    broker: Administered,
+    broker: Admin,
     client: Annotated[list[str] | None, "Messages that this client publishes or receives. May be repeated."] = None,
     topic: Annotated[list[str] | None, "Messages whose topic matches this filter. May be repeated."] = None,
 ) -> dict[str, object]:
@@ -30,21 +30,21 @@ def start(
 
 
 @operation("trace.stop")
-def stop(broker: Administered) -> dict[str, object]:
+def stop(broker: Admin) -> dict[str, object]:
     """End the trace. Its messages stay until the next trace."""
     broker.trace.stop()
     return _state(broker)
 
 
 @operation("trace.status")
-def status(broker: Administered) -> dict[str, object]:
+def status(broker: Admin) -> dict[str, object]:
     """Whether a trace is on, and for which clients and topics."""
     return _state(broker)
 
 
 @operation("trace.list", cursor=lambda row: row.guid)
 def list_messages(
-    broker: Administered,
+    broker: Admin,
     topic: Annotated[str, "Only messages whose topic matches this filter."] = "",
     client: Annotated[str, "Only messages that this client published or was to get."] = "",
     after: After = "",
@@ -57,7 +57,7 @@ def list_messages(
 
 
 @operation("trace.show")
-def show(broker: Administered, guid: Guid) -> dict[str, object]:
+def show(broker: Admin, guid: Guid) -> dict[str, object]:
     """A traced message, and the outcome for the message as a whole."""
     with answering():
         traced = broker.trace.find(guid)
@@ -65,13 +65,13 @@ def show(broker: Administered, guid: Guid) -> dict[str, object]:
 
 
 @operation("trace.outcomes", cursor=lambda row: row.client_id)
-def list_outcomes(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
+def list_outcomes(broker: Admin, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
     """The outcome of a message for each of its subscribers, in order of client id."""
     with answering():
         return Page(*broker.trace.find(guid).outcomes(after, limit))
 
 
-def _state(broker: Administered) -> dict[str, object]:
+def _state(broker: Admin) -> dict[str, object]:
     trace = broker.trace
     return {
         "on": trace.on,

@@ -17,7 +17,8 @@ import trio
 from trunkline import __version__, garbage
 from trunkline.actors.system import innermost
 from trunkline.broker.net.listeners import ListenError
-from trunkline.broker.node import Node, NodeFailed, open_node
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.node.opening import NodeFailed, open_node
 from trunkline.config.config import Config
 from trunkline.config.errors import Unusable
 from trunkline.config.store_place import store_path
@@ -103,7 +104,7 @@ def _keep_freed_memory() -> None:
 
 async def serve(config: Config, read: Callable[[], Config]) -> None:
     """Run a node until a signal stops it."""
-    serving: list[Node] = []
+    serving: list[Admin] = []
     lost = ""
     stopping = trio.Event()
 
@@ -168,14 +169,13 @@ def _signals(time_to_end: float) -> Generator[trio.MemoryReceiveChannel[int]]:
                 signal.signal(each, handler)
 
 
-async def _at_stake(node: Node) -> str:
+async def _at_stake(node: Admin) -> str:
     """The state that clients rely on and that ends with the process, if there is any."""
-    if node.storing is not None:
+    if node.has_store:
         return ""
     figures = await node.figures()
-    sessions = sum(session.session.expiry_interval > 0 for session in node.sessions)
+    sessions, retained = node.clients.lasting, figures["retained.count"]
     waiting = figures["queue.count"] + figures["inflight.count"]
-    retained = node.retained.limited
     if not sessions and not retained and not waiting:
         return ""
     lost = f"sessions {sessions:,}, retained messages {retained:,}, messages not delivered {waiting:,}"

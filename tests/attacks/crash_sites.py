@@ -20,7 +20,7 @@ import trio
 import trunkline
 from trunkline.actors import Actor, Later, Ref, Scheduler
 from trunkline.broker.net.poller import Poller
-from trunkline.broker.node import Node
+from trunkline.broker.supervisors import Supervisors
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -179,7 +179,7 @@ class Crash:
         """Have everything that is registered at the site crash."""
         crash = self
         call_at, at_end, register = Scheduler.call_at, Scheduler.at_end, Poller.register
-        start_task, start_detached = Actor.start_task, Node._start_task  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType]
+        start_task, start_detached = Actor.start_task, Supervisors.start_task  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType]
         start_later = Later.start_task
         start_soon, start = trio.Nursery.start_soon, trio.Nursery.start
 
@@ -229,7 +229,7 @@ class Crash:
         patch.setattr(Poller, "register", crashing_register)
         patch.setattr(Actor, "start_task", crashing_start_task)
         patch.setattr(Later, "start_task", crashing_start_later)
-        patch.setattr(Node, "_start_task", crashing_detached)
+        patch.setattr(Supervisors, "start_task", crashing_detached)
         patch.setattr(trio.Nursery, "start_soon", crashing_start_soon)
         patch.setattr(trio.Nursery, "start", crashing_start)
 

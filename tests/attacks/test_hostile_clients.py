@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from tests.attacks.operations import SECONDS, Operations
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -41,7 +42,7 @@ class Turns(trio.abc.Instrument):
 class Siege:
     def __init__(self, broker: testing.Broker, operations: Operations) -> None:
         self.broker = broker
-        self.node = broker.node
+        self.node = inside(broker.node)
         self.operations = operations
         self.wires: list[Wire] = []
 
@@ -152,7 +153,7 @@ async def test_topics_of_1_000_levels(operations: Operations) -> None:
 async def test_a_packet_of_256_mb(operations: Operations) -> None:
     async with besieged(operations, mqtt={"linger": 0}) as siege:
         client = await siege.client("a")
-        (connection,) = siege.node.connections
+        (connection,) = siege.node.listeners.connections
         with siege.turns():
             await client.send("30 ff ff ff 7f", bytes(1000))
             disconnect = await client.expect_type(raw.DISCONNECT)

@@ -21,6 +21,7 @@ from wsproto.utilities import ProtocolError
 
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
+from tests.broker.inside import inside
 from tests.broker.net import proxied
 from tests.conformance import raw
 from tests.frames import Frames
@@ -28,10 +29,11 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.actors import Actor, Ref, TaskActor
 from trunkline.actors.supervisor import Nested
-from trunkline.broker import host
 from trunkline.broker.net import poller as polling
 from trunkline.broker.net import tls_listeners
-from trunkline.broker.node import Node, NodeFailed
+from trunkline.broker.node import clients
+from trunkline.broker.node.life import NodeFailed
+from trunkline.broker.node.parts import Node
 from trunkline.broker.views import subscription_rows
 from trunkline.broker.watchdog import Watchdog
 from trunkline.management.operations.listeners import drain_listener, remove_listener
@@ -158,7 +160,7 @@ class Scene:
 
     def __init__(self, broker: testing.Broker, patch: pytest.MonkeyPatch) -> None:
         self.broker = broker
-        self.node: Node = broker.node
+        self.node = inside(broker.node)
         self._patch = patch
         self._wires: list[Wire] = []
 
@@ -307,7 +309,7 @@ class Scene:
         for change in (drain_listener, remove_listener):
             client = self.client(await self.socket("spare"))
             await client.connect("spare")
-            change(self.node, "spare")
+            change(self.broker.node, "spare")
             with suppress(Closed):
                 await trio.sleep(1)
                 await client.ping()
@@ -346,8 +348,8 @@ class Scene:
             nursery.start_soon(self._watch, dog, watching)
             await trio.sleep(2)
             watching.cancel()
-            node.host.forget_decisions(None)  # the access rules have changed
-            report: Any = node._security._report  # pyright: ignore[reportPrivateUsage]
+            node.clients.forget_decisions(None)  # the access rules have changed
+            report: Any = node.security._report  # pyright: ignore[reportPrivateUsage]
             # passwords are checked in a thread, for which this clock does not wait
             report.refused(next(iter(node.sessions)).client)
             with self._patch.context() as patch:
@@ -376,18 +378,18 @@ def everyone(node: Node) -> set[Ref[Any]]:
 
 
 def below(node: Node, child: str) -> list[Ref[Any]]:
-    nested: Any = node.supervisor[child]._actor  # pyright: ignore[reportPrivateUsage]
+    nested: Any = node.supervisors.root[child]._actor  # pyright: ignore[reportPrivateUsage]
     return list(nested.supervisor) if nested is not None else []
 
 
 def check_tables(node: Node) -> None:
     """Nobody stands anywhere who is gone."""
-    assert all(connection.ref.alive for connection in node.connections)
+    assert all(connection.ref.alive for connection in node.listeners.connections)
     clients = {actor.session.client_id for actor in node.sessions}
     assert all(actor.ref.alive for actor in node.sessions)
     for row in subscription_rows(node.router):
         assert row.client_id in clients or row.client_id.startswith("$plugin/"), row
-    poller = node._poller  # pyright: ignore[reportPrivateUsage]
+    poller = node.poller
     if poller is not None:
         watched = poller._polled.values()  # pyright: ignore[reportPrivateUsage]
         assert all(polled.owner is None or polled.owner.alive for polled in watched)
@@ -408,7 +410,7 @@ async def live_before(store: dict[str, Any]) -> None:
 async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) -> AsyncGenerator[Scene]:
     """With two bystanders who have nothing to do with what happens, and for whom nothing may change; unless it `cuts`
     them off, and then they can come again."""
-    patch.setattr(host, "NOTIFIED_AT_ONCE", 1)
+    patch.setattr(clients, "NOTIFIED_AT_ONCE", 1)
     patch.setattr(tls_listeners, "CHECKED_EVERY", 60.0)
     settings: dict[str, Any] = {
         "listeners": LISTENERS,
@@ -454,20 +456,20 @@ async def suffer(folder: Path, patch: pytest.MonkeyPatch, arm: Callable[[set[Ref
     """The scenario, with a crash somewhere in it."""
     async with scene(folder, patch) as here:
         protected = everyone(here.node)
-        lasting = {name: here.node.supervisor[name] for name in ("tasks", "sessions", "connections")}
+        lasting = {name: here.node.supervisors.root[name] for name in ("tasks", "sessions", "connections")}
         arm(protected)
         await here.play()
         assert all(ref.alive for ref in protected), "a bystander was ended"
-        assert lasting == {name: here.node.supervisor[name] for name in lasting}, "a supervisor was ended"
+        assert lasting == {name: here.node.supervisors.root[name] for name in lasting}, "a supervisor was ended"
 
 
 # At the places where something is registered
 
 #: What is registered here is the node's heart, or holds it: see "In the broker" in docs/actors.md.
 VITAL = {
-    Site("broker/node.py", "open_node", "start"),
-    Site("broker/node.py", "Node.run", "start"),
-    Site("broker/node.py", "Node._serve", "start"),
+    Site("broker/node/opening.py", "open_node", "start"),
+    Site("broker/node/life.py", "NodeLife.run", "start"),
+    Site("broker/node/life.py", "NodeLife._serve", "start"),
 }
 
 
@@ -592,9 +594,11 @@ async def test_a_child_of_the_node_crashes(
     clock: MockClock, child: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene(tmp_path, monkeypatch, cuts=child in ("sessions", "connections")) as here:
-        here.node.supervisor[child].crash(Injected(child))
+        here.node.supervisors.root[child].crash(Injected(child))
         await here.play()
         if child in ("control", "sys"):
-            assert child not in here.node.supervisor, "what runs beside the heart is given up when its supervisor fails"
+            assert child not in here.node.supervisors.root, (
+                "what runs beside the heart is given up when its supervisor fails"
+            )
         else:
-            assert here.node.supervisor[child].alive
+            assert here.node.supervisors.root[child].alive

@@ -338,7 +338,7 @@ async def test_a_start_that_fails(autojump_clock: MockClock, place: str, error: 
 @pytest.mark.parametrize("point", ["", "message.delivered", "session.subscribed"])
 async def test_circles(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a plugin hears makes it do the same again, for ever. Others are served, and the broker ends."""
-    monkeypatch.setattr("trunkline.broker.node.MAX_BUSY", 0.05)
+    monkeypatch.setattr("trunkline.broker.node.life.MAX_BUSY", 0.05)
 
     def factory(context: Context[Settings]) -> None:
         def again(*_: object) -> None:

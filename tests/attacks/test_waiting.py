@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire
@@ -50,7 +51,7 @@ async def test_rules_that_change_while_a_decision_waits(autojump_clock: MockCloc
         await client.send(raw.publish("t", b"1", qos=1, packet_id=1))
         await trio.sleep(1)
         judge.verdict = Deny()  # from now on it is forbidden; the answer that is on its way says otherwise
-        here.node.host.forget_decisions("a")
+        here.node.clients.forget_decisions("a")
         await trio.sleep(1)
         judge.answer.set()
         await client.receive()
@@ -174,7 +175,7 @@ async def test_receive_maximum(autojump_clock: MockClock) -> None:
         await client.send(*[raw.ack(raw.PUBREL, n + 1) for n in range(1, 10, 2)])
         for n in range(1, 10, 2):
             assert (await client.receive()).packet_id == n + 1
-        here.node.host.forget_decisions("a")
+        here.node.clients.forget_decisions("a")
         judge.answer = trio.Event()
         await client.send(*packets)
         await client.expect_disconnect(0x93)
@@ -253,13 +254,13 @@ async def test_a_flood_behind_a_decision_is_not_read() -> None:
             while True:
                 await wire.stream.send_all(flood)
         assert sending.cancelled_caught
-        read = b.node.metrics.bytes_received
+        read = inside(b.node).metrics.bytes_received
         assert read < 1_000_000
-        session = b.node.sessions.get("a")
+        session = inside(b.node).sessions.get("a")
         assert session is not None
         judge.answer.set()
         with trio.fail_after(120):
-            while b.node.metrics.bytes_received == read:
+            while inside(b.node).metrics.bytes_received == read:
                 await trio.lowlevel.checkpoint()
         await wire.abort()
 

@@ -9,10 +9,12 @@ from typing import Any
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, CommitState
-from trunkline.broker.node import Node, open_node
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
 from trunkline.store import Engine, StoreFull, StoreUnavailable, WriteBatch
@@ -42,8 +44,8 @@ class Disk:
         try:
             read = (lambda: config) if standalone else None
             open_store = None if config.durability(standalone=True) == "memory" else lambda: face
-            async with open_node(config, hooks, grace=0, read=read, open_store=open_store) as node:
-                life = Life(node, face)
+            async with open_node(config, hooks, grace=0, read=read, open_store=open_store) as admin:
+                life = Life(admin, face)
                 try:
                     yield life
                 finally:
@@ -58,8 +60,9 @@ class Disk:
 class Life:
     """One broker."""
 
-    def __init__(self, node: Node, face: "_Face") -> None:
-        self.node = node
+    def __init__(self, admin: Admin, face: "_Face") -> None:
+        self.admin = admin
+        self.node = inside(admin)
         self.wires: list[Wire] = []
         self._face = face
         #: Is set when the power fails.
@@ -109,7 +112,7 @@ class Life:
 
     async def wire(self, version: int = 5) -> Wire:
         here, there = memory_stream_pair()
-        self.node.serve(there)
+        self.admin.serve(there)
         wire = Wire(here, version=version, patience=10)
         self.wires.append(wire)
         return wire

@@ -4,18 +4,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.connection.connection import Connection
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.node.parts import Node
 from trunkline.broker.session.actor import SessionActor
 
 
 class Room:
     def __init__(self, broker: testing.Broker) -> None:
         self.broker = broker
-        self.node = broker.node
         self._wires: list[Wire] = []
+
+    @property
+    def admin(self) -> Admin:
+        return self.broker.node
+
+    @property
+    def node(self) -> Node:
+        return inside(self.broker.node)
 
     def wire(self, version: int = 5) -> Wire:
         """A connection that has not said anything yet."""
@@ -40,7 +50,7 @@ class Room:
     def read(self, client_id: str, data: bytes) -> None:
         """Have the connection of a client get bytes, in a turn, as a poller does."""
         channel = self.session(client_id).channel
-        for connection in self.node.connections:
+        for connection in self.node.listeners.connections:
             if isinstance(connection, Connection) and connection._channel is channel:  # pyright: ignore[reportPrivateUsage]
                 connection.receive(data)
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
@@ -29,11 +30,15 @@ async def besieged(caplog: pytest.LogCaptureFixture, **settings: dict[str, objec
             await fresh.disconnect()
         with trio.fail_after(120):
             # the routes of a session that is over go in slices
-            while b.node.listeners[0].acceptor.connections or len(b.node.sessions) or b.node.router.subscriptions:
+            while (
+                inside(b.node).listeners[0].acceptor.connections
+                or len(inside(b.node).sessions)
+                or inside(b.node).router.subscriptions
+            ):
                 await trio.lowlevel.checkpoint()
-        b.node.services.drops.flush()
-        b.node.services.refusals.flush()
-        assert b.node.scheduler.timers == 0
+        inside(b.node).services.drops.flush()
+        inside(b.node).services.refusals.flush()
+        assert inside(b.node).scheduler.timers == 0
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -107,7 +112,7 @@ async def test_floods_of_subscriptions(caplog: pytest.LogCaptureFixture) -> None
         await wire.send(raw.subscribe(1, *many))
         suback = await wire.expect_type(raw.SUBACK)
         assert [suback.reasons.count(code) for code in (2, 0x97)] == [5000, 5000]
-        assert b.node.router.subscriptions == 5000
+        assert inside(b.node).router.subscriptions == 5000
         await wire.abort()
 
 
@@ -127,10 +132,10 @@ async def test_a_flood_to_somebody_who_does_not_read(caplog: pytest.LogCaptureFi
             await flooder.send(flood)
             await one.publish("quiet", b"x", qos=1)
             await two.take_publish("quiet", b"x", qos=1)
-        session = b.node.sessions.get("deaf")
+        session = inside(b.node).sessions.get("deaf")
         assert session is not None
         assert session.session.queue.byte_size <= 1_000_000
-        assert b.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 0
+        assert inside(b.node).metrics.dropped[DropReason.SLOW_CONSUMER] > 0
         for wire in (deaf, flooder, one, two):
             await wire.abort()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -39,7 +40,7 @@ def listeners(*lists: list[str] | None, **settings: object) -> list[dict[str, ob
 
 
 async def login(b: testing.Broker, listener: int, username: str | None = None, password: str | None = None) -> int:
-    async with await Wire.open(*b.node.listeners[listener].address) as wire:
+    async with await Wire.open(*inside(b.node).listeners[listener].address) as wire:
         await wire.send(raw.connect("c", username=username, password=password))
         return (await wire.expect_type(raw.CONNACK)).reason
 

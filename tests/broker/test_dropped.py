@@ -144,7 +144,7 @@ async def session_ended(stage: Stage) -> None:
 async def unsubscribed(stage: Stage) -> None:
     await stage.go()
     await stage.publish(1, 2)
-    assert stage.life.node.host.unsubscribe_client("subscriber", ["t"])
+    assert stage.life.node.clients.unsubscribe("subscriber", ["t"])
 
 
 async def expired(stage: Stage) -> None:

@@ -69,7 +69,7 @@ async def test_a_session_in_memory_whose_client_comes_by_another_listener_is_sto
         client, _ = await life.stay("client", username="memory")
         await client.subscribe(("$share/g/shared", 1), ("t", 2))
         for number, qos in enumerate((1, 2, 2, 1, 0)):
-            life.node.publish("t", b"%d" % number, qos=qos)
+            life.node.messages.publish("t", b"%d" % number, qos=qos)
         first, second, third = [await client.receive() for _ in range(3)]
         await client.send(raw.ack(raw.PUBREC, second.packet_id), raw.publish("held", b"", qos=2, packet_id=7))
         await client.expect_type(raw.PUBREL)

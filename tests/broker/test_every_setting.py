@@ -18,8 +18,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from tests.broker.node.test_reconfiguring import CHANGES, other
 from tests.broker.room import Room, room
-from tests.broker.test_reconfiguring import CHANGES, other
 from tests.wire import Wire
 from trunkline.config.config import NEED_RESTART, WHOLE, Config, key_paths, reloaded
 from trunkline.config.errors import ConfigError
@@ -117,7 +117,7 @@ async def test_no_part_of_the_broker_keeps_the_former_value(path: Keys, tmp_path
         if section == "session":  # these limits change for clients that are connected, too
             await here.stay("before")
         assert holders(here, value)
-        await here.node.reconfigure(other(before))
+        await here.admin.reconfiguring.apply(other(before))
         await wait_all_tasks_blocked()
         await here.client("after")
         assert here.node.storing is not None
@@ -148,7 +148,7 @@ async def check_that_it_is_forgotten(
     """After a reload without the key, with a client that comes then."""
     async with room(**table({key: value})) as here:
         assert holders(here, value)
-        await here.node.reconfigure(other(table({})))
+        await here.admin.reconfiguring.apply(other(table({})))
         await wait_all_tasks_blocked()
         (listener,) = here.node.listeners
         wire = Wire(await trio.open_tcp_stream(*listener.address[:2]), patience=60)

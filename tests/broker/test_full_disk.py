@@ -108,7 +108,7 @@ async def test_a_client_is_not_read_from_that_is_owed_too_many_bytes(
             nursery.start_soon(publisher.receive)
             for _ in range(10):
                 await wait_all_tasks_blocked()
-            assert [each.is_paused for each in life.node.connections] == [True]
+            assert [each.is_paused for each in life.node.listeners.connections] == [True]
             assert life.node.metrics.messages_in[qos] * LARGE < 3 * LIMIT
             assert not publisher.done
             life.free()
@@ -233,11 +233,11 @@ async def test_clients_whose_packets_wait_are_not_read_from_while_too_much_waits
             for wire in wires:
                 await send(wire)
                 await settled()
-            assert [each.is_paused for each in life.node.connections] == [True] * clients
+            assert [each.is_paused for each in life.node.listeners.connections] == [True] * clients
             assert TOTAL / 2 < committer.uncommitted < TOTAL / 2 + clients * READ
             assert life.node.metrics.limited[LimitKind.UNCOMMITTED_PUBLISHERS] == clients
         mock_clock.jump(MAX_RETRY)
-        while any(each.is_paused for each in life.node.connections):
+        while any(each.is_paused for each in life.node.listeners.connections):
             mock_clock.jump(MAX_RETRY)
             await settled()
 

@@ -18,7 +18,8 @@ from tests.wire import Wire, connect
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.net.stream_transport import StreamTransport
 from trunkline.broker.net.transport import SocketTransport
-from trunkline.broker.node import Node, open_node
+from trunkline.broker.node.admin import Admin
+from trunkline.broker.node.opening import open_node
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.state import Session
 from trunkline.config.reader import from_mapping
@@ -108,8 +109,8 @@ async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool)
             assert left() == before
 
 
-async def once(node: Node, clock: MockClock, script: Any, inside: bool) -> None:
-    wire = Wire(connect(node)) if inside else await Wire.open(*node.listeners[0].address)
+async def once(node: Admin, clock: MockClock, script: Any, inside: bool) -> None:
+    wire = Wire(connect(node)) if inside else await Wire.open(*next(iter(node.listeners)).address)
     await script(wire)
     await wire.abort()
     await settle()

@@ -135,7 +135,7 @@ async def test_a_hook_keeps_it_and_publishes_it_later() -> None:
         await a.subscribe("t")
         await p.publish("t", b"x", qos=1)
         assert (message(here).state, message(here).reason) == ("held", "")
-        here.node.host.publish(kept[0])
+        here.node.messages.route(kept[0])
         await a.expect_publish("t", b"x", qos=1)
         assert (message(here).state, life(here, "a")) == ("routed", "routed, delivered")
         assert len(here.node.trace) == 1

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -27,7 +28,7 @@ async def test_new_clients_are_refused_and_others_stay(
 ) -> None:
     async with testing.broker(history=0) as b, await Wire.open(b.host, b.port, version=version) as old:
         await old.connect("old")
-        b.node.services.overload.exceeded[resource] = "a mark"
+        inside(b.node).services.overload.exceeded[resource] = "a mark"
         for client_id in ("new", "newer"):
             async with await Wire.open(b.host, b.port, version=version) as new:
                 await new.send(raw.connect(client_id, version=version))
@@ -36,7 +37,7 @@ async def test_new_clients_are_refused_and_others_stay(
         await old.publish("t", qos=2)
         figures = await b.node.figures()
         assert figures[f"overload.{resource.word}"] == figures["packets.connack.error"] == 2
-        b.node.services.overload.exceeded.clear()
+        inside(b.node).services.overload.exceeded.clear()
         async with await Wire.open(b.host, b.port, version=version) as new:
             await new.connect("new")
     (line,) = [each for each in caplog.records if each.name == "trunkline.limits" and "more" not in each.getMessage()]
@@ -62,7 +63,7 @@ async def test_qos_0_to_a_slow_consumer_is_dropped_first() -> None:
                 await client.connect(name)
             await slow.subscribe(("t", 1))
             await quick.subscribe(("t", 1))
-            b.node.services.overload.exceeded[Resource.MEMORY] = "a mark"
+            inside(b.node).services.overload.exceeded[Resource.MEMORY] = "a mark"
             number = 0
             while len(dropped) < 20:  # the buffers of the system are full by then
                 number += 1

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
@@ -152,9 +153,9 @@ def test_the_limit_of_the_memory_is_looked_for_now_and_then(monkeypatch: pytest.
 
 async def test_a_broker_of_its_own_is_monitored(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async with room() as here:
-        assert "overload" not in here.node.supervisor
+        assert "overload" not in here.node.supervisors.root
     async with room(overload={"interval": 5, "files_high": "1", "files_low": "1"}) as here:
-        assert "overload" in here.node.supervisor
+        assert "overload" in here.node.supervisors.root
         await trio.sleep(5.1)
         assert active(here.node) == ["overload_files"]
 
@@ -202,7 +203,7 @@ async def test_nothing_of_a_fast_publisher_is_lost() -> None:
             await publisher.connect("p")
             await subscriber.connect("s")
             await subscriber.subscribe(("t", 1))
-            nursery.start_soon(monitored(b.node, machine, interval=0.02).run)
+            nursery.start_soon(monitored(inside(b.node), machine, interval=0.02).run)
 
             async def publish() -> None:
                 for packet_id in range(1, number + 1):
@@ -256,9 +257,9 @@ async def test_many_sessions_are_visited_in_slices(monkeypatch: pytest.MonkeyPat
             await publisher.publish("t", qos=1)
         machine.files = Usage(1000, 1000)
         await trio.sleep(1.1)
-        assert all(connection.is_paused for connection in here.node.connections)
+        assert all(connection.is_paused for connection in here.node.listeners.connections)
         await trio.sleep(1 - READING)
-        assert not any(connection.is_paused for connection in here.node.connections)
+        assert not any(connection.is_paused for connection in here.node.listeners.connections)
 
 
 async def test_the_defence_ends_when_the_monitor_is_given_up(
@@ -276,7 +277,7 @@ async def test_the_defence_ends_when_the_monitor_is_given_up(
     async with room() as here:
         settings = OverloadSettings.model_validate({})
         monitor = OverloadMonitor(settings, 1.0, here.node.services, here.node.sessions, read)
-        await here.node.start_background("overload", monitor.run, monitor.stay_off)
+        await here.node.supervisors.start_background("overload", monitor.run, monitor.stay_off)
         await trio.sleep(2)
         assert active(here.node) == ["overload_memory"]
         broken = True

@@ -19,6 +19,6 @@ async def test_a_task_that_has_crashed_too_often_is_started_again_when_its_setti
             await wait_all_tasks_blocked()
             await trio.sleep(11)
             assert [alarm.name for alarm in here.node.alarms.active] == ["sys.down"]
-        await here.node.reconfigure(other({"sys": {"interval": 20}}))
+        await here.admin.reconfiguring.apply(other({"sys": {"interval": 20}}))
         assert here.node.alarms.active == []
-        assert "sys" in here.node.supervisor
+        assert "sys" in here.node.supervisors.root

@@ -99,7 +99,7 @@ async def everything(life: Life, client_id: str = "subscriber") -> list[raw.Rece
     while True:
         packet = await wire.receive()
         if packet.type == raw.SUBACK:
-            life.node.publish("end", b"", qos=2)
+            life.node.messages.publish("end", b"", qos=2)
         elif packet.topic == "end":
             return packets
         else:
@@ -353,7 +353,7 @@ async def test_nobody_waits_for_what_a_subscriber_acknowledges() -> None:
         subscriber = await subscribed(life, ("t", 1))
         life.fill()
         for number in range(5):
-            life.node.publish("t", b"%d" % number, qos=1)
+            life.node.messages.publish("t", b"%d" % number, qos=1)
         for number in range(5):
             await subscriber.take_publish("t", b"%d" % number, qos=1)
 
@@ -417,7 +417,7 @@ def a_qos_2_publish_comes_again_with_its_packet_id_and_a_pubrel_in_its_place() -
     async def scene(life: Life, seen: Seen) -> None:
         subscriber = await subscribed(life, ("t", 2))
         for payload in (b"1", b"2"):
-            life.node.publish("t", payload, qos=2)
+            life.node.messages.publish("t", payload, qos=2)
             seen[f"PUBLISH {payload!r}"] = await subscriber.receive()
             seen[PUBLISH] = True
         await subscriber.send(raw.ack(raw.PUBREC, 1))
@@ -448,12 +448,12 @@ def a_qos_2_publish_comes_again_with_its_packet_id_and_a_pubrel_in_its_place() -
 def a_new_message_does_not_get_a_packet_id_that_the_client_knows() -> Story:
     async def scene(life: Life, seen: Seen) -> None:
         subscriber = await subscribed(life, ("t", 2))
-        life.node.publish("t", b"old", qos=2)
+        life.node.messages.publish("t", b"old", qos=2)
         seen[PUBLISH] = await subscriber.receive()
 
     async def afterwards(life: Life, seen: Seen) -> None:
         if PUBLISH in seen:
-            life.node.publish("t", b"new", qos=2)
+            life.node.messages.publish("t", b"new", qos=2)
             old, new = await everything(life)
             assert (old.packet_id, old.payload) == (seen[PUBLISH].packet_id, b"old")
             assert new.packet_id != old.packet_id

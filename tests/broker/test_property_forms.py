@@ -25,7 +25,7 @@ from tests.mqtt.exchange import decoder_for
 from tests.mqtt.property_values import blocks, decoded
 from tests.wire import Wire
 from trunkline.broker import views
-from trunkline.broker.node import Node
+from trunkline.broker.node.admin import Admin
 from trunkline.hooks import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import POINTS, Point
@@ -223,7 +223,7 @@ async def _stored(sent: Sent) -> None:
     async with disk.broker(hooks=seen.hooks, streams=[STREAM]) as life:
         await life.node.plugins.enable("delayed-publish")
         await play(life.wire, sent)
-        await asked(life.node, sent)
+        await asked(life.admin, sent)
     for space in STORED_IN:
         assert disk.engine.count(Space(space)), space
     expected = published(sent.publish)
@@ -266,7 +266,7 @@ def shows_messages(function: Callable[..., Any]) -> bool:
     return any(field.name == "properties" for row in rows for field in dataclasses.fields(row))
 
 
-async def asked(node: Node, sent: Sent) -> None:
+async def asked(node: Admin, sent: Sent) -> None:
     for name, arguments in SHOWN_BY.items():
         result = await OPERATIONS[name].run(node, arguments)
         answer = from_json(to_json({"result": result}).encode())["result"]
@@ -337,7 +337,6 @@ async def _restarted(sent: Sent, path: Path) -> None:
         with here.broker.record(path):
             await play(connect, sent)
             await here.broker.restart()
-        here.node = here.broker.node
         will = here.session("window").session.will
         assert will is not None
         assert same(will.properties, plain(decoded(sent.will, PacketType.WILL)))

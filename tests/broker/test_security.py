@@ -14,7 +14,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.security import Security
+from trunkline.broker.security import Security, read_files
 from trunkline.config.errors import SecurityError
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Deny, Hooks
@@ -104,7 +104,7 @@ async def test_what_is_read_again_holds_for_the_next_packet(files: dict[str, Any
         assert (await ann.publish("closed/1", b"", qos=1)).reason == 0x87  # type: ignore[union-attr]
         (tmp_path / "rules").write_text("")
         (tmp_path / "users").write_text(set_password("", "bob", "secret"))
-        here.node.reload()
+        here.admin.reconfiguring.reload()
         await ann.send(raw.publish("closed/1", b"x"))
         await ann.expect_publish("closed/1", b"x")
         assert await login(here, "bob", "secret") == 0
@@ -116,7 +116,7 @@ async def test_what_cannot_be_read_again_changes_nothing(files: dict[str, Any], 
         (tmp_path / "users").write_text("ann\n")
         (tmp_path / "rules").write_text("[[rule]]\npermit = 1\n")
         with pytest.raises(SecurityError) as error:
-            here.node.reload()
+            here.admin.reconfiguring.reload()
         assert len(error.value.problems) >= 2
         assert any("users" in problem for problem in error.value.problems)
         assert any("rules" in problem for problem in error.value.problems)
@@ -184,12 +184,12 @@ async def test_a_listener_has_files_of_its_own(tmp_path: Path) -> None:
             assert await login_at(here, listener, username, "secret") == reason
         assert await login(here, "ann", "secret") == 0  # without a socket: the general file
         (tmp_path / "bob").write_text(set_password("", "eve", "secret"))
-        here.node.reload()
+        here.admin.reconfiguring.reload()
         assert await login_at(here, "own", "bob", "secret") == 0x86
         assert await login_at(here, "own", "eve", "secret") == 0
         (tmp_path / "bob").write_text("\nbob\n")
         with pytest.raises(SecurityError) as error:
-            here.node.reload()
+            here.admin.reconfiguring.reload()
         assert error.value.problems == [f"{tmp_path / 'bob'}:2: no name; accepted: name:…"]
 
 
@@ -218,7 +218,7 @@ async def test_passwords_are_guessed_in_vain(files: dict[str, Any]) -> None:
         answers = [await login(here, "ann", password) for password in ("1", "1", "2", "3", "secret")]
         assert answers == [0x86, 0x86, 0x86, 0x9F, 0x9F]
         assert [alarm.name for alarm in here.node.alarms.active] == ["passwords_guessed"]
-        here.node.reload()
+        here.admin.reconfiguring.reload()
         assert await login(here, "ann", "secret") == 0
 
 
@@ -256,7 +256,7 @@ async def test_a_rule_of_a_file_is_named(tmp_path: Path) -> None:
     async with from_elsewhere(acl={"file": str(rules)}) as (b, wire):
         assert [await told(wire, filter) for filter in ("#", "$SYS/#")] == [(0, None)] * 2
         rules.write_text('[[rule]]\npermit = "deny"\ntopics = ["a"]\n[[rule]]\npermit = "deny"\ntopics = ["b/#"]\n')
-        b.node.reload()
+        b.node.reconfiguring.reload()
         for filter, rule in (("a", 1), ("b/c", 2)):
             assert await told(wire, filter) == (0x87, f"denied by rule {rule} of the access rules")
 
@@ -289,5 +289,5 @@ def test_the_log_says_that_the_default_rules_hold_where_they_matter(
     acl = {"file": str(tmp_path / "rules")} if given else {}
     config = from_mapping({"listeners": [{"url": listener, "allow_anonymous": True}], "acl": acl})
     with caplog.at_level(logging.INFO, "trunkline.access"):
-        Security(config, Hooks()).load(config)
+        Security(config, Hooks()).apply(config, read_files(config))
     assert ("the default access rules hold" in caplog.text) is said

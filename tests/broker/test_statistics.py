@@ -9,7 +9,7 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 from trunkline.mqtt.message import Message
 
@@ -52,7 +52,7 @@ async def test_figures_count_what_clients_do_not_take() -> None:
         await asleep.subscribe(("t", 1))
         for _ in range(100):  # more than any system keeps for a socket
             b.publish("t", bytes(1_000_000), qos=1)
-            await b.node.quiet()
+            await b.node.ending.quiet()
             if (await b.node.figures())["output.bytes"]:
                 break
         assert (await b.node.figures())["output.bytes"] > 0

@@ -110,7 +110,7 @@ async def test_a_will_that_waits_goes_on_waiting_when_the_broker_stops(delay: in
         wire, _ = await life.stay("client", will=raw.Will("will", b"gone", qos=1, properties=properties))
         await wire.abort()
         await stored(disk, lambda sessions: all(head["left_at"] is not None for head in sessions.values()))
-        await life.node.disconnect_clients()
+        await life.admin.ending.disconnect_clients()
     assert await wills(disk) == ([] if delay else [b"gone"])
     async with disk.broker() as life:
         session = life.node.sessions.get("client")

@@ -11,8 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.store.clocks import Clocks
-from trunkline.broker import node
 from trunkline.broker.alive_note import ALIVE, NODE
+from trunkline.broker.node import parts
 from trunkline.streams import ConsumerConfig, DeliverPolicy, StreamConfig
 
 HOUR: Final = 3600
@@ -33,7 +33,7 @@ def true_time() -> float:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     clocks = Clocks(true_time)
-    monkeypatch.setattr(node, "EmbeddedClock", clocks.process)
+    monkeypatch.setattr(parts, "EmbeddedClock", clocks.process)
     return clocks
 
 

@@ -14,7 +14,7 @@ from tests.conformance import raw
 from tests.story import Story, check, finish, told
 from tests.wire import Wire
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
@@ -286,7 +286,7 @@ async def test_a_message_of_qos_2_is_not_repeated_before_its_packet_id_is_stored
         await subscriber.connect("subscriber", clean=False)
         await subscriber.subscribe(("t", 2))
         life.fill()
-        life.node.publish("t", b"", qos=2)
+        life.node.messages.publish("t", b"", qos=2)
         for _ in range(3):
             mock_clock.jump(6)
             await subscriber.expect_nothing()
@@ -304,7 +304,7 @@ async def test_messages_of_qos_1_are_repeated_to_a_new_connection_whatever_the_s
         subscriber, _ = await life.stay("subscriber")
         await subscriber.subscribe(("t", 1))
         life.fill()
-        life.node.publish("t", b"", qos=1)
+        life.node.messages.publish("t", b"", qos=1)
         assert not (await subscriber.receive()).dup
         again, _ = await life.stay("subscriber")
         assert (await again.receive()).dup

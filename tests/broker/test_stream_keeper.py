@@ -58,7 +58,7 @@ async def test_messages_of_every_qos_and_wills_and_retained_ones(autojump_clock:
             await client.publish("orders/1", b"%d" % qos, qos=qos)
         await client.publish("orders/1", b"retained", qos=1, retain=True)
         await client.publish("other", b"not this", qos=1)
-        here.node.publish("orders/2", b"of the broker")
+        here.node.messages.publish("orders/2", b"of the broker")
         dying = await here.client("b", will=raw.Will("orders/will", b"will"))
         await dying.abort()
         while here.node.streams.info("orders").messages < 6:

@@ -40,7 +40,7 @@ async def test_a_client_that_is_here_and_one_that_is_away() -> None:
         away = await here.stay("away", expiry=0xFFFFFFFF)
         await away.subscribe(("t", 1), ("u", 0))
         await away.disconnect()
-        here.node.publish("t", b"12345", qos=1)
+        here.node.messages.publish("t", b"12345", qos=1)
         await (await here.client("other")).ping()
         first, second = views.client_rows(here.node.sessions, limit=2)
         assert (first.client_id, first.connected, first.subscriptions) == ("away", False, 2)

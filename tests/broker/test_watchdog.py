@@ -199,7 +199,7 @@ async def test_a_broker_in_another_process_has_no_thread() -> None:
     async with room() as here:
         await here.client("a")
         assert threading.active_count() == before
-        assert "watchdog" not in here.node.supervisor
+        assert "watchdog" not in here.node.supervisors.root
 
 
 async def test_the_thread_ends_with_the_broker() -> None:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -121,11 +122,11 @@ async def waiting(b: testing.Broker, came_by: str, left_by: str) -> int:
         async with await Wire.open(*address(b, name)) as wire:
             await wire.connect("s", clean=False, properties=raw.session_expiry(40))
             await wire.subscribe(("t", 1))
-        await b.wait_until(lambda: all(each.channel is None for each in b.node.sessions))
+        await b.wait_until(lambda: all(each.channel is None for each in inside(b.node).sessions))
     for n in range(5):
         b.publish("t", bytes([n]), qos=1)
-    await b.node.quiet()
-    session = b.node.sessions.get("s")
+    await b.node.ending.quiet()
+    session = inside(b.node).sessions.get("s")
     assert session is not None
     return session.session.queue.length
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.disk import Disk
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.broker.stream_keeper import DeclaredStreamError
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping, load

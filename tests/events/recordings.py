@@ -35,4 +35,4 @@ def all_bytes(folder: Path) -> bytes:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.events.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.events.{name}"]

@@ -59,9 +59,9 @@ async def test_a_disk_that_does_not_take_what_is_written_is_told_of_once(
 
 async def test_each_start_is_an_incarnation_of_its_own(tmp_path: Path) -> None:
     async with recording(tmp_path) as here:
-        await here.node.plugins.disable("events")
+        await here.admin.plugins.disable("events")
         assert not here.broker.hooks.message_publish
-        await here.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        await here.admin.plugins.enable("events", EventsSettings(path=tmp_path))
     started = recorded(tmp_path, "exporter.started", "exporter.stopped")
     started.sort(key=lambda row: (row["incarnation"], row["seq"]))
     assert [row["kind"] for row in started] == ["exporter.started", "exporter.stopped"] * 2
@@ -84,12 +84,12 @@ async def test_the_disk_is_full_and_the_broker_goes_on(
                 await client.publish("t", b"x", qos=1)
                 await watcher.take_publish("t", b"x", qos=1)
                 await trio.sleep(1)
-            assert [alarm.name for alarm in here.node.alarms.active] == ["events.disk"]
+            assert [alarm.name for alarm in here.admin.alarms.active] == ["events.disk"]
             assert figure(here, "dropped") >= 10
         await trio.sleep(55)
-        assert here.node.alarms.active, "a disk that is nearly full takes some batches"
+        assert here.admin.alarms.active, "a disk that is nearly full takes some batches"
         await trio.sleep(10)
-        assert not here.node.alarms.active
+        assert not here.admin.alarms.active
         await client.publish("t", b"x", qos=1)
     (lost,) = recorded(tmp_path, "exporter.dropped")
     assert lost["reason"] == "disk"
@@ -114,7 +114,7 @@ async def test_a_disk_that_fails_between_two_heartbeats_is_told_of(
         await trio.sleep(2)
         assert figure(here, "dropped") == 1
         await trio.sleep(30)
-        assert [alarm.name for alarm in here.node.alarms.active] == ["events.disk"]
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["events.disk"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
@@ -142,12 +142,12 @@ async def test_a_lock_that_somebody_deletes_is_made_again(tmp_path: Path, autoju
         lock.unlink()
         await other.node.plugins.enable("events", EventsSettings(path=tmp_path))
         await trio.sleep(TIDY + 1)
-        (alarm,) = here.node.alarms.active
+        (alarm,) = here.admin.alarms.active
         assert alarm.name == "events.node"
         assert alarm.text.endswith("since the lock was deleted: stop one of them")
         await other.node.plugins.disable("events")
         await trio.sleep(TIDY + 1)
-        assert not here.node.alarms.active
+        assert not here.admin.alarms.active
     assert len({row["incarnation"] for row in recorded(tmp_path)}) == 2
 
 
@@ -155,6 +155,6 @@ async def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
     async with room() as here:
         with pytest.raises(PluginError, match=r"events: path: .*/log: File exists; give another folder") as caught:
-            await here.node.plugins.enable("events", EventsSettings(path=tmp_path / "log"))
+            await here.admin.plugins.enable("events", EventsSettings(path=tmp_path / "log"))
         assert str(caught.value).count(str(tmp_path)) == 1
         assert not here.broker.hooks.message_publish

@@ -49,13 +49,13 @@ async def everything_happens(here: Room, folder: Path, patch: pytest.MonkeyPatch
         lambda client, request, properties: replace(request, filter=request.filter.removesuffix("!")),
     )
     here.broker.hooks.add("message.publish", spoil)
-    here.node.alarms.activate("early", "was on before")
+    here.admin.alarms.activate("early", "was on before")
     before = await here.stay("before", username="bea")
     await before.subscribe(("before/#", 1))
     settings = EventsSettings(
         path=folder, kinds=("*",), clients=("?*",), max_payload=100, user_properties=True, heartbeat=1, stats=2
     )
-    await here.node.plugins.enable("events", settings)
+    await here.admin.plugins.enable("events", settings)
     await sleep(1)
     watcher = await here.stay("watcher", username="ann")
     await watcher.subscribe(("a/#!", 1))
@@ -77,8 +77,8 @@ async def everything_happens(here: Room, folder: Path, patch: pytest.MonkeyPatch
     await watcher.take_publish("a/1", b"x", qos=1)
     await here.stay("watcher", username="ann")
     await (await here.client("watcher", username="ann")).ping()
-    here.node.alarms.activate("hot", "too hot")
-    here.node.alarms.deactivate("hot")
+    here.admin.alarms.activate("hot", "too hot")
+    here.admin.alarms.deactivate("hot")
     real = time.time
     patch.setattr("time.time", lambda: real() + 3600)
     await sleep(3)

@@ -169,11 +169,11 @@ class Ledger:
     def alarm(self) -> None:
         name = self.chance.choice(("hot", "cold"))
         if name in self.alarms:
-            self.here.node.alarms.deactivate(name)
+            self.here.admin.alarms.deactivate(name)
             self.alarms.remove(name)
             self.add("", "alarm.deactivated")
         else:
-            self.here.node.alarms.activate(name, "")
+            self.here.admin.alarms.activate(name, "")
             self.alarms.add(name)
             self.add("", "alarm.activated")
 

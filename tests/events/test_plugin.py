@@ -113,7 +113,7 @@ async def test_what_is_hidden_is_not_told_by_the_words_of_others(tmp_path: Path,
         await trio.sleep(11)  # sessions are measured
         await client.send(raw.publish("private/denied", b"x"))
         await client.expect_disconnect(Reason.NOT_AUTHORIZED)
-        here.node.alarms.activate("hot", "private-ann is hot")
+        here.admin.alarms.activate("hot", "private-ann is hot")
         await trio.sleep(1)
     assert b"private" not in all_bytes(tmp_path)
     reasons = {row.get("reason") for row in recorded(tmp_path, "client.authenticated", "client.disconnected")}
@@ -174,6 +174,8 @@ async def test_a_hook_that_makes_nonsense_costs_its_own_event_alone(tmp_path: Pa
 
 
 def test_the_broker_does_not_load_pyarrow_unless_events_are_recorded() -> None:
-    program = "import sys; import trunkline.broker.node, trunkline.events.plugin; print('pyarrow' in sys.modules)"
+    program = (
+        "import sys; import trunkline.broker.node.opening, trunkline.events.plugin; print('pyarrow' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

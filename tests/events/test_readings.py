@@ -54,14 +54,14 @@ async def test_what_is_recorded_and_by_which_version(tmp_path: Path, autojump_cl
 @pytest.mark.usefixtures("threadless")
 async def test_what_was_there_when_recording_began(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with recording(tmp_path, {"clients": ["a*"]}) as here:
-        await here.node.plugins.disable("events")
+        await here.admin.plugins.disable("events")
         for name in ("ann", "bob"):
             client = await here.stay(name)
             await client.subscribe((f"{name}/#", 1), ("$share/g/x", 0))
-        here.node.alarms.activate("hot", "too hot")
-        await here.node.plugins.enable("events", EventsSettings(path=tmp_path, clients=("a*",)))
+        here.admin.alarms.activate("hot", "too hot")
+        await here.admin.plugins.enable("events", EventsSettings(path=tmp_path, clients=("a*",)))
         await trio.sleep(1)
-        here.node.alarms.deactivate("hot")
+        here.admin.alarms.deactivate("hot")
     subscriptions = recorded(tmp_path, "session.subscription")
     assert [(row["client_id"], row["filter"], row["qos"]) for row in subscriptions] == [
         ("ann", "ann/#", 1),
@@ -89,10 +89,10 @@ async def test_many_subscriptions_of_a_client_are_told_in_slices(
         self._context.unsubscribe_client("ann", *filters[1:])
 
     async with recording(tmp_path) as here:
-        await here.node.plugins.disable("events")
+        await here.admin.plugins.disable("events")
         await (await here.stay("ann")).subscribe(*((filter, 1) for filter in filters))
         monkeypatch.setattr(Readings, "_record_facts", unsubscribe)
-        await here.node.plugins.enable("events", EventsSettings(path=tmp_path))
+        await here.admin.plugins.enable("events", EventsSettings(path=tmp_path))
         await trio.sleep(1)
     rows = recorded(tmp_path, "session.subscription", "session.unsubscribed")
     there = [row["filter"] for row in rows if row["kind"] == "session.subscription"]
@@ -170,9 +170,9 @@ async def test_nothing_that_an_idle_broker_does_by_itself_makes_a_row(
     async with recording(tmp_path / "log", sys={}, store={"path": tmp_path / "store"}) as here:
         await trio.sleep(5)
         assert len(here.broker.retained) > 50
-        before = await here.node.figures()
+        before = await here.admin.figures()
         await trio.sleep(3600)
-        after = await here.node.figures()
+        after = await here.admin.figures()
     assert [name for name in before if before[name] != after[name] and readings._is_telling(name)] == []
     assert len({row["time"] for row in recorded(tmp_path / "log", "node.stats")}) == 6
 
@@ -239,9 +239,9 @@ async def test_hidden_texts_are_not_in_what_was_there(tmp_path: Path, autojump_c
     async with recording(tmp_path / "other") as here:
         client = await here.stay("private-ann", username="private-ann")
         await client.subscribe(("private/#", 1))
-        here.node.alarms.activate("hot", "private-ann is hot")
-        await here.node.plugins.disable("events")
-        await here.node.plugins.enable("events", hidden)
+        here.admin.alarms.activate("hot", "private-ann is hot")
+        await here.admin.plugins.disable("events")
+        await here.admin.plugins.enable("events", hidden)
         await trio.sleep(1)
     [row] = recorded(tmp_path, "session.subscription")
     assert (len(row["client_id"]), len(row["filter"]), row.get("username")) == (32, 32, None)

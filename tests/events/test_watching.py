@@ -26,8 +26,8 @@ async def test_every_point_can_be_recorded(tmp_path: Path) -> None:
         await client.expect_type(raw.UNSUBACK)
         await (await here.stay("a")).ping()
         await (await here.client("a")).ping()
-        here.node.alarms.activate("hot", "too hot")
-        here.node.alarms.deactivate("hot")
+        here.admin.alarms.activate("hot", "too hot")
+        here.admin.alarms.deactivate("hot")
     seen = {row["kind"] for row in recorded(tmp_path)}
     never = {"client.enhanced_authenticate", "client.read_filter", "session.terminated"}
     assert {point.name for point in POINTS} - seen <= never

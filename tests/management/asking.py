@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def ask(here: Room, operation: str, /, **arguments: Any) -> Any:
-    return await find(operation).run(here.node, arguments)
+    return await find(operation).run(here.admin, arguments)
 
 
 async def refused(here: Room, kind: type[OperationError], operation: str, /, **arguments: Any) -> str:

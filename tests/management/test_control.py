@@ -15,7 +15,7 @@ from tests.broker.room import room
 from tests.management.asking import controlled, through_socket
 from tests.management.by_hand import by_hand, request
 from trunkline import __version__
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 from trunkline.management import control_answers
 from trunkline.management.control import ControlSocketError, open_control
@@ -32,8 +32,8 @@ async def test_who_it_is_and_what_it_answers(transport: str, tmp_path: Path) -> 
 
     async with controlled(tmp_path, transport=transport) as here:
         assert await through_socket(tmp_path, use) == ("trunkline", __version__, os.getpid(), "trunkline")
-        assert here.node.control is not None
-        assert here.node.control.path == tmp_path / "broker.sock"
+        assert here.admin.control is not None
+        assert here.admin.control.path == tmp_path / "broker.sock"
         if os.name != "nt":
             assert stat.S_IMODE((tmp_path / "broker.sock").stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == []
@@ -44,7 +44,7 @@ async def test_a_broker_inside_another_process_has_none_unless_asked(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     async with room() as here:
-        assert here.node.control is None
+        assert here.admin.control is None
         assert os.listdir(tmp_path) == []
     async with room(control={"enabled": True}, node={"name": "plant"}):
         assert (tmp_path / "trunkline" / ("plant.port" if os.name == "nt" else "plant.sock")).exists()
@@ -162,4 +162,4 @@ async def test_a_control_server_that_crashes_is_there_again(tmp_path: Path, monk
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert not errors
         assert await through_socket(tmp_path, lambda client: client.call("status"))
-        assert here.node.alarms.active == []
+        assert here.admin.alarms.active == []

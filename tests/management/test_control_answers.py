@@ -17,9 +17,10 @@ from tests.management.asking import controlled, through_socket
 from tests.management.by_hand import by_hand, request
 from tests.management.populating import populate
 from trunkline import __version__
+from trunkline.broker.node.admin import Admin
 from trunkline.management import control_answers
 from trunkline.management.control_client import ControlClient, ControlError
-from trunkline.management.operations.registry import OPERATIONS, Administered, NotFound, Page, operation
+from trunkline.management.operations.registry import OPERATIONS, NotFound, Page, operation
 
 unix = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets")
 
@@ -27,7 +28,7 @@ unix = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix socket
 @unix
 async def test_errors_of_operations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @operation("test.crash")
-    def crash(broker: Administered) -> None:
+    def crash(broker: Admin) -> None:
         """Crash."""
         raise ZeroDivisionError("by nothing")
 
@@ -59,7 +60,7 @@ async def test_errors_of_operations(tmp_path: Path, caplog: pytest.LogCaptureFix
 @unix
 async def test_an_answer_that_is_too_large(tmp_path: Path) -> None:
     async with controlled(tmp_path, max_body_size=65_536) as here:
-        here.node.publish("t", b"x" * 70_000, retain=True)
+        here.admin.messages.publish("t", b"x" * 70_000, retain=True)
         with pytest.raises(ControlError, match="control.max_body_size is 65536") as caught:
             await through_socket(tmp_path, lambda client: client.call("retained.show", topic="t"))
         assert caught.value.code == "too_large"
@@ -248,7 +249,7 @@ async def test_all_rows_a_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @unix
 async def test_lines_that_end_too_early_say_why(tmp_path: Path) -> None:
     @operation("test.rows")
-    def rows(broker: Administered, after: int = 0) -> Page[dict[str, int]]:
+    def rows(broker: Admin, after: int = 0) -> Page[dict[str, int]]:
         """Rows of which the second page is gone."""
         if after:
             raise NotFound("it is gone")

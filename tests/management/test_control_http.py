@@ -75,7 +75,7 @@ async def test_whatever_comes_the_broker_goes_on(tmp_path: Path) -> None:
                     while await client.stream.receive_some():
                         pass
         assert await through_socket(tmp_path, lambda client: client.call("status"))
-        assert here.node.control is not None
+        assert here.admin.control is not None
 
 
 @unix
@@ -152,7 +152,7 @@ async def test_a_client_that_reads_nothing_for_too_long_is_let_go(
             nursery.start_soon(ask)
             await wait_all_tasks_blocked(0.05)
             mock_clock.jump(21)
-            assert here.node.control is not None
-            while here.node.control.connections:
+            assert here.admin.control is not None
+            while here.admin.control.connections:
                 await trio.lowlevel.checkpoint()
     assert "it read nothing for 20 s" in caplog.text

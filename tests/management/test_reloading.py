@@ -32,12 +32,13 @@ class FakeBroker:
         self.unapplied: set[str] = set()
         self.steps: list[str] = []
         self.broken = ""
-        self.reloading = trio.Lock()
+        self.reconfiguring = self
+        self.lock = trio.Lock()
 
     def enabled(self) -> dict[str, PluginSettings]:
         return self.running
 
-    async def reconfigure(self, new: Config) -> list[str]:
+    async def apply(self, new: Config) -> list[str]:
         if self.error is not None:
             raise self.error
         self.reloaded += 1
@@ -106,13 +107,13 @@ async def test_reloads_at_the_same_time_come_one_after_the_other(
     broker = FakeBroker(lambda: from_mapping({"limits": {"max_connections": next(limits)}}))
     seen: list[int] = []
 
-    async def reconfigure(new: Config) -> list[str]:
+    async def apply(new: Config) -> list[str]:
         seen.append(broker.config.limits.max_connections)
         await trio.sleep(1)
         broker.config = new
         return []
 
-    monkeypatch.setattr(broker, "reconfigure", reconfigure)
+    monkeypatch.setattr(broker, "apply", apply)
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(reload, broker)

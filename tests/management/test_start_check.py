@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.broker.net.listeners import ListenError
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.reader import from_mapping

@@ -20,7 +20,7 @@ from trunkline.plugins import Context, Settings
 async def context_in(here: Room, name: str = "tool") -> Context[Settings]:
     """The context of a plugin that does nothing by itself."""
     given: list[Context[Settings]] = []
-    await here.node.plugins.enable(name, None, given.append)
+    await here.admin.plugins.enable(name, None, given.append)
     return given[0]
 
 
@@ -75,11 +75,11 @@ async def test_a_plugin_subscribes_for_itself() -> None:
         with pytest.raises(ProtocolError):
             context.subscribe("t/#/x", lambda message: None)
         context.subscribe("t/+", lambda message: seen.append(("again", b"", "")))
-        await here.node.plugins.disable("tool")
+        await here.admin.plugins.disable("tool")
         await wait_all_tasks_blocked()
         await client.publish("t/x", b"later", qos=1)
         assert len(seen) == 5
-        assert here.node.router.subscriptions == 0
+        assert len(here.admin.routes.subscriptions()) == 0
         with pytest.raises(RuntimeError, match="this run of the plugin tool is over"):
             context.subscribe("t", lambda message: None)
 
@@ -101,7 +101,7 @@ async def test_subscribing_on_behalf_of_a_client() -> None:
         assert not context.subscribe_client("a", SubscriptionRequest("v"))
         assert context.unsubscribe_client("a", "t/#")
         await wait_all_tasks_blocked()
-        assert here.node.router.subscriptions == 0
+        assert len(here.admin.routes.subscriptions()) == 0
         assert not context.subscribe_client("nobody", SubscriptionRequest("v"))
         assert not context.unsubscribe_client("nobody", "v")
 
@@ -176,9 +176,11 @@ async def test_alarms_carry_the_plugins_name() -> None:
     async with room() as here:
         context = await context_in(here)
         context.raise_alarm("down", "the service is down")
-        assert [(alarm.name, alarm.text) for alarm in here.node.alarms.active] == [("tool.down", "the service is down")]
+        assert [(alarm.name, alarm.text) for alarm in here.admin.alarms.active] == [
+            ("tool.down", "the service is down")
+        ]
         context.clear_alarm("down")
-        assert here.node.alarms.active == []
+        assert here.admin.alarms.active == []
 
 
 async def test_publishing_as_a_client_is_like_its_publishing_now(autojump_clock: MockClock) -> None:
@@ -229,7 +231,7 @@ async def test_the_subscriptions_of_a_client() -> None:
 async def test_what_is_kept_is_there_in_the_next_run() -> None:
     async with room() as here:
         given: list[Context[Settings]] = []
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("tool", None, given.append)
         given[0].kept["count"] = 1
         given[0].after(0, lambda: 1 / 0)  # a crash
@@ -263,9 +265,9 @@ async def test_who_decides_about_access_comes_and_goes_at_once() -> None:
     async with room() as here:
         client = await here.client("a")
         assert await may_publish()
-        await here.node.plugins.enable("decider", None, decider)
+        await here.admin.plugins.enable("decider", None, decider)
         assert not await may_publish()
-        await here.node.plugins.disable("decider")
+        await here.admin.plugins.disable("decider")
         assert await may_publish()
         context = await context_in(here)
         context.hooks.add("client.check_acl", deny)

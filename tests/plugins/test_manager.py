@@ -21,7 +21,7 @@ from trunkline.plugins.manager import PluginRow
 
 
 def row(here: Room, name: str) -> PluginRow:
-    return next(row for row in here.node.plugins.rows() if row.name == name)
+    return next(row for row in here.admin.plugins.rows() if row.name == name)
 
 
 class Notes(Settings):
@@ -72,7 +72,7 @@ def _no_books() -> Iterator[None]:
 
 async def test_a_plugin_from_start_to_end() -> None:
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("diary", Notes(word="ahoy"), Diary)
         assert (row(here, "diary").status, row(here, "diary").hooks) == ("running", 2)
         (book,) = books
@@ -82,7 +82,7 @@ async def test_a_plugin_from_start_to_end() -> None:
         await here.client("b")
         assert book.pages == ["made diary ahoy", "started", "a", "a", "unseen", "cancelled", "stopped"]
         assert row(here, "diary").status == "stopped"
-        assert not here.node.hooks.client_connected
+        assert not here.admin.hooks.client_connected
         await plugins.enable("diary", factory=Diary)
     assert books[1].pages == ["made diary hello", "started", "b", "cancelled", "stopped"]  # it sees clients leave
 
@@ -98,9 +98,9 @@ async def test_a_function_is_a_plugin_too() -> None:
             seen.append(f"{context.settings.word} {client.client_id}")
 
     async with room() as here:
-        await here.node.plugins.enable("greeter", factory=greeter)
+        await here.admin.plugins.enable("greeter", factory=greeter)
         await here.client("a")
-        await here.node.plugins.disable("greeter")
+        await here.admin.plugins.disable("greeter")
         await here.client("b")
     assert seen == ["hello a"]
 
@@ -126,19 +126,19 @@ async def test_a_crash_starts_it_again_until_it_is_too_often(
 ) -> None:
     Crashing.starts = 0
     async with room() as here:
-        await here.node.plugins.enable("crashing", Settings(restarts=2, restarts_within=1000), Crashing)
+        await here.admin.plugins.enable("crashing", Settings(restarts=2, restarts_within=1000), Crashing)
         await trio.sleep(15)
         assert (row(here, "crashing").status, row(here, "crashing").crashes, Crashing.starts) == ("running", 1, 2)
-        assert len(here.node.hooks.message_publish) == 1
+        assert len(here.admin.hooks.message_publish) == 1
         await trio.sleep(30)
         assert (row(here, "crashing").status, row(here, "crashing").crashes, Crashing.starts) == ("disabled", 3, 3)
         assert "LookupError: the page is gone" in row(here, "crashing").problem
-        assert not here.node.hooks.message_publish
-        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.crashing"]
+        assert not here.admin.hooks.message_publish
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["plugin.crashing"]
         await here.client("the broker goes on")
-        await here.node.plugins.enable("crashing", Settings(restarts=2), Crashing)
+        await here.admin.plugins.enable("crashing", Settings(restarts=2), Crashing)
         assert (row(here, "crashing").status, row(here, "crashing").problem) == ("running", "")
-        assert here.node.alarms.active == []
+        assert here.admin.alarms.active == []
     assert "LookupError" in caplog.text
 
 
@@ -147,7 +147,7 @@ async def test_crashes_far_apart_do_not_count_together(
 ) -> None:
     Crashing.starts = 0
     async with room() as here:
-        await here.node.plugins.enable("crashing", Settings(restarts=1, restarts_within=5), Crashing)
+        await here.admin.plugins.enable("crashing", Settings(restarts=1, restarts_within=5), Crashing)
         await trio.sleep(101)
         assert (row(here, "crashing").status, Crashing.starts) == ("running", 11)
 
@@ -256,13 +256,13 @@ async def test_what_cannot_start_stops_only_itself(
 ) -> None:
     async with room() as here:
         with pytest.raises(PluginError) as raised:
-            await here.node.plugins.enable("bad", None, factory)
+            await here.admin.plugins.enable("bad", None, factory)
         assert all(word in str(raised.value) for word in words), str(raised.value)
         assert row(here, "bad").status == "failed"
         assert row(here, "bad").problem == str(raised.value).removeprefix("bad cannot start: ")
-        assert here.node.hooks.listing("client.connected") == []
-        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.bad"]
-        await here.node.plugins.enable("diary", None, Diary)
+        assert here.admin.hooks.listing("client.connected") == []
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["plugin.bad"]
+        await here.admin.plugins.enable("diary", None, Diary)
         await here.client("a")
         assert "a" in books[0].pages
 
@@ -279,7 +279,7 @@ async def test_a_timer_that_raises_is_a_crash_and_a_subscriber_that_raises_is_no
 
     seen: list[bytes] = []
     async with room() as here:
-        await here.node.plugins.enable("timed", None, plugin)
+        await here.admin.plugins.enable("timed", None, plugin)
         await trio.sleep(50)
         for payload in (b"1", b"2"):
             here.broker.publish("t/x", payload)
@@ -296,12 +296,12 @@ async def test_a_plugin_is_enabled_when_its_subscriptions_are_in_force() -> None
     seen: list[bytes] = []
 
     def plugin(context: Context[Settings]) -> None:
-        here.node.supervisor["routes"].stop()  # and it is started again
+        here.node.supervisors.root["routes"].stop()  # and it is started again
         context.subscribe("t/#", lambda message: seen.append(message.payload))
 
     async with room() as here:
-        await here.node.plugins.enable("listening", None, plugin)
-        assert here.node.publish("t/x", b"1") == 1
+        await here.admin.plugins.enable("listening", None, plugin)
+        assert here.admin.messages.publish("t/x", b"1") == 1
         await wait_all_tasks_blocked()
         assert seen == [b"1"]
 
@@ -312,7 +312,7 @@ async def test_a_plugin_whose_subscription_is_refused_cannot_start() -> None:
         with pytest.raises(
             PluginError, match=r"listening: the broker refuses its subscription to 't/#': quota_exceeded"
         ):
-            await here.node.plugins.enable("listening", None, lambda context: context.subscribe("t/#", print))
+            await here.admin.plugins.enable("listening", None, lambda context: context.subscribe("t/#", print))
         assert row(here, "listening").status == "failed"
 
 
@@ -322,7 +322,7 @@ async def test_a_subscription_that_is_refused_later_is_a_crash(autojump_clock: M
 
     async with room(limits={"max_subscriptions": 1}) as here:
         await (await here.client("a")).subscribe(("t", 0))
-        await here.node.plugins.enable("late", Settings(restarts=0), plugin)
+        await here.admin.plugins.enable("late", Settings(restarts=0), plugin)
         await trio.sleep(101)
         assert (row(here, "late").status, row(here, "late").crashes) == ("disabled", 1)
         assert row(here, "late").problem.endswith("the broker refuses its subscription to 't/#': quota_exceeded")
@@ -351,9 +351,9 @@ async def test_what_a_guard_was_to_decide_nobody_else_does(
 ) -> None:
     async with room() as here:
         await here.client("before")
-        await here.node.plugins.enable("gate", Gate(restarts=0), Lets)
-        listed = [entry for entry in here.node.hooks.listing("client.authenticate") if entry.priority == GUARD]
-        assert [(entry.name, here.node.plugins.owner_of(entry.callback)) for entry in listed] == [
+        await here.admin.plugins.enable("gate", Gate(restarts=0), Lets)
+        listed = [entry for entry in here.admin.hooks.listing("client.authenticate") if entry.priority == GUARD]
+        assert [(entry.name, here.admin.plugins.owner_of(entry.callback)) for entry in listed] == [
             ("guard of gate: denies while it is down", "gate")
         ]
         client = await here.client("a")
@@ -365,9 +365,9 @@ async def test_what_a_guard_was_to_decide_nobody_else_does(
         answer = await client.publish("not asked yet", b"", qos=1)
         assert answer is not None
         assert answer.reason == 0x87
-        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.gate"]
-        await here.node.plugins.disable("gate")  # an operator's word: then it is as if there had been none
-        assert here.node.alarms.active == []
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["plugin.gate"]
+        await here.admin.plugins.disable("gate")  # an operator's word: then it is as if there had been none
+        assert here.admin.alarms.active == []
         await here.client("c")
 
 
@@ -377,7 +377,7 @@ async def test_a_guard_that_never_started_denies_too(caplog: pytest.LogCaptureFi
 
     async with room() as here:
         with pytest.raises(PluginError, match="no key"):
-            await here.node.plugins.enable("gate", None, broken)
+            await here.admin.plugins.enable("gate", None, broken)
         refused = here.wire()
         await refused.send(raw.connect("b"))
         assert (await refused.expect_type(raw.CONNACK)).reason == 0x88
@@ -385,7 +385,7 @@ async def test_a_guard_that_never_started_denies_too(caplog: pytest.LogCaptureFi
 
 async def test_reload_keeps_the_settings_or_takes_new_ones() -> None:
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("diary", Notes(word="one"), Diary)
         await plugins.reload("diary")
         await plugins.reload("diary", Notes(word="two"))
@@ -408,19 +408,19 @@ async def test_reload_of_what_cannot_be_imported_changes_nothing(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "late", raising=False)
     async with room() as here:
-        await here.node.plugins.enable("late")
+        await here.admin.plugins.enable("late")
         before = row(here, "late")
         file.write_text(source)
         with pytest.raises(PluginError, match=words):
-            await here.node.plugins.reload("late")
+            await here.admin.plugins.reload("late")
         assert row(here, "late") == before
-        assert len(here.node.hooks.listing("client.connected")) == 1
+        assert len(here.admin.hooks.listing("client.connected")) == 1
     monkeypatch.delitem(sys.modules, "late", raising=False)
 
 
 async def test_requests_that_make_no_sense() -> None:
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("diary", None, Diary)
         for request, words in [
             (plugins.enable("diary", None, Diary), "runs already"),
@@ -469,10 +469,10 @@ async def test_coming_and_going_while_messages_flow_loses_none() -> None:
 
     async with room() as here, flow(here, 500):
         for _ in range(50):
-            await here.node.plugins.enable("watch", None, plugin)
+            await here.admin.plugins.enable("watch", None, plugin)
             await trio.lowlevel.checkpoint()
-            await here.node.plugins.disable("watch")
-            assert not here.node.hooks.message_publish
+            await here.admin.plugins.disable("watch")
+            assert not here.admin.hooks.message_publish
     assert seen == {"flow"}
 
 
@@ -488,16 +488,16 @@ async def test_the_end_of_the_node_is_the_end_of_its_plugins_last_one_first() ->
 
     async with room() as here:
         for name in ("one", "two", "three"):
-            await here.node.plugins.enable(name, None, Ordered)
+            await here.admin.plugins.enable(name, None, Ordered)
     assert order == ["three", "two", "one"]
 
 
 async def test_one_that_is_not_installed_leaves_nothing_behind() -> None:
     async with room() as here:
         with pytest.raises(PluginError, match="no plugin 'nosuch' is installed"):
-            await here.node.plugins.enable("nosuch")
-        assert "nosuch" not in [row.name for row in here.node.plugins.rows()]
-        assert here.node.alarms.active == []
+            await here.admin.plugins.enable("nosuch")
+        assert "nosuch" not in [row.name for row in here.admin.plugins.rows()]
+        assert here.admin.alarms.active == []
 
 
 async def test_errors_that_it_outlives_are_counted() -> None:
@@ -507,17 +507,17 @@ async def test_errors_that_it_outlives_are_counted() -> None:
         context.gauge("ratio", "Of nothing.", lambda: 1 // 0)
 
     async with room() as here:
-        await here.node.plugins.enable("clumsy", factory=clumsy)
+        await here.admin.plugins.enable("clumsy", factory=clumsy)
         await here.client("a")
         assert (row(here, "clumsy").errors, row(here, "clumsy").crashes) == (1, 0)
         here.broker.publish("t")
         await wait_all_tasks_blocked()
-        await here.node.figures()
+        await here.admin.figures()
         assert row(here, "clumsy").errors == 3
-        await here.node.plugins.reload("clumsy")
+        await here.admin.plugins.reload("clumsy")
         await here.client("b")
         assert row(here, "clumsy").errors == 4
-        await here.node.plugins.disable("clumsy")
+        await here.admin.plugins.disable("clumsy")
         assert row(here, "clumsy").errors == 4
         here.broker.hook_errors.clear()
 
@@ -533,8 +533,8 @@ async def test_an_import_that_fails_is_logged_with_its_traceback(
     monkeypatch.syspath_prepend(tmp_path)
     async with room() as here:
         with pytest.raises(PluginError, match="cannot be imported: ZeroDivisionError"):
-            await here.node.plugins.enable("broken")
-        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.broken"]
+            await here.admin.plugins.enable("broken")
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["plugin.broken"]
     assert "broken_plugin.py" in caplog.text
     assert "in size" in caplog.text
 
@@ -551,7 +551,7 @@ async def test_settings_by_key_are_those_of_a_model(tmp_path: Path) -> None:
         seen.append(context.settings)
 
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("reader", {"size": 3}, reader)
         assert seen[0].size == 3
         await plugins.disable("reader")

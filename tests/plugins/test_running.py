@@ -12,17 +12,17 @@ async def test_commands_and_figures() -> None:
         context.command("greet", lambda who, loud="": (greeted.add(), f"hello {who}{loud}")[1])
 
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("greeter", None, plugin)
         assert plugins.call("greeter", "greet", {"who": "ann"}) == "hello ann"
         with pytest.raises(LookupError, match="no command 'gret'; it has greet"):
             plugins.call("greeter", "gret", {})
         with pytest.raises(ValueError, match=r"greeter greet\(who, loud=''\).*'whom'"):
             plugins.call("greeter", "greet", {"who": "ann", "whom": "ann"})
-        figures = await here.node.figures()
+        figures = await here.admin.figures()
         assert (figures["plugins.greeter.greeted"], figures["plugins.greeter.seven"]) == (1, 7)
         await plugins.disable("greeter")
-        figures = await here.node.figures()
+        figures = await here.admin.figures()
         assert figures["plugins.greeter.greeted"] == 1  # a count does not go back
         assert "plugins.greeter.seven" not in figures
 
@@ -32,8 +32,8 @@ async def test_log_lines_name_the_plugin(caplog: pytest.LogCaptureFixture) -> No
         context.gauge("ratio", "Of nothing.", lambda: 1 // 0)
 
     async with room() as here:
-        await here.node.plugins.enable("figures", factory=figures)
-        await here.node.figures()
+        await here.admin.plugins.enable("figures", factory=figures)
+        await here.admin.figures()
     assert [record.name for record in caplog.records if "ratio" in record.message] == ["trunkline.plugins.figures"]
 
 
@@ -48,8 +48,8 @@ async def test_a_run_that_is_over_cannot_use_the_broker() -> None:
 
     contexts: list[Context[Settings]] = []
     async with room() as here:
-        await here.node.plugins.enable("last", factory=Last)
-        await here.node.plugins.disable("last")
+        await here.admin.plugins.enable("last", factory=Last)
+        await here.admin.plugins.disable("last")
         assert [retained.topic for retained in here.broker.retained] == ["last/words"]
         for use in (lambda: contexts[0].publish("t"), lambda: contexts[0].kick("a"), lambda: contexts[0].clients()):
             with pytest.raises(RuntimeError, match="this run of the plugin last is over"):
@@ -65,7 +65,7 @@ def test_a_task_that_is_interrupted_says_so(caplog: pytest.LogCaptureFixture) ->
 
     async def run() -> None:
         async with room() as here:
-            await here.node.plugins.enable("interrupted", factory=interrupted)
+            await here.admin.plugins.enable("interrupted", factory=interrupted)
             await trio.sleep_forever()
 
     with pytest.raises(KeyboardInterrupt):

@@ -29,8 +29,7 @@ values = st.recursive(
 class Committer:
     """Commits when it is told to."""
 
-    def __init__(self, stores: PluginStores) -> None:
-        stores.committer = self
+    def __init__(self) -> None:
         self.engine = MemoryEngine()
         self.changed: list[PluginStores] = []
         self.waiting: list[Callable[[], None]] = []
@@ -58,8 +57,13 @@ def now() -> float:
 
 
 @pytest.fixture
-def stores() -> PluginStores:
-    return PluginStores(1000, now)
+def committer() -> Committer:
+    return Committer()
+
+
+@pytest.fixture
+def stores(committer: Committer) -> PluginStores:
+    return PluginStores(1000, now, committer)
 
 
 @pytest.fixture
@@ -144,8 +148,7 @@ def test_bytes_are_limited_for_each_plugin(stores: PluginStores, store: PluginSt
     PluginStores(0, now).of("tool").put("a", b"x" * 10_000)
 
 
-def test_a_commit_writes_what_has_changed(stores: PluginStores, store: PluginStore) -> None:
-    committer = Committer(stores)
+def test_a_commit_writes_what_has_changed(committer: Committer, stores: PluginStores, store: PluginStore) -> None:
     for number in range(3):
         store.put("a", number)
     stores.of("other").put("a", "other")
@@ -163,8 +166,7 @@ def test_a_commit_writes_what_has_changed(stores: PluginStores, store: PluginSto
     assert list(again.of("other").items()) == [("a", "other")]
 
 
-def test_what_is_above_a_new_limit_stays(stores: PluginStores, store: PluginStore) -> None:
-    committer = Committer(stores)
+def test_what_is_above_a_new_limit_stays(committer: Committer, stores: PluginStores, store: PluginStore) -> None:
     store.put("a", b"x" * 500)
     committer.commit()
     again = read(committer.engine).of("tool")
@@ -175,8 +177,7 @@ def test_what_is_above_a_new_limit_stays(stores: PluginStores, store: PluginStor
     assert again.delete("a")
 
 
-async def test_a_plugin_waits_for_the_commit(stores: PluginStores, store: PluginStore) -> None:
-    committer = Committer(stores)
+async def test_a_plugin_waits_for_the_commit(committer: Committer, stores: PluginStores, store: PluginStore) -> None:
     store.put("a", 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.committed)
@@ -185,7 +186,8 @@ async def test_a_plugin_waits_for_the_commit(stores: PluginStores, store: Plugin
         committer.commit()
 
 
-async def test_without_a_store_nobody_waits(store: PluginStore) -> None:
+async def test_without_a_store_nobody_waits() -> None:
+    store = PluginStores(0, now).of("tool")
     store.put("a", 1)
     await store.committed()
 
@@ -193,10 +195,10 @@ async def test_without_a_store_nobody_waits(store: PluginStore) -> None:
 async def test_a_plugin_finds_it_again_after_its_end_and_after_the_brokers() -> None:
     async with room() as here:
         given: list[Context[Settings]] = []
-        await here.node.plugins.enable("tool", None, given.append)
+        await here.admin.plugins.enable("tool", None, given.append)
         given[0].store.put("count", 1)
-        await here.node.plugins.disable("tool")
-        await here.node.plugins.enable("tool", None, given.append)
+        await here.admin.plugins.disable("tool")
+        await here.admin.plugins.enable("tool", None, given.append)
         assert given[1].store.get("count") == 1
         await here.broker.restart()
         await here.broker.node.plugins.enable("tool", None, given.append)

@@ -21,7 +21,7 @@ UNAVAILABLE = 0x88
 
 
 def row(here: Room, name: str = "door") -> PluginRow:
-    return next(row for row in here.node.plugins.rows() if row.name == name)
+    return next(row for row in here.admin.plugins.rows() if row.name == name)
 
 
 class DoorSettings(Settings):
@@ -122,17 +122,17 @@ async def traffic(here: Room) -> AsyncIterator[list[int]]:
 
 async def test_no_message_passes_and_no_client_is_refused_while_it_is_reloaded() -> None:
     async with room() as here:
-        await here.node.plugins.enable("door", DoorSettings(), Door)
+        await here.admin.plugins.enable("door", DoorSettings(), Door)
         async with traffic(here) as reasons:
             for _ in range(20):
-                await here.node.plugins.reload("door", DoorSettings(nothing=True))
+                await here.admin.plugins.reload("door", DoorSettings(nothing=True))
         assert set(reasons) == {NOT_AUTHORIZED}
-        figures = dict(here.node.plugins.figures())
+        figures = dict(here.admin.plugins.figures())
         assert figures["plugins.door.refused"] == len(reasons)
-        assert figures["plugins.door.number"] == here.node.plugins.call("door", "number", {}) == 20
-        assert here.node.plugins.enabled()["door"] == DoorSettings(nothing=True)
+        assert figures["plugins.door.number"] == here.admin.plugins.call("door", "number", {}) == 20
+        assert here.admin.plugins.enabled()["door"] == DoorSettings(nothing=True)
         assert (row(here).status, row(here).crashes) == ("running", 0)
-        assert len(here.node.hooks.listing("message.publish")) == 1
+        assert len(here.admin.hooks.listing("message.publish")) == 1
 
 
 WAYS = {
@@ -150,17 +150,17 @@ async def test_one_that_cannot_start_changes_nothing(
     way: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with room(limits={"max_subscriptions": 2}) as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         await plugins.enable("door", DoorSettings(), Door)
-        before = row(here), here.node.hooks.listing(), plugins.enabled()
+        before = row(here), here.admin.hooks.listing(), plugins.enabled()
         client = await here.client("a")
         with pytest.raises(PluginError) as raised:
             await plugins.reload("door", DoorSettings(way=way))
         assert WAYS[way] in str(raised.value)
         assert str(raised.value).endswith("the plugin door goes on as before")
         assert "the plugin door goes on as before" in caplog.text
-        assert (row(here), here.node.hooks.listing(), plugins.enabled()) == before
-        assert here.node.alarms.active == []
+        assert (row(here), here.admin.hooks.listing(), plugins.enabled()) == before
+        assert here.admin.alarms.active == []
         assert plugins.call("door", "number", {}) == dict(plugins.figures())["plugins.door.number"] == 0
         here.broker.publish("heard", b"once")
         answer = await client.publish("shut", qos=1)
@@ -177,15 +177,15 @@ async def test_settings_that_the_plugin_does_not_have_change_nothing() -> None:
         wy: Text = setting("", "A key that is misspelt.")
 
     async with room() as here:
-        await here.node.plugins.enable("door", DoorSettings(), Door)
-        before = row(here), here.node.hooks.listing()
+        await here.admin.plugins.enable("door", DoorSettings(), Door)
+        before = row(here), here.admin.hooks.listing()
         with pytest.raises(PluginError) as raised:
-            await here.node.plugins.reload("door", lambda: Others(wy="raises"))
+            await here.admin.plugins.reload("door", lambda: Others(wy="raises"))
         assert raised.value.problems == [
             "plugins.door.wy: unknown key; did you mean way?",
             "the plugin door goes on as before",
         ]
-        assert (row(here), here.node.hooks.listing(), len(doors)) == (*before, 1)
+        assert (row(here), here.admin.hooks.listing(), len(doors)) == (*before, 1)
 
 
 async def test_what_was_running_before_ends_before_the_new_one_runs() -> None:
@@ -208,11 +208,11 @@ async def test_what_was_running_before_ends_before_the_new_one_runs() -> None:
             order.append(f"{self.name} stops, {'replaced' if self.context.replaced else 'for good'}")
 
     async with room() as here:
-        await here.node.plugins.enable("worker", None, Worker)
-        await here.node.plugins.reload("worker")
+        await here.admin.plugins.enable("worker", None, Worker)
+        await here.admin.plugins.reload("worker")
         await wait_all_tasks_blocked()
         assert order == ["first runs", "first is cancelled", "first stops, replaced", "second runs"]
-        await here.node.plugins.disable("worker")
+        await here.admin.plugins.disable("worker")
         assert order[4:] == ["second is cancelled", "second stops, for good"]
 
 
@@ -237,12 +237,12 @@ async def test_answers_that_the_former_run_owes_are_given() -> None:
 
     gates: list[Gate] = []
     async with room() as here:
-        await here.node.plugins.enable("gate", None, Gate)
+        await here.admin.plugins.enable("gate", None, Gate)
         patient = here.wire()
         await patient.send(raw.connect("patient"))
         await asked.wait()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(here.node.plugins.reload, "gate")
+            nursery.start_soon(here.admin.plugins.reload, "gate")
             await wait_all_tasks_blocked()
             assert [gate.stopped for gate in gates] == [False, False]
             await here.client("another")
@@ -264,10 +264,10 @@ async def test_an_answer_that_never_comes_does_not_keep_the_former_run_for_ever(
 
     stopped: list[Silent] = []
     async with room(acl={"timeout": 3600}) as here:
-        await here.node.plugins.enable("silent", None, Silent)
+        await here.admin.plugins.enable("silent", None, Silent)
         await (await here.client("a")).send(raw.publish("t", qos=1, packet_id=1))
         await wait_all_tasks_blocked()
-        await here.node.plugins.reload("silent")
+        await here.admin.plugins.reload("silent")
         assert len(stopped) == 1
 
 
@@ -278,7 +278,7 @@ async def test_each_message_reaches_the_subscription_of_one_run() -> None:
         context.subscribe("heard", lambda message: heard.append(message.payload))
 
     async with room() as here:
-        await here.node.plugins.enable("listening", None, listening)
+        await here.admin.plugins.enable("listening", None, listening)
         done = trio.Event()
         sent: list[bytes] = []
 
@@ -291,7 +291,7 @@ async def test_each_message_reaches_the_subscription_of_one_run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(publish)
             for _ in range(20):
-                await here.node.plugins.reload("listening")
+                await here.admin.plugins.reload("listening")
             done.set()
         await wait_all_tasks_blocked()
         assert heard == sent
@@ -312,11 +312,11 @@ async def test_timers_of_a_run_that_was_replaced_do_nothing(autojump_clock: Mock
                 await answer.wait()  # so that the former run is there when its timer is due
 
     async with room() as here:
-        await here.node.plugins.enable("clock", None, Clock)
+        await here.admin.plugins.enable("clock", None, Clock)
         await here.wire().send(raw.connect("patient"))
         await wait_all_tasks_blocked()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(here.node.plugins.reload, "clock")
+            nursery.start_soon(here.admin.plugins.reload, "clock")
             await trio.sleep(6)
             answer.set()
         assert rung == [0]
@@ -346,10 +346,10 @@ class Alarming:
 async def test_each_run_clears_its_own_alarms(found: str, active: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Alarming, "found", found)
     async with room() as here:
-        await here.node.plugins.enable("alarming", None, Alarming)
-        assert [alarm.name for alarm in here.node.alarms.active] == ["alarming.trouble"]
-        await here.node.plugins.reload("alarming")
-        assert [alarm.name for alarm in here.node.alarms.active] == active
+        await here.admin.plugins.enable("alarming", None, Alarming)
+        assert [alarm.name for alarm in here.admin.alarms.active] == ["alarming.trouble"]
+        await here.admin.plugins.reload("alarming")
+        assert [alarm.name for alarm in here.admin.alarms.active] == active
 
 
 async def test_one_that_crashes_after_it_took_over_is_started_again(
@@ -372,15 +372,15 @@ async def test_one_that_crashes_after_it_took_over_is_started_again(
 
     made: list[int] = []
     async with room() as here:
-        await here.node.plugins.enable("crashing", Settings(restarts=1, restarts_within=1000), Crashing)
-        await here.node.plugins.reload("crashing")
+        await here.admin.plugins.enable("crashing", Settings(restarts=1, restarts_within=1000), Crashing)
+        await here.admin.plugins.reload("crashing")
         await trio.sleep(15)
-        assert here.node.plugins.call("crashing", "number", {}) == 2
+        assert here.admin.plugins.call("crashing", "number", {}) == 2
         assert (row(here, "crashing").status, row(here, "crashing").crashes) == ("running", 1)
         await trio.sleep(10)
         assert (row(here, "crashing").status, row(here, "crashing").crashes) == ("disabled", 2)
-        assert here.node.hooks.listing("client.connected") == []
-        await here.node.plugins.reload("crashing")  # one that does not run is started
+        assert here.admin.hooks.listing("client.connected") == []
+        await here.admin.plugins.reload("crashing")  # one that does not run is started
         assert (row(here, "crashing").status, row(here, "crashing").crashes) == ("running", 0)
 
 
@@ -409,16 +409,16 @@ async def test_one_that_crashes_while_the_next_one_starts_has_its_place_taken(
 
     made: list[Slow] = []
     async with room() as here:
-        await here.node.plugins.enable("slow", None, Slow)
+        await here.admin.plugins.enable("slow", None, Slow)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(here.node.plugins.reload, "slow")
+            nursery.start_soon(here.admin.plugins.reload, "slow")
             await wait_all_tasks_blocked()
             crash.set()
             await wait_all_tasks_blocked()
             go.set()
-        assert here.node.plugins.call("slow", "number", {}) == 1
+        assert here.admin.plugins.call("slow", "number", {}) == 1
         assert (row(here, "slow").status, row(here, "slow").hooks) == ("running", 1)
-        assert len(here.node.hooks.listing("client.connected")) == 1
+        assert len(here.admin.hooks.listing("client.connected")) == 1
 
 
 async def test_a_former_run_that_does_not_end_is_named(
@@ -436,8 +436,8 @@ async def test_a_former_run_that_does_not_end_is_named(
                     await over.wait()
 
     async with room() as here:
-        await here.node.plugins.enable("stubborn", None, Stubborn)
-        await here.node.plugins.reload("stubborn")
+        await here.admin.plugins.enable("stubborn", None, Stubborn)
+        await here.admin.plugins.reload("stubborn")
         assert row(here, "stubborn").status == "running"
         over.set()
     assert "tasks still run 5.0 s after its end" in caplog.text
@@ -446,12 +446,12 @@ async def test_a_former_run_that_does_not_end_is_named(
 async def test_the_end_of_the_node_ends_a_reload(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         async with room() as here:
-            await here.node.plugins.enable("door", DoorSettings(start_timeout=1e6), Door)
+            await here.admin.plugins.enable("door", DoorSettings(start_timeout=1e6), Door)
             ended = trio.Event()
 
             async def reload() -> None:
                 with pytest.raises(PluginError, match="cancelled"):
-                    await here.node.plugins.reload("door", DoorSettings(way="hangs", start_timeout=1e6))
+                    await here.admin.plugins.reload("door", DoorSettings(way="hangs", start_timeout=1e6))
                 ended.set()
 
             nursery.start_soon(reload)

@@ -11,7 +11,7 @@ ORDERS = StreamConfig(name="orders", filters=("orders/#",))
 
 async def test_a_message_and_its_answers(autojump_clock: MockClock) -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         await streams.create_consumer("orders", ConsumerConfig(name="c", ack_wait=10.0, inactive_threshold=1000.0))
         for number in range(4):
@@ -39,7 +39,7 @@ async def test_a_message_and_its_answers(autojump_clock: MockClock) -> None:
 
 async def test_payloads_may_be_left_out() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         await streams.create_consumer("orders", ConsumerConfig(name="c", headers_only=True))
         await streams.publish("orders/1", b"large")

@@ -25,7 +25,7 @@ ORDERS = StreamConfig(name="orders", filters=("orders/#",))
 
 async def test_a_stream_from_its_beginning_to_its_end() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         assert not streams.list()
         created = await streams.create(ORDERS)
         assert (created.messages, created.first_sequence, created.last_time) == (0, 1, None)
@@ -44,7 +44,7 @@ async def test_a_stream_from_its_beginning_to_its_end() -> None:
 
 async def test_messages_one_by_one() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         for number in range(1, 4):
             published = await streams.publish(f"orders/{number % 2}", f"{number}")
@@ -62,7 +62,7 @@ async def test_messages_one_by_one() -> None:
 
 async def test_a_publisher_that_expects_something() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         subscriber = await here.client("a")
         await subscriber.subscribe("#")
@@ -88,7 +88,7 @@ async def test_a_publisher_that_expects_something() -> None:
 
 async def test_the_last_sequence_of_a_topic_after_its_last_message_was_deleted() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         for _ in range(3):
             await streams.publish("orders/1")
@@ -100,7 +100,7 @@ async def test_the_last_sequence_of_a_topic_after_its_last_message_was_deleted()
 
 async def test_consumers() -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         config = ConsumerConfig(name="c", durable=True)
         created = await streams.create_consumer("orders", config)
@@ -120,7 +120,7 @@ async def test_consumers() -> None:
 
 async def test_what_is_published_meanwhile_comes_at_once(autojump_clock: MockClock) -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         got: list[int] = []
 
@@ -144,7 +144,7 @@ async def test_what_is_published_meanwhile_comes_at_once(autojump_clock: MockClo
 
 async def test_who_may_receive(autojump_clock: MockClock) -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         await streams.create_consumer("orders", ConsumerConfig(name="alone"))
         await streams.create_consumer("orders", ConsumerConfig(name="shared", deliver_group="g"))
@@ -163,23 +163,23 @@ async def test_who_may_receive(autojump_clock: MockClock) -> None:
 
 async def test_a_paused_consumer(autojump_clock: MockClock) -> None:
     async with room() as here:
-        streams, node = here.node.streams, here.node
+        streams, node = here.admin.streams, here.admin
         await streams.create(ORDERS)
         await streams.create_consumer("orders", ConsumerConfig(name="c", inactive_threshold=100.0))
         await streams.publish("orders/1")
-        assert (await streams.pause_consumer("orders", "c", node.host.wall + 30)).paused
+        assert (await streams.pause_consumer("orders", "c", node.wall() + 30)).paused
         began = trio.current_time()
         assert len(await streams.fetch("orders", "c", wait=60.0)) == 1
         assert trio.current_time() - began == 30
         await streams.publish("orders/1")
-        await streams.pause_consumer("orders", "c", node.host.wall + 30)
+        await streams.pause_consumer("orders", "c", node.wall() + 30)
         assert not (await streams.pause_consumer("orders", "c", None)).paused
         assert len(await streams.fetch("orders", "c")) == 1
 
 
 async def test_the_end_of_a_consumer_ends_its_receivers(autojump_clock: MockClock) -> None:
     async with room() as here:
-        streams = here.node.streams
+        streams = here.admin.streams
         await streams.create(ORDERS)
         await streams.create_consumer("orders", ConsumerConfig(name="c"))
         async with trio.open_nursery() as nursery:

@@ -221,5 +221,5 @@ async def test_what_a_plugin_has_subscribed_to_reaches_it_when_it_is_enabled() -
 
             await b.plugins.enable(f"listener-{number}", factory=listener)
             b.publish("say/hello")
-            await b.node.scheduler.drained()
+            await b.node.settled()
             assert [message.topic for message in heard] == ["say/hello"]

@@ -18,7 +18,7 @@ async def test_the_last_messages_are_kept() -> None:
 
 async def test_without_a_history_nothing_is_registered() -> None:
     async with watched(history=0) as here:
-        assert [entry for entry in here.node.hooks.listing() if "MessageTrace" in entry.name] == []
+        assert [entry for entry in here.admin.hooks.listing() if "MessageTrace" in entry.name] == []
         with pytest.raises(RuntimeError, match="history=0"):
             _ = here.broker.messages
     hooks = Hooks()

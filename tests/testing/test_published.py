@@ -11,7 +11,7 @@ async def test_what_was_published_by_whom_when_and_to_whom_it_went(autojump_cloc
     async with watched() as here:
         a, p = await here.client("a"), await here.client("p")
         await a.subscribe(("t/+", 1))
-        before = here.node.host.wall
+        before = here.admin.wall()
         await trio.sleep(10)
         await p.publish("t/1", b"x", qos=1, properties=raw.content_type("text/plain"), retain=True)
         here.broker.publish("u", "y")
@@ -24,7 +24,7 @@ async def test_what_was_published_by_whom_when_and_to_whom_it_went(autojump_cloc
         assert (first.delivered_to, first.dropped, first.refused, first.routed) == (("a",), {}, "", True)
         assert str(first.outcome("a")) == "routed, delivered, acked, completed"
         assert (second.publisher, second.delivered_to, second.outcomes) == ("", (), {})
-        assert here.node.trace.on is False
+        assert here.admin.trace.on is False
         assert len(first.guid) == 32
         assert first.guid < second.guid
         assert repr(here.broker.messages) == (

@@ -160,7 +160,7 @@ class Play:
 
     async def unsubscribe_for(self, name: str, filter: str) -> None:
         self.clients[name].release(filter)
-        self.life.node.host.unsubscribe_client(name, [filter])
+        self.life.node.clients.unsubscribe(name, [filter])
 
     async def subscribe_for(self, name: str, wanted: tuple[str, int, bool, bool]) -> None:
         filter, qos, no_local, as_published = wanted
@@ -173,7 +173,7 @@ class Play:
         if old is not None:
             client.past.append(old)
         client.subscriptions[filter] = Subscription(filter, qos, no_local, as_published, begin=self.world.step)
-        self.life.node.host.subscribe_client(name, [SubscriptionRequest(filter, qos, no_local, as_published, 2)])
+        self.life.node.clients.subscribe(name, [SubscriptionRequest(filter, qos, no_local, as_published, 2)])
 
     async def acknowledge(self, name: str, count: int) -> None:
         await self.clients[name].acknowledge(count)

@@ -40,7 +40,7 @@ async def test_the_states_of_a_connection_that_opens_and_closes() -> None:
 
         here.node.hooks.add("client.authenticate", allow)
         client = here.wire()
-        (connection,) = here.node.connections
+        (connection,) = here.node.listeners.connections
         assert isinstance(connection, Connection)
         states = [connection.state]
         await client.send(raw.connect("a"))

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -125,7 +126,7 @@ async def test_wills_and_retained_messages_have_the_mountpoint() -> None:
 
 
 async def test_a_client_whose_id_is_no_level_is_refused() -> None:
-    async with testing.broker(**mounted("dev/%c/")) as b, await Wire.open(*b.node.listeners[0].address) as wire:
+    async with testing.broker(**mounted("dev/%c/")) as b, await Wire.open(*inside(b.node).listeners[0].address) as wire:
         await wire.send(raw.connect("+"))
         assert (await wire.expect_type(raw.CONNACK)).reason == 0x85
         await wire.expect_close()

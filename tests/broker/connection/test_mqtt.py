@@ -19,7 +19,9 @@ async def test_connections_at_a_listener_follow_its_settings() -> None:
         assert isinstance(connection, Connection)
         before = here.session("a").channel
         assert before is not None
-        here.node.reload(here.node.config.model_copy(update={"rate": RateSettings(client_messages="1/s")}))
+        here.admin.reconfiguring.reload(
+            here.node.config.model_copy(update={"rate": RateSettings(client_messages="1/s")})
+        )
         assert before.config.rate.client_messages == "1/s"
 
 

@@ -3,6 +3,7 @@
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
@@ -14,11 +15,11 @@ async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) 
     async with testing.broker(history=0) as b:
         # what is sent here waits until it is read: the smallest socket that there could be
         theirs, ours = lockstep_stream_pair()
-        b.node.listeners.inside.accept_stream(theirs)
+        inside(b.node).listeners.inside.accept_stream(theirs)
         await ours.send_all(raw.connect("greedy"))
         connack = await ours.receive_some(65_536)
         assert connack[0] == raw.CONNACK
-        (connection,) = b.node.listeners.inside.connections
+        (connection,) = inside(b.node).listeners.inside.connections
         transport = connection._transport  # pyright: ignore[reportPrivateUsage]
         pings = raw.PINGREQ * 32_768
         sent = 0
@@ -28,7 +29,7 @@ async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) 
                 sent += len(pings)
         assert patience.cancelled_caught
         assert OUTPUT_LIMIT < transport.pending < 2 * OUTPUT_LIMIT
-        assert b.node.metrics.limited[LimitKind.OUTPUT] == 1
+        assert inside(b.node).metrics.limited[LimitKind.OUTPUT] == 1
 
         other = Wire(b.connect())
         await other.connect("other")

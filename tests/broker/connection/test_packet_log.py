@@ -17,7 +17,7 @@ def packets(caplog: pytest.LogCaptureFixture, client_id: str) -> list[str]:
 
 def logged(here: Room) -> list[bool]:
     """Of each connection that is open."""
-    connections = [each for each in here.node.connections if isinstance(each, Connection)]
+    connections = [each for each in here.node.listeners.connections if isinstance(each, Connection)]
     return [isinstance(each._decoder, LoggedDecoder) for each in connections if each.state is ConnectionState.OPEN]  # pyright: ignore[reportPrivateUsage]
 
 

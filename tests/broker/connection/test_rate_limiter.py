@@ -132,11 +132,11 @@ async def test_a_client_that_is_disconnected_meanwhile_closes_as_ever(autojump_c
         publisher = await here.client("p")
         await publisher.send(burst(40))
         await trio.testing.wait_all_tasks_blocked()
-        here.node.host.kick("p")
+        here.node.clients.kick("p")
         await publisher.expect_disconnect(0x98)
         await publisher.end()
         began = trio.current_time()
-        (connection,) = here.node.connections
+        (connection,) = here.node.listeners.connections
         await connection.ref.join()
         assert trio.current_time() == began
 
@@ -179,7 +179,7 @@ async def test_the_log_names_the_limit_and_the_client(
 async def test_without_a_limit_nothing_is_between_the_transport_and_the_connection() -> None:
     async with room(rate={"client_connections": "100/s"}) as here:
         await here.client("a")
-        (connection,) = here.node.connections
+        (connection,) = here.node.listeners.connections
         assert isinstance(connection, Connection)
         assert connection._limiter is None  # pyright: ignore[reportPrivateUsage]
 

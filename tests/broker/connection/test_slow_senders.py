@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.net import proxied
 from tests.broker.net.web_client import request
 from tests.broker.room import room
@@ -215,7 +216,7 @@ async def test_the_time_before_connect_is_bounded_over_all_layers(
     listener, first, dripped = CASES[case]
     async with testing.broker(listeners=[listener(tmp_path)], mqtt={"connect_timeout": TIMEOUT}) as b:
         stream = await trio.open_tcp_stream(b.host, b.port)
-        connections = b.node.listeners[0].acceptor.connections
+        connections = inside(b.node).listeners[0].acceptor.connections
         await stream.send_all(first + dripped[:1])
         await trio.testing.wait_all_tasks_blocked(0.01)
         for number in range(1, TIMEOUT):
@@ -226,5 +227,5 @@ async def test_the_time_before_connect_is_bounded_over_all_layers(
         mock_clock.jump(1)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not connections
-        assert b.node.metrics.limited[LimitKind.CONNECT_TIMEOUT] == 1
+        assert inside(b.node).metrics.limited[LimitKind.CONNECT_TIMEOUT] == 1
         await stream.aclose()

@@ -6,7 +6,7 @@ from tests.broker.net.echo import EchoProtocol, net_services
 from tests.wire import Wire, connect
 from trunkline.broker.net.acceptor import Acceptor
 from trunkline.broker.net.transport import Event, Layer
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.config import Config
 
 

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.room import room
 from tests.wire import Wire
 from trunkline import testing
@@ -36,11 +37,11 @@ async def test_no_more_connections_than_allowed() -> None:
         await first.disconnect()
         await first.abort()
         await second.ping()
-        while len(b.node.listeners[0].acceptor.connections) > 1:
+        while len(inside(b.node).listeners[0].acceptor.connections) > 1:
             await trio.lowlevel.checkpoint()
         fourth = await Wire.open(b.host, b.port)
         await fourth.connect("fourth")
-        assert b.node.metrics.connections_refused == 1
+        assert inside(b.node).metrics.connections_refused == 1
         for wire in (second, third, fourth):
             await wire.abort()
 
@@ -87,7 +88,7 @@ async def test_no_more_connections_of_one_address_than_allowed() -> None:
             await elsewhere.connect("elsewhere")
         await first.disconnect()
         await first.abort()
-        while len(b.node.listeners[0].acceptor.connections):
+        while len(inside(b.node).listeners[0].acceptor.connections):
             await trio.lowlevel.checkpoint()
         async with await Wire.open(b.host, b.port) as third:
             await third.connect("third")
@@ -95,20 +96,20 @@ async def test_no_more_connections_of_one_address_than_allowed() -> None:
 
 async def test_clients_wait_while_a_listener_is_paused() -> None:
     async with testing.broker() as b:
-        listener = b.node.listeners[0]
+        listener = inside(b.node).listeners[0]
         listener.pause()
         listener.pause()
         async with await Wire.open(b.host, b.port) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(wire.connect, "patient")
             await trio.testing.wait_all_tasks_blocked()
-            assert b.node.metrics.connections_accepted == 0
+            assert inside(b.node).metrics.connections_accepted == 0
             listener.resume()
 
 
 async def test_a_pause_without_a_poller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "available", lambda: False)
     async with testing.broker() as b:
-        listener = b.node.listeners[0]
+        listener = inside(b.node).listeners[0]
         async with await Wire.open(b.host, b.port) as wire:
             await wire.connect("before")
         listener.pause()
@@ -121,7 +122,7 @@ async def test_a_listener_on_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "mqtt.sock"
     async with testing.broker(listeners=[{"url": f"unix://{path}", "socket_mode": "600"}]) as b:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert b.node.listeners[0].address == (str(path), 0)
+        assert inside(b.node).listeners[0].address == (str(path), 0)
         assert b.url == f"unix://{path}"
         async with Wire(await trio.open_unix_socket(path)) as wire:
             await wire.connect("local")
@@ -165,7 +166,7 @@ async def test_without_a_poller_connections_are_fed_by_tasks(monkeypatch: pytest
                 await one.publish("t", large, qos=qos)
                 await two.take_publish("t", large, qos=qos)
             await one.disconnect()
-        assert b.node.metrics.client_connected == 2
+        assert inside(b.node).metrics.client_connected == 2
     async with room() as here:
         await (await here.client("a")).ping()
 
@@ -208,9 +209,9 @@ async def test_an_error_while_a_connection_is_accepted_ends_that_one_alone(
         async with Wire(stream) as unlucky:
             await unlucky.expect_close()
         assert not failures
-        assert b.node.metrics.connections_failed == 1
+        assert inside(b.node).metrics.connections_failed == 1
         await there.ping()
-        assert len(b.node.listeners[0].acceptor.connections) == 1
+        assert len(inside(b.node).listeners[0].acceptor.connections) == 1
         assert descriptors() == before
         async with await Wire.open(b.host, b.port) as next_one:
             await next_one.connect("next")
@@ -258,7 +259,7 @@ async def test_a_task_that_accepts_goes_on_after_an_error(monkeypatch: pytest.Mo
         async with await Wire.open(b.host, b.port) as wire:
             await wire.connect("a")
         assert b.node.alarms.active == []
-        assert b.node.metrics.connections_failed == 2
+        assert inside(b.node).metrics.connections_failed == 2
 
 
 @pytest.mark.parametrize("in_tasks", [False, True])

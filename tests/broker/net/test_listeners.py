@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.net.echo import Echo, EchoProtocol, net_services
 from tests.wire import Wire
 from trunkline import testing
@@ -17,12 +18,12 @@ from trunkline.config.mqtt_settings import RateSettings
 
 async def test_no_more_connections_of_the_node_than_allowed() -> None:
     async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"], limits={"max_connections": 1}) as b:
-        first, second = b.node.listeners
+        first, second = inside(b.node).listeners
         async with await Wire.open(*first.address) as wire:
             await wire.connect("first")
             async with await Wire.open(*second.address) as refused:
                 await refused.expect_close()
-            assert b.node.metrics.connections_refused == 1
+            assert inside(b.node).metrics.connections_refused == 1
 
 
 async def test_an_address_in_use_is_one_line() -> None:
@@ -38,7 +39,7 @@ async def test_the_log_says_what_is_listened_for_and_where(caplog: pytest.LogCap
     caplog.set_level("INFO", "trunkline.node")
     every = {"url": "tcp://*:0", "allow_anonymous": True, "access_rules": ["allow 127.0.0.1", "deny all"]}
     async with testing.broker(listeners=[every, "ws://127.0.0.1:0"]) as b:
-        ports = [listener.address[1] for listener in b.node.listeners]
+        ports = [listener.address[1] for listener in inside(b.node).listeners]
     assert f"listening on all addresses port {ports[0]}: any client may connect" in caplog.messages
     assert f"listening on 127.0.0.1 port {ports[1]} (WebSocket): any client may connect, from this machine only" in (
         caplog.messages
@@ -47,10 +48,10 @@ async def test_the_log_says_what_is_listened_for_and_where(caplog: pytest.LogCap
 
 async def test_several_listeners_know_their_ports() -> None:
     async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"]) as b:
-        ports = {listener.address[1] for listener in b.node.listeners}
+        ports = {listener.address[1] for listener in inside(b.node).listeners}
         assert len(ports) == 2
         assert 0 not in ports
-        for listener in b.node.listeners:
+        for listener in inside(b.node).listeners:
             async with await Wire.open(*listener.address) as wire:
                 await wire.connect("a")
 
@@ -59,7 +60,7 @@ async def test_listeners_share_the_connections_of_the_node(autojump_clock: MockC
     two = [{"url": "tcp://127.0.0.1:0", "name": "a"}, {"url": "tcp://127.0.0.1:0", "name": "b"}]
     async with testing.broker(listeners=two, rate={"connections": "1/m"}) as b:
         began = trio.current_time()
-        for listener in b.node.listeners:
+        for listener in inside(b.node).listeners:
             async with await Wire.open(*listener.address) as wire:
                 await wire.connect(listener.settings.name)
         assert trio.current_time() - began == pytest.approx(60, abs=1)
@@ -69,7 +70,7 @@ async def test_listeners_share_the_connections_of_the_node(autojump_clock: MockC
 async def test_rates_of_one_listener_leave_others_alone(autojump_clock: MockClock) -> None:
     slow = {"url": "tcp://127.0.0.1:0", "name": "slow", "rate": {"messages": "1/s"}}
     async with testing.broker(listeners=[slow, {"url": "tcp://127.0.0.1:0", "name": "free"}]) as b:
-        for listener, seconds in zip(b.node.listeners, (9, 0), strict=True):
+        for listener, seconds in zip(inside(b.node).listeners, (9, 0), strict=True):
             async with await Wire.open(*listener.address) as wire:
                 await wire.connect("p")
                 began = trio.current_time()
@@ -81,27 +82,27 @@ async def test_rates_of_one_listener_leave_others_alone(autojump_clock: MockCloc
 async def test_connections_of_a_removed_listener_count_until_they_end() -> None:
     """Its address is free at once."""
     async with testing.broker(listeners=["tcp://127.0.0.1:0", "tcp://localhost:0"]) as b:
-        first, second = b.node.listeners
+        first, second = inside(b.node).listeners
         async with await Wire.open(*first.address) as leaving, await Wire.open(*second.address) as staying:
             await leaving.connect("leaving")
             await staying.connect("staying")
-            b.node.listeners.remove(first)
-            assert list(b.node.listeners) == [second]
-            assert len(list(b.node.connections)) == 2
+            inside(b.node).listeners.remove(first)
+            assert list(inside(b.node).listeners) == [second]
+            assert len(list(inside(b.node).listeners.connections)) == 2
             await leaving.expect_disconnect(0x98)
             await leaving.abort()
-            await b.wait_until(lambda: len(list(b.node.connections)) == 1)
+            await b.wait_until(lambda: len(list(inside(b.node).listeners.connections)) == 1)
             await staying.ping()
         socket.create_server(first.address).close()
 
 
 async def test_a_listener_that_cannot_be_opened_leaves_nothing() -> None:
     async with testing.broker() as b:
-        (listener,) = b.node.listeners
+        (listener,) = inside(b.node).listeners
         with pytest.raises(ListenError, match="in use"):
-            await b.node.listeners.open(ListenerSettings.model_validate(f"tcp://127.0.0.1:{b.port}"))
-        assert list(b.node.listeners) == [listener]
-        assert b.node.listeners.inside.connections == set()
+            await inside(b.node).listeners.open(ListenerSettings.model_validate(f"tcp://127.0.0.1:{b.port}"))
+        assert list(inside(b.node).listeners) == [listener]
+        assert inside(b.node).listeners.inside.connections == set()
 
 
 async def test_the_scheme_of_a_listener_says_what_is_spoken_there() -> None:

@@ -15,6 +15,7 @@ import trio
 from paho.mqtt import client as mqtt
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.net.below import Below
 from tests.broker.net.tls_pair import (
     AUTHORITY,
@@ -518,20 +519,20 @@ async def test_a_broker_over_tls_with_reload_and_alarm(files: Path) -> None:
             return stream
 
         stream = await connect("a")
-        b.node.reload()
+        b.node.reconfiguring.reload()
         again = await connect("b")
         assert [(each.client_id, each.username) for each in b.clients] == [("a", "device-1"), ("b", "device-1")]
         (files / "server.pem").write_text("broken")
         with pytest.raises(SecurityError):
-            b.node.reload()
+            b.node.reconfiguring.reload()
         third = await connect("c")
         for each in (stream, again, third):
             await each.send_all(b"\xc0\0")
             assert await each.receive_some() == b"\xd0\0"
             await trio.aclose_forcefully(each)
-        b.node.listeners.remove(b.node.listeners[0])
+        inside(b.node).listeners.remove(inside(b.node).listeners[0])
         assert not list(b.alarms)
-        b.node.reload()  # the broken file is nobody's any more
+        b.node.reconfiguring.reload()  # the broken file is nobody's any more
 
 
 def test_s_client_gets_no_old_version(files: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.broker.inside import inside
 from tests.broker.net import proxied
 from tests.conformance import raw
 from tests.frames import Frames
@@ -54,7 +55,7 @@ async def test_a_failure_is_counted_and_logged_and_the_client_can_read_why(caplo
                 answer += data
             assert answer.startswith(b"HTTP/1.1 404 ")
             await stream.aclose()
-        assert b.node.metrics.connections_broken == 3
+        assert inside(b.node).metrics.connections_broken == 3
     problem = "MQTT over WebSocket is at /mqtt, nothing else is at this port."
     assert warnings(caplog) == [
         f"web: 1 connection failed from 1 host: {problem} (127.0.0.1: /other)",
@@ -73,7 +74,7 @@ async def test_a_failure_ends_the_session_with_its_reason() -> None:
         assert frames.closed.code == 1003
         await b.wait_until(lambda: b.connections[-1].open is False)
         assert "the client sent text" in str(b.connections[-1])
-        assert b.node.metrics.connections_broken == 1
+        assert inside(b.node).metrics.connections_broken == 1
         await frames.aclose()
 
 
@@ -115,7 +116,7 @@ async def test_a_header_from_elsewhere_is_refused(caplog: pytest.LogCaptureFixtu
         wire = await Wire.open(b.host, b.port)
         await wire.expect_close()
         await wire.abort()
-        assert b.node.metrics.connections_broken == 1
+        assert inside(b.node).metrics.connections_broken == 1
     (line,) = warnings(caplog)
     assert "a PROXY protocol header is not accepted from this address (127.0.0.1)" in line
 
@@ -128,7 +129,7 @@ async def test_a_health_check_of_the_load_balancer_is_no_failure(caplog: pytest.
             await stream.send_eof()
             assert await stream.receive_some() == b""
             await stream.aclose()
-        assert b.node.metrics.connections_broken == 0
+        assert inside(b.node).metrics.connections_broken == 0
     assert warnings(caplog) == []
 
 
@@ -140,9 +141,9 @@ async def test_a_failure_passes_a_fault_that_holds_everything_back() -> None:
         await wire.send(raw.subscribe(1, ("a", 0)))
         await wire.receive()
         b.faults.drip(client="web", seconds=1000, direction=TO)
-        (connection,) = b.node.connections
+        (connection,) = inside(b.node).listeners.connections
         b.publish("a", bytes(2 * STREAM_BUFFER))
         await b.wait_until(lambda: connection.pending > STREAM_BUFFER)
         await frames.stream.send_all(b"\x81\x80\0\0\0\0")
-        await b.wait_until(lambda: b.node.metrics.connections_broken)
+        await b.wait_until(lambda: inside(b.node).metrics.connections_broken)
         await frames.aclose()

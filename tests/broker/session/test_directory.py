@@ -24,7 +24,7 @@ async def test_quick_takeovers_leave_one_owner() -> None:
         await wires[-1].expect_type(raw.CONNACK)
         await wires[-1].ping()
         assert [session.session.client_id for session in here.node.sessions] == ["same"]
-        while len(list(here.node._sessions)) > 1:  # pyright: ignore[reportPrivateUsage]
+        while len(list(here.node.supervisors.sessions)) > 1:
             await trio.lowlevel.checkpoint()
 
 

@@ -73,16 +73,16 @@ async def test_messages_wait_behind_the_connack(mock_clock: MockClock) -> None:
     async with Disk().broker() as life:
         wire, _ = await life.stay("a")
         await wire.subscribe(("t", 2))
-        life.node.publish("t", b"sent before", qos=2)
+        life.node.messages.publish("t", b"sent before", qos=2)
         await wire.expect_publish("t", b"sent before", qos=2)
         await wire.abort()
-        life.node.publish("t", b"waited", qos=1)
+        life.node.messages.publish("t", b"waited", qos=1)
         life.fill()
         wire = await life.wire()
         await wire.send(raw.connect("a", clean=False, **CHANGED))
         await wire.expect_silence()
         for qos in (0, 1):
-            life.node.publish("t", b"live", qos=qos)
+            life.node.messages.publish("t", b"live", qos=qos)
         await wire.expect_silence()
         await life.make_room(mock_clock)
         assert (await wire.expect_type(raw.CONNACK)).session_present
@@ -146,15 +146,17 @@ async def test_a_connection_whose_connack_waits_too_long_is_closed(mock_clock: M
             await wire.abort()
         mock_clock.jump(99)
         await watcher.expect_nothing()
-        assert len(list(life.node.connections)) == 5  # one that waits is not read from, so its end is not noticed
+        assert (
+            len(list(life.node.listeners.connections)) == 5
+        )  # one that waits is not read from, so its end is not noticed
         mock_clock.jump(1)
         await wait_all_tasks_blocked()
-        assert sum([each.is_closing for each in life.node.connections]) == 2
+        assert sum([each.is_closing for each in life.node.listeners.connections]) == 2
         for wire in (stays, kept):
             await wire.expect_close()
             await wire.abort()
         await watcher.expect_nothing()  # no will of those that were never accepted  # [MQTT-3.1.2-8]
-        assert len(list(life.node.connections)) == 1
+        assert len(list(life.node.listeners.connections)) == 1
         assert [actor.session.client_id for actor in life.node.sessions] == ["watcher", "kept"]
 
 
@@ -187,7 +189,7 @@ async def test_a_connection_that_the_broker_ends_before_its_connack_is_closed_wi
         elif cause == "crash":
             actor.ref.crash(RuntimeError("a bug"))
         else:
-            await life.node.disconnect_clients()
+            await life.admin.ending.disconnect_clients()
         await wire.expect_close()
         assert not noted
 
@@ -203,7 +205,7 @@ async def test_rules_that_are_read_while_a_connack_waits_hold_behind_it(mock_clo
         await wire.send(raw.connect("a", clean=False, **CHANGED), raw.publish("t", b"x", qos=1, packet_id=1))
         await wire.expect_silence()
         allowed[0] = False
-        life.node.host.forget_decisions(None)
+        life.node.clients.forget_decisions(None)
         await wire.expect_silence()
         await life.make_room(mock_clock)
         await wire.expect_type(raw.CONNACK)
@@ -263,9 +265,9 @@ async def test_ends_of_sessions_are_counted() -> None:
         for count in (1, 2):
             client = await here.client("a")
             await client.disconnect()
-            await here.node.quiet()
+            await here.admin.ending.quiet()
             assert (metrics.session_terminated, metrics.session_discarded) == (count, 0)
         await here.stay("a")
         await here.client("a")
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         assert (metrics.session_terminated, metrics.session_discarded) == (3, 1)

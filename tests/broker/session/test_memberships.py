@@ -18,7 +18,7 @@ async def test_an_ended_subscription_gives_nothing_more() -> None:
         await publish(life, "u", b"u")
         session = life.node.sessions.get("away")
         assert session is not None
-        assert life.node.host.unsubscribe_client("away", ["t"])
+        assert life.node.clients.unsubscribe("away", ["t"])
         await life.node.scheduler.drained()
         await publish(life, "t", b"t")
         wire, _ = await life.stay("away")
@@ -116,7 +116,7 @@ async def test_what_comes_while_backlogs_are_left_is_read_before_the_rest_is(mon
             leave_one(self, filter, unread)
             left.append(filter)
             if left == ["a"]:
-                life.node.publish("c", b"between", qos=1)
+                life.node.messages.publish("c", b"between", qos=1)
 
         monkeypatch.setattr(Memberships, "_leave", publish_behind)
         await publish(life, "a", b"first")

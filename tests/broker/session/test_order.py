@@ -279,7 +279,7 @@ async def test_what_is_still_in_the_mailbox_is_not_overtaken() -> None:
             services.pubsub.publish(services.stamp(Message("t", payload, qos), now), now)
         # before the session has its turn
         acknowledgements = b"".join(raw.ack(raw.PUBACK, packet.packet_id) for packet in packets)
-        for connection in life.node.connections:
+        for connection in life.node.listeners.connections:
             if isinstance(connection, Connection) and connection._channel is session_of(life).channel:  # pyright: ignore[reportPrivateUsage]
                 connection.receive(acknowledgements)
         for number, qos in ((3, 1), (4, 1), (5, 0), (6, 1)):

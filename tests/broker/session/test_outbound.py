@@ -177,7 +177,7 @@ async def test_it_is_empty_when_nothing_waits_and_nothing_is_unacknowledged() ->
         assert outbound.empty
         await client.disconnect()
         here.broker.publish("t", b"2", qos=1)
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         assert not outbound.empty
 
 
@@ -185,7 +185,6 @@ async def test_streams_are_made_only_for_a_session_that_subscribes_to_one() -> N
     async with room() as here:
         asked: list[StreamHost] = []
         services = here.node.services
-        assert services.streams is not None
         streams = services.streams
 
         def made() -> StreamHost:

@@ -462,7 +462,7 @@ async def test_a_qos_2_publish_and_its_pubrel_leave_behind_their_commits(mock_cl
         subscriber, _ = await life.stay("subscriber")
         await subscriber.subscribe(("t", 2))
         async with life.full(mock_clock):
-            life.node.publish("t", b"x", qos=2)
+            life.node.messages.publish("t", b"x", qos=2)
             await subscriber.expect_silence()
         await subscriber.expect_publish("t", b"x", qos=2)
         async with life.full(mock_clock):
@@ -481,7 +481,7 @@ async def test_what_waits_is_told_although_something_else_is_dropped_for_it() ->
         await client.disconnect()
         for payload in (b"1", b"2"):
             here.broker.publish("t", payload, qos=1)
-            await here.node.quiet()
+            await here.admin.ending.quiet()
         assert told == [("queued", b"1"), ("queued", b"2"), ("dropped", b"1")]
 
 
@@ -522,7 +522,7 @@ async def test_what_a_durable_session_has_got_of_a_stream_comes_again_after_a_po
     disk = Disk()
     async with disk.broker() as life:
         await life.node.streams.create(ORDERS)
-        life.node.publish("orders/1", b"x", qos=1)
+        life.node.messages.publish("orders/1", b"x", qos=1)
         wire, _ = await life.stay("a")
         await wire.send(raw.subscribe(1, ("$stream/orders/#", 1), properties=FROM_ITS_BEGINNING))
         while (await wire.receive()).type != raw.PUBLISH:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from tests.broker.inside import inside
 from trunkline import testing
 from trunkline.broker.session.services import FOR_EVER, Services, bounded_expiry
 from trunkline.config.mqtt_settings import SessionSettings
@@ -12,7 +13,7 @@ from trunkline.mqtt.message import Message
 
 
 def services(b: testing.Broker) -> Services:
-    return b.node.services
+    return inside(b.node).services
 
 
 async def test_what_a_hook_returns_is_the_same_publication() -> None:
@@ -43,7 +44,7 @@ async def test_a_hook_can_take_the_expiry_away_and_refuse() -> None:
 async def test_the_publisher_of_a_stored_message_is_the_client_if_it_is_the_same_user() -> None:
     async with testing.broker() as b:
         here = ClientInfo("a", "mary", listener="inside")
-        b.node.sessions.add(here)
+        inside(b.node).sessions.add(here)
         assert services(b).publisher_of(Message("t", b"", publisher="a", username="mary")) is here
         for client_id, username in (("a", "john"), ("gone", "mary")):
             found = services(b).publisher_of(Message("t", b"", publisher=client_id, username=username))

@@ -375,7 +375,7 @@ async def test_what_is_unsubscribed_while_the_excess_is_dropped_is_dropped_once(
             found = await read(merge, woken)
             asked += 1
             if asked == 2:  # they were counted before
-                assert life.node.host.unsubscribe_client("away", ["t"])
+                assert life.node.clients.unsubscribe("away", ["t"])
                 await life.node.scheduler.drained()
             return found
 

@@ -102,9 +102,9 @@ async def test_nothing_of_it_is_left_when_its_connection_has_ended(end: str) -> 
         elif end == "taken over":
             await come(life, "a")
         elif end == "kicked":
-            assert life.node.host.kick("a")
+            assert life.node.clients.kick("a")
         else:
-            await life.node.disconnect_clients()
+            await life.admin.ending.disconnect_clients()
         if end != "shutdown":
             other, _ = await life.stay("other")
             await other.subscribe("x")  # its SUBACK comes behind the commit

@@ -25,7 +25,9 @@ REFUSED = 0x8F
 
 async def publish(here: Room, first: int, last: int, qos: int = 1) -> None:
     for number in range(first, last):
-        here.node.host.publish(here.node.host.message(f"orders/{number % 3}", b"%d" % number, qos, False, {}, "press"))
+        here.node.messages.route(
+            here.node.messages.message(f"orders/{number % 3}", b"%d" % number, qos, False, {}, "press")
+        )
 
 
 async def payloads(wire: Wire, count: int) -> list[bytes]:
@@ -120,7 +122,7 @@ async def test_it_begins_at_a_time(autojump_clock: MockClock) -> None:
         for number in range(10):
             await trio.sleep(10)
             await publish(here, number, number + 1)
-        moment = datetime.fromtimestamp(here.node.host.wall - 35, UTC).isoformat()
+        moment = datetime.fromtimestamp(here.node.wall() - 35, UTC).isoformat()
         client = await here.client("a")
         await client.subscribe((FILTER, 1), properties=raw.user_property("from", moment))
         assert await payloads(client, 4) == numbers(6, 10)
@@ -151,7 +153,7 @@ async def test_a_filter_of_the_stream_and_other_subscriptions_beside_it() -> Non
         await client.subscribe(("$stream/orders/orders/1", 1), properties=properties)
         assert await payloads(client, 3) == [b"1", b"4", b"7"]
         await client.subscribe(("other", 1), packet_id=2)
-        here.node.publish("other", b"live", qos=1)
+        here.node.messages.publish("other", b"live", qos=1)
         await publish(here, 9, 12)
         assert sorted(await payloads(client, 2)) == [b"10", b"live"]
         await client.expect_nothing()
@@ -369,7 +371,7 @@ async def test_thousands_of_subscriptions_leave_others_their_turns(
     async with room() as here:
         await here.node.streams.create(ORDERS)
         for number in range(600):
-            here.node.host.publish(here.node.host.message(f"orders/{number % 300}", b"", 0, False, {}, "press"))
+            here.node.messages.route(here.node.messages.message(f"orders/{number % 300}", b"", 0, False, {}, "press"))
         monkeypatch.setattr(SessionActor, "handle_many", counting)
         with counted() as calls:
             client = await here.stay("a")

@@ -254,7 +254,7 @@ async def test_a_session_that_ends_before_what_it_wants_anew_is_there_leaves_no_
             client: ClientInfo, request: SubscriptionRequest, properties: Properties
         ) -> SubscriptionRequest:
             if request.filter == "last":
-                here.node.host.unsubscribe_client("a", ["anew"])
+                here.node.clients.unsubscribe("a", ["anew"])
             return request
 
         def end(client: ClientInfo, filter: str) -> None:

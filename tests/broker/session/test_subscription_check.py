@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.host import NOTIFIED_AT_ONCE
+from trunkline.broker.node.clients import NOTIFIED_AT_ONCE
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
@@ -75,7 +75,7 @@ def slow() -> SlowJudge:
 
 
 def forget(here: Room) -> None:
-    here.node.host.forget_decisions(None)
+    here.node.clients.forget_decisions(None)
 
 
 def subscriptions(here: Room, client_id: str) -> list[str]:
@@ -99,9 +99,9 @@ async def test_a_subscription_that_is_no_longer_allowed_ends(judge: Judge, caplo
         with caplog.at_level(logging.INFO, "trunkline.session"):
             forget(here)
             # the routes are still there; this message comes by them
-            assert here.node.publish("no/1", b"1") == 1
+            assert here.node.messages.publish("no/1", b"1") == 1
             await client.expect_nothing()
-        assert here.node.publish("no/1", b"2") == 0
+        assert here.node.messages.publish("no/1", b"2") == 0
         here.broker.publish("yes/1", b"3")
         await client.expect_publish("yes/1", b"3")
         assert sorted(ended) == [("a", "no/#"), ("a", "no/1")]
@@ -118,7 +118,7 @@ async def test_rules_that_are_read_again_are_such_a_change(tmp_path: Path) -> No
         client = await here.client("a")
         await client.subscribe("t")
         rules.write_text('[[rule]]\npermit = "deny"\naction = "subscribe"\ntopics = ["t"]\n')
-        here.node.reload()
+        here.admin.reconfiguring.reload()
         here.broker.publish("t", b"secret")
         await client.expect_nothing()
         assert subscriptions(here, "a") == []
@@ -133,9 +133,9 @@ async def test_what_waits_for_an_absent_client_is_not_given_to_it(judge: Judge) 
             here.broker.publish(topic, b"before", qos=1)
         judge.denied |= {"no/", "none"}
         forget(here)
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         assert subscriptions(here, "a") == ["+/shared"]
-        assert here.node.publish("no/1", b"after", qos=1) == 0
+        assert here.node.messages.publish("no/1", b"after", qos=1) == 0
         gone = dropped(here)
         client = await here.stay("a")
         await client.take_publish("no/shared", b"before", qos=1)  # another subscription has it, which is still allowed
@@ -441,7 +441,7 @@ async def test_retained_messages_on_their_way_are_held_back(judge: Judge) -> Non
         await client.expect_type(raw.SUBACK)
         judge.denied.add("no/")
         forget(here)
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         got = []
         await client.send(raw.PINGREQ)
         while (packet := await client.receive()).type == raw.PUBLISH:
@@ -454,7 +454,7 @@ async def test_what_somebody_subscribed_to_on_behalf_of_the_client_is_left_alone
     judge.denied.add("cmd/")
     async with room(hooks=judge.hooks) as here:
         client = await here.stay("a")
-        here.node.host.subscribe_client("a", [SubscriptionRequest("cmd/a", 1)])
+        here.node.clients.subscribe("a", [SubscriptionRequest("cmd/a", 1)])
         await client.ping()
         forget(here)
         await client.disconnect()
@@ -517,7 +517,7 @@ async def test_many_sessions_are_told_one_after_the_other(judge: Judge) -> None:
         for number in range(count):
             actor = here.node.sessions.add(ClientInfo(f"c{number}"))
             actor.session.subscriptions["t"] = Options(0)
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         forget(here)
         forget(here)  # as two plugins that stop together do
         asked = [0]
@@ -533,7 +533,7 @@ async def test_what_was_taken_away_stays_away_in_a_session_that_is_restored(judg
     async with room(hooks=judge.hooks) as here:
         client = await here.stay("a")
         await client.subscribe("no/#", "yes/#")
-        here.node.host.subscribe_client("a", [SubscriptionRequest("no/given", 1)])
+        here.node.clients.subscribe("a", [SubscriptionRequest("no/given", 1)])
         await client.ping()
         await client.disconnect()
         here.broker.publish("no/1", b"x", qos=1)
@@ -607,7 +607,7 @@ async def test_what_a_client_ends_while_rights_are_worked_off_is_not_kept(judge:
         judge.hooks.add("client.check_acl", end, priority=1)
         forget(here)
         await client.ping()
-        await here.node.quiet()
+        await here.admin.ending.quiet()
         assert set(subscriptions(here, "a")) == {f"many/{number}" for number in range(many)}
         revoked = session.session.revoked
         assert revoked is not None

@@ -138,7 +138,7 @@ async def test_of_an_ended_subscription_what_comes_by_no_other_is_dropped(full: 
         await publisher.send(raw.PINGREQ)
         while (await publisher.receive()).type != raw.PINGRESP[0]:
             pass
-        assert life.node.host.unsubscribe_client("away", ["t/#", "u"])
+        assert life.node.clients.unsubscribe("away", ["t/#", "u"])
         await settled(life)
         life.free()
         await until(lambda: heard.total() == 6)

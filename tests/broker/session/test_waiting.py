@@ -193,6 +193,6 @@ async def test_superusers_and_decisions_that_are_forgotten(autojump_clock: MockC
         for _ in range(3):
             await client.publish("t", b"", qos=1)
         assert len(judge.asked) == 1
-        here.node.host.forget_decisions("a")
+        here.node.clients.forget_decisions("a")
         await client.publish("t", b"", qos=1)
         assert len(judge.asked) == 2

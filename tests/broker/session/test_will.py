@@ -160,7 +160,7 @@ async def test_the_right_that_counts_is_the_one_at_the_publication(
             await client.abort()
             await watching.ping()
         rules.write_text('[[rule]]\npermit = "deny"\naction = "publish"\ntopics = ["will"]\n')
-        here.node.reload()
+        here.admin.reconfiguring.reload()
         await client.abort()
         await trio.sleep(delay + 1)
         await watching.expect_nothing()

@@ -65,9 +65,9 @@ async def test_a_session_is_asked_for_only_where_one_can_be_resumed(
     expiries: list[float] = []
 
     def connected(client: ClientInfo) -> None:
-        session = mqtt_broker.node.sessions.get(client.client_id)
+        session = mqtt_broker.node.clients.get(client.client_id)
         assert session is not None
-        expiries.append(session.session.expiry_interval)
+        expiries.append(session.expiry_interval)
 
     mqtt_broker.hooks.add("client.connected", connected)
     assert (await run(pub(mqtt_broker, *words.split()), stdin=b"line")).code == 0

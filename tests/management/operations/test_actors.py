@@ -13,7 +13,7 @@ async def test_who_there_is(autojump_clock: MockClock) -> None:
 
         def plugin(context: Context[Settings]) -> None: ...
 
-        await here.node.plugins.enable("bell", factory=plugin)
+        await here.admin.plugins.enable("bell", factory=plugin)
         client = await here.client("mary")
         await trio.sleep(5)
         await client.ping()
@@ -48,7 +48,7 @@ async def test_pages_and_restarts(autojump_clock: MockClock) -> None:
         for number in range(7):
             await here.client(f"client {number}")
         assert len(await all_rows(here, "actors", layer="sessions", limit=3)) == 7
-        here.node.supervisor["routes"].crash(ValueError("a fault"))
+        here.node.supervisors.root["routes"].crash(ValueError("a fault"))
         await trio.sleep(1)
         (routes,) = await all_rows(here, "actors", name="routes")
         assert (routes.restarts, routes.age) == (1, 1)

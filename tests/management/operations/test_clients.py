@@ -121,7 +121,7 @@ async def test_end_discards_the_session_of_a_client_that_is_here_or_away() -> No
         assert await ask(here, "sessions.end", client_id="dora") == {"ended": "dora"}
         await ann.expect_disconnect(0x98)
         assert await ids(here, "sessions.list") == ["ann", "bob", "bobby"]
-        assert here.node.router.subscriptions == 0
+        assert len(here.admin.routes.subscriptions()) == 0
 
 
 async def test_subscribe_and_unsubscribe_on_behalf() -> None:
@@ -132,12 +132,12 @@ async def test_subscribe_and_unsubscribe_on_behalf() -> None:
             "subscribed": "t/+",
             "qos": 1,
         }
-        here.node.publish("t/1", b"x")
+        here.admin.messages.publish("t/1", b"x")
         await a.expect_publish("t/1", b"x")
         assert "t/+" in await refused(here, NotFound, "clients.unsubscribe", client_id="a", filter="t/-")
         await ask(here, "clients.unsubscribe", client_id="a", filter="t/+")
         assert await all_rows(here, "subscriptions.list") == []
-        here.node.publish("t/2", b"x")
+        here.admin.messages.publish("t/2", b"x")
         await a.expect_nothing()
         assert "'#'" in await refused(here, BadRequest, "clients.subscribe", client_id="a", filter="t/#/x")
 

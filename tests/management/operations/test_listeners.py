@@ -19,7 +19,7 @@ URL = "tcp://127.0.0.1:0"
 
 
 async def there(here: Room, name: str = URL) -> Wire:
-    (listener,) = [each for each in here.node.listeners if each.settings.label == name]
+    (listener,) = [each for each in here.admin.listeners if each.settings.label == name]
     return await Wire.open(*listener.address)
 
 
@@ -31,7 +31,7 @@ async def test_add_and_remove() -> None:
     async with room() as here:
         added = await ask(here, "listeners.add", url=f"{URL}?name=more&max_connections=5")
         assert (added.name, added.state) == ("more", "listening")
-        assert added.addresses == f"127.0.0.1:{here.node.listeners[1].address[1]}"
+        assert added.addresses == f"127.0.0.1:{list(here.admin.listeners)[1].address[1]}"
         async with await there(here, "more") as wire:
             await wire.connect("a")
             assert await rows(here) == [(URL, "listening", 0), ("more", "listening", 1)]
@@ -51,7 +51,7 @@ async def test_each_address_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with room() as here:
         monkeypatch.setattr(trio.socket, "getaddrinfo", resolve)
         added = await ask(here, "listeners.add", url="tcp://localhost:0")
-        port = here.node.listeners[1].address[1]
+        port = list(here.admin.listeners)[1].address[1]
         assert added.addresses == f"127.0.0.1:{port}, 127.0.0.2:{port}"
 
 
@@ -70,7 +70,7 @@ async def test_each_address_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_cannot_be_added(url: str, kind: Any, text: str) -> None:
     async with room() as here:
         assert text in await refused(here, kind, "listeners.add", url=url)
-        assert len(here.node.listeners) == 1
+        assert len(list(here.admin.listeners)) == 1
 
 
 async def test_credential_files_are_for_the_configuration(tmp_path: Path) -> None:

@@ -48,13 +48,13 @@ async def test_look_up_says_who_would_get_it() -> None:
 
 async def retain(here: Room, **messages: bytes) -> None:
     for topic, payload in messages.items():
-        here.node.publish(topic.replace("_", "/"), payload, retain=True)
+        here.admin.messages.publish(topic.replace("_", "/"), payload, retain=True)
 
 
 async def test_retained_messages_are_listed_by_filter_with_the_beginning_of_each() -> None:
     async with room() as here:
         await retain(here, a_1=b"x", a_2=b"y" * 1000, b=b"z")
-        here.node.publish("$SYS/own", b"s", retain=True)
+        here.admin.messages.publish("$SYS/own", b"s", retain=True)
         for limit in (1, 2, 3, 4, 5):
             rows = await all_rows(here, "retained.list", limit=limit)
             assert [row.topic for row in rows] == ["a/1", "a/2", "b"], limit
@@ -72,8 +72,8 @@ async def test_retained_messages_are_listed_by_filter_with_the_beginning_of_each
 async def test_many_retained_messages_are_looked_through_a_part_at_a_time() -> None:
     async with room() as here:
         for number in range(1_300):
-            here.node.publish(f"a/{number:04}", b"x", retain=True)
-        here.node.publish("a/1250/wanted", b"x", retain=True)
+            here.admin.messages.publish(f"a/{number:04}", b"x", retain=True)
+        here.admin.messages.publish("a/1250/wanted", b"x", retain=True)
         page = await ask(here, "retained.list", filter="a/+/wanted")
         assert ([row.topic for row in page.rows], page.next) == (["a/1250/wanted"], None)
         assert len(await all_rows(here, "retained.list")) == 1_301
@@ -105,7 +105,7 @@ async def test_set_reaches_subscribers_and_stays() -> None:
         await a.subscribe(("t", 1))
         assert await ask(here, "retained.set", topic="t", payload=b"x", qos=1) == {"topic": "t", "receivers": 1}
         await a.take_publish("t", b"x", qos=1)
-        assert here.node.retained.get("t", trio.current_time()) is not None
+        assert here.admin.retained.get("t") is not None
 
 
 @pytest.mark.parametrize(
@@ -126,19 +126,19 @@ async def test_set_takes_no_empty_payload() -> None:
     async with room() as here:
         await retain(here, t=b"x")
         assert "retained.delete" in await refused(here, BadRequest, "retained.set", topic="t", payload=b"")
-        assert len(here.node.retained) == 1
+        assert len(here.broker.retained) == 1
 
 
 async def test_delete_one_or_all_that_match_without_a_word_to_subscribers() -> None:
     async with room(retained={"max_messages": 1000}) as here:
         for number in range(1_001):
-            here.node.publish(f"a/{number}", b"x", retain=True)
-        assert [alarm.name for alarm in here.node.alarms.active] == [RETAINED_FULL]
+            here.admin.messages.publish(f"a/{number}", b"x", retain=True)
+        assert [alarm.name for alarm in here.admin.alarms.active] == [RETAINED_FULL]
         a = await here.client("a")
         await a.send(raw.subscribe(1, ("a/#", 0x20)))
         await a.expect_type(raw.SUBACK)
         assert await ask(here, "retained.delete", topic="a/1") == {"deleted": 1}
-        assert here.node.alarms.active == []
+        assert here.admin.alarms.active == []
         assert await ask(here, "retained.delete", topic="a/+") == {"deleted": 999}
         assert "matches 'a/#'" in await refused(here, NotFound, "retained.delete", topic="a/#")
         assert "'#'" in await refused(here, BadRequest, "retained.delete", topic="a/#/b")
@@ -148,8 +148,8 @@ async def test_delete_one_or_all_that_match_without_a_word_to_subscribers() -> N
 async def test_what_the_broker_publishes_of_itself_is_not_deleted() -> None:
     async with room() as here:
         await retain(here, a=b"x")
-        here.node.publish("$SYS/own", b"s", retain=True)
-        here.node.publish("$other/own", b"s", retain=True)
+        here.admin.messages.publish("$SYS/own", b"s", retain=True)
+        here.admin.messages.publish("$other/own", b"s", retain=True)
         assert (await ask(here, "status"))["retained"] == 2
         for filter in ("$SYS/#", "$SYS/own"):
             assert "sys.interval = 0" in await refused(here, Refused, "retained.delete", topic=filter)
@@ -162,9 +162,9 @@ async def test_what_the_broker_publishes_of_itself_is_not_deleted() -> None:
 async def test_filters_of_listings_are_those_of_mqtt(operation: str, filter: str, expected: list[str]) -> None:
     """[MQTT-4.7.2-1]"""
     async with room() as here:
-        here.node.trace.start()
+        here.admin.trace.start()
         await retain(here, a=b"x")
-        here.node.publish("$other/own", b"x", retain=True)
+        here.admin.messages.publish("$other/own", b"x", retain=True)
         key = "topic" if operation == "trace.list" else "filter"
         assert [row.topic for row in await all_rows(here, operation, **{key: filter})] == expected
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from tests.broker.room import room
 from tests.management.asking import all_rows, ask, refused
 from trunkline import __version__
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ClientInfo
 from trunkline.management.operations.node import RATES
@@ -103,7 +103,7 @@ async def test_log_level() -> None:
 
 async def test_alarms_that_last_and_those_that_are_over() -> None:
     async with room() as here:
-        alarms = here.node.alarms
+        alarms = here.admin.alarms
         for name in ("hot", "cold", "wet"):
             alarms.activate(name, f"it is {name}")
         alarms.deactivate("cold")

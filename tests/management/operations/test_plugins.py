@@ -11,7 +11,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from tests.management.plugin_packages import installing
-from trunkline.broker.node import open_node
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import load
 from trunkline.management.operations import find
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
@@ -79,7 +79,7 @@ async def test_enable_and_disable_show_in_the_lists() -> None:
         ]
         assert "runs already" in await refused(here, Refused, "plugins.enable", name="marking")
         assert await ask(here, "plugins.disable", name="marking") == {"disabled": "marking"}
-        assert not here.node.hooks.message_publish
+        assert not here.admin.hooks.message_publish
         assert "did you mean marking" in await refused(here, Refused, "plugins.enable", name="markin")
         assert "no plugin 'other'" in await refused(here, Refused, "plugins.disable", name="other")
 

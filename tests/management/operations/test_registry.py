@@ -7,11 +7,11 @@ import pytest
 
 from tests.broker.room import room
 from tests.management.asking import ask, refused
+from trunkline.broker.node.admin import Admin
 from trunkline.config.units import without_none
 from trunkline.management.operations.registry import (
     AT_ONCE,
     OPERATIONS,
-    Administered,
     BadRequest,
     Limit,
     NotFound,
@@ -32,7 +32,7 @@ def probe() -> Iterator[Operation]:
 
     @operation("test.probe")
     def probe(
-        broker: Administered,
+        broker: Admin,
         text: Annotated[str, "Text."],
         number: Annotated[int, "A number."] = 1,
         half: Annotated[float, "Half."] = 0.5,
@@ -89,16 +89,16 @@ def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
 async def test_wrong_arguments(probe: Operation, arguments: dict[str, Any], text: str) -> None:
     async with room() as here:
         with pytest.raises(BadRequest) as caught:
-            await probe.run(here.node, arguments)
+            await probe.run(here.admin, arguments)
     assert str(caught.value).startswith(text)
 
 
 async def test_right_arguments(probe: Operation) -> None:
     async with room() as here:
         assert await probe.run(
-            here.node, {"text": "a", "half": 1, "qos": 2, "names": ["b"], "table": {"c": "d"}, "data": b"e"}
+            here.admin, {"text": "a", "half": 1, "qos": 2, "names": ["b"], "table": {"c": "d"}, "data": b"e"}
         ) == {"text": "a", "number": 1, "half": 1, "qos": 2, "names": ["b"]}
-        assert await probe.run(here.node, {"text": "a", "qos": None})
+        assert await probe.run(here.admin, {"text": "a", "qos": None})
 
 
 async def test_unknown_operation() -> None:
@@ -116,7 +116,7 @@ async def test_unknown_operation() -> None:
 )
 async def test_errors_of_the_broker_become_answers(error: Exception, becomes: Any, text: str) -> None:
     @operation("test.fails")
-    async def fail(broker: Administered) -> None:
+    async def fail(broker: Admin) -> None:
         raise error
 
     try:
@@ -137,7 +137,7 @@ def test_every_operation_says_what_it_is() -> None:
 
 async def test_a_page_is_never_long() -> None:
     @operation("test.list")
-    def numbers(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[int]:
+    def numbers(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[int]:
         """Numbers."""
         return page_at(range(2000), after, limit)
 

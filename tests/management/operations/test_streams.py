@@ -14,7 +14,7 @@ async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
         assert (created["messages"], created["config"]["duplicate_window"]) == (0, 60.0)
         await ask(here, "streams.create", name="a", filters=["a"], retention="workqueue", deny_purge=True)
         for number in range(3):
-            here.node.publish(f"orders/{number}", b"%d" % number, qos=1)
+            here.admin.messages.publish(f"orders/{number}", b"%d" % number, qos=1)
         for limit in (1, 2, 3):
             rows = await all_rows(here, "streams.list", limit=limit)
             assert [(row.name, row.messages, row.retention) for row in rows] == [
@@ -36,7 +36,7 @@ async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
 async def test_what_cannot_be_done() -> None:
     async with room() as here:
         await ask(here, "streams.create", name="a", filters=["a"], deny_purge=True, deny_delete=True)
-        here.node.publish("a", b"1")
+        here.admin.messages.publish("a", b"1")
         cases = [
             (BadRequest, "streams.create", {"name": "a/b", "filters": ["x"]}, "not a name"),
             (BadRequest, "streams.create", {"name": "b", "filters": []}, "no filters"),
@@ -81,13 +81,13 @@ async def test_messages() -> None:
 async def test_consumers(autojump_clock: MockClock) -> None:
     async with room() as here:
         await ask(here, "streams.create", name="orders", filters=["orders/#"])
-        here.node.publish("orders/1", b"")
+        here.admin.messages.publish("orders/1", b"")
         created = await ask(
             here, "streams.consumers.create", stream="orders", consumer="billing", filters=["orders/+"], ack_wait=5.0
         )
         assert (created["pending"], created["config"]["durable"]) == (1, True)
         await ask(here, "streams.consumers.create", stream="orders", consumer="audit", ack_policy="none")
-        assert len(await here.node.streams.fetch("orders", "billing")) == 1
+        assert len(await here.admin.streams.fetch("orders", "billing")) == 1
         rows = await all_rows(here, "streams.consumers.list", stream="orders", limit=1)
         assert [(row.name, row.delivered, row.ack_pending, row.pending) for row in rows] == [
             ("audit", 0, 0, 1),

@@ -16,11 +16,11 @@ async def test_where_a_message_went() -> None:
         state = await ask(here, "trace.start", topic=["t/#"])
         assert (state["on"], state["topics"], state["clients"]) == (True, ["t/#"], [])
         await a.publish("t/0", b"x", qos=1)
-        here.node.publish("t/1", b"x", qos=1)
+        here.admin.messages.publish("t/1", b"x", qos=1)
         await a.take_publish("t/1", b"x", qos=1)
         await a.publish("t/2", b"x", qos=1)
         await a.ping()
-        here.node.publish("other", b"x")
+        here.admin.messages.publish("other", b"x")
         for limit in (1, 2, 3, 4):
             rows = await all_rows(here, "trace.list", limit=limit)
             assert [row.topic for row in rows] == ["t/2", "t/1", "t/0"], limit

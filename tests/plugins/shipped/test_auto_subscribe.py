@@ -24,7 +24,7 @@ async def subscribing(*entries: dict[str, Any], **more: Any) -> AsyncIterator[Ro
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.auto-subscribe.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.auto-subscribe.{name}"]
 
 
 def filters(here: Room, client_id: str) -> list[str]:
@@ -89,13 +89,13 @@ async def test_a_resumed_session_keeps_what_it_has() -> None:
         await client.take_publish("u", b"2", qos=1)  # what it had given up, it has again
         await client.expect_nothing()
         assert sorted(filters(here, "a")) == ["t", "u"]
-        assert (here.node.router.subscriptions, figure(here, "made")) == (2, 3)
+        assert (len(here.admin.routes.subscriptions()), figure(here, "made")) == (2, 3)
 
 
 async def test_switched_on_and_off_while_clients_come() -> None:
     async with subscribing({"filter": "t"}) as here:
-        plugins = here.node.plugins
-        settings = here.node.config.plugins["auto-subscribe"]
+        plugins = here.admin.plugins
+        settings = here.admin.config.plugins["auto-subscribe"]
         await plugins.disable("auto-subscribe")
         early = await here.client("early")
         await plugins.enable("auto-subscribe", settings)

@@ -23,11 +23,11 @@ BY_US = 0x98
 
 
 def call(here: Room, command: str, **arguments: str) -> Any:
-    return here.node.plugins.call("bans", command, arguments)
+    return here.admin.plugins.call("bans", command, arguments)
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.bans.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.bans.{name}"]
 
 
 async def refused(here: Room, client_id: str, version: int = 5, **settings: Any) -> int | None:
@@ -201,9 +201,9 @@ async def test_bans_outlive_the_plugin(mock_clock: MockClock) -> None:
         call(here, "add", kind="address", who="10.0.0.0/8")
         call(here, "remove", kind="client_id", who="configured")
         before = {row["who"]: row for row in call(here, "list")}
-        await here.node.plugins.disable("bans")
+        await here.admin.plugins.disable("bans")
         mock_clock.jump(20)
-        await here.node.plugins.reload("bans")
+        await here.admin.plugins.reload("bans")
         after = {row["who"]: row for row in call(here, "list")}
         assert set(after) == {"long", "10.0.0.0/8", "configured"}
         assert after["long"] == before["long"]
@@ -211,7 +211,7 @@ async def test_bans_outlive_the_plugin(mock_clock: MockClock) -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert {row["who"] for row in call(here, "list")} == {"10.0.0.0/8", "configured"}
         call(here, "remove", kind="address", who="10.0.0.0/8")
-        await here.node.plugins.reload("bans")
+        await here.admin.plugins.reload("bans")
         assert [row["who"] for row in call(here, "list")] == ["configured"]
 
 
@@ -225,7 +225,6 @@ async def test_bans_outlive_the_broker(mock_clock: MockClock) -> None:
         call(here, "remove", kind="username", who="gone")
         before = {row["who"]: row for row in call(here, "list")}
         await here.broker.restart()
-        here.node = here.broker.node
         mock_clock.jump(5)
         assert {row["who"]: row for row in call(here, "list")} == before
         mock_clock.jump(6)
@@ -250,9 +249,9 @@ async def test_bans_for_which_there_is_no_room_any_more() -> None:
         for who in ("a", "b", "c"):
             call(here, "add", kind="client_id", who=who)
         smaller = from_mapping({"plugins": {"bans": {"max_bans": 2}}}, settings_model).plugins["bans"]
-        await here.node.plugins.reload("bans", smaller)
+        await here.admin.plugins.reload("bans", smaller)
         assert [row["who"] for row in call(here, "list")] == ["a", "b"]
-        await here.node.plugins.reload("bans", from_mapping({"plugins": {"bans": {}}}, settings_model).plugins["bans"])
+        await here.admin.plugins.reload("bans", from_mapping({"plugins": {"bans": {}}}, settings_model).plugins["bans"])
         assert [row["who"] for row in call(here, "list")] == ["a", "b", "c"]
 
 
@@ -262,7 +261,7 @@ async def test_a_ban_of_a_command_is_there_when_the_configurations_is_not_any_mo
         call(here, "add", kind="client_id", who="a", reason="command")
         for settings, reason in ((configured, ""), ({}, "command")):
             changed = from_mapping({"plugins": {"bans": settings}}, settings_model).plugins["bans"]
-            await here.node.plugins.reload("bans", changed)
+            await here.admin.plugins.reload("bans", changed)
             assert [(row["who"], row["reason"]) for row in call(here, "list")] == [("a", reason)]
 
 
@@ -314,9 +313,9 @@ async def test_a_full_list_is_an_alarm(autojump_clock: MockClock) -> None:
         call(here, "add", kind="client_id", who="x", seconds="60")
         for _ in range(3):
             await come_and_go(here, "a")
-        assert "bans.full" in [alarm.name for alarm in here.node.alarms.active]
+        assert "bans.full" in [alarm.name for alarm in here.admin.alarms.active]
         await trio.sleep(61)
-        assert here.node.alarms.active == []
+        assert here.admin.alarms.active == []
 
 
 @pytest.mark.parametrize(
@@ -343,7 +342,7 @@ async def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -
 
 async def test_that_somebody_is_not_banned_proves_nothing() -> None:
     async with room(plugins={"bans": {}}) as here:
-        assert not here.node.config.authenticates()
+        assert not here.admin.config.authenticates()
 
 
 async def test_a_pattern_keeps_out_who_comes_and_puts_out_who_is_there() -> None:
@@ -392,7 +391,7 @@ async def test_many_bans_take_one_walk_over_the_clients(monkeypatch: pytest.Monk
         here.broker.hooks.add("client.connected", lambda client: setattr(client, "username", client.client_id))
         ann, bob = await here.client("ann"), await here.client("bob")
         monkeypatch.setattr(Context, "clients", noted)
-        await here.node.plugins.enable("bans", settings_model("bans").model_validate({"bans": many}))
+        await here.admin.plugins.enable("bans", settings_model("bans").model_validate({"bans": many}))
         await wait_all_tasks_blocked()
         assert len(walks) == 1
         call(here, "add", kind="username", who="ann")

@@ -29,11 +29,11 @@ async def delaying(**settings: Any) -> AsyncIterator[Room]:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.delayed-publish.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.delayed-publish.{name}"]
 
 
 def listed(here: Room, **arguments: str) -> list[dict[str, Any]]:
-    rows = here.node.plugins.call("delayed-publish", "list", arguments)
+    rows = here.admin.plugins.call("delayed-publish", "list", arguments)
     assert isinstance(rows, list)
     return rows
 
@@ -57,7 +57,7 @@ async def test_a_message_comes_when_it_is_due_and_as_it_was(autojump_clock: Mock
             assert trio.current_time() == pytest.approx(began + 3600)
             assert packet.get(raw.MESSAGE_EXPIRY) == 10  # counted from now
             assert packet.all(raw.USER_PROPERTY) == [("k", "v")]
-        retained = here.node.retained.get("t/1", trio.current_time())
+        retained = here.admin.retained.get("t/1")
         assert retained is not None
         assert retained.publisher == "a"
         assert (figure(here, "held"), figure(here, "held_bytes"), figure(here, "published")) == (0, 0, 2)
@@ -91,8 +91,8 @@ async def test_a_moment_instead_of_a_delay(autojump_clock: MockClock) -> None:
     async with delaying() as here:
         client, watcher = await here.client("a"), await here.client("w")
         await watcher.subscribe("#")
-        epoch = here.node.host.wall - trio.current_time()
-        then = int(here.node.host.wall) + 50
+        epoch = here.admin.wall() - trio.current_time()
+        then = int(here.admin.wall()) + 50
         await client.publish(f"$delayed/{then}/t", b"x", qos=1)
         await watcher.take_publish("t", b"x", qos=1)
         assert trio.current_time() == pytest.approx(then - epoch)
@@ -231,7 +231,7 @@ async def test_what_waits_outlives_a_crash_and_a_pause_of_the_plugin(
         client, watcher = await here.client("a"), await here.client("w")
         await watcher.subscribe("#")
         await client.publish("$delayed/10/t", b"1", qos=1)
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         current = plugins._plugins["delayed-publish"].current  # type: ignore[attr-defined]
         assert current is not None
         current.call_at(0, lambda: 1 / 0)
@@ -261,10 +261,9 @@ async def test_what_waits_outlives_the_broker(autojump_clock: MockClock) -> None
         extra = raw.user_property("k", "v") + raw.message_expiry(5)
         for delay, payload in ((60, b"2"), (60, b"3"), (10, b"1"), (9, b"gone")):
             await client.publish(f"$delayed/{delay}/t", payload, qos=1, properties=extra)
-        assert here.node.plugins.call("delayed-publish", "delete", {"id": "4"}) == "deleted 4"
+        assert here.admin.plugins.call("delayed-publish", "delete", {"id": "4"}) == "deleted 4"
         before = listed(here)
         await here.broker.restart()
-        here.node = here.broker.node
         assert listed(here) == before
         watcher = await here.client("w")
         await watcher.subscribe("#")
@@ -318,11 +317,11 @@ async def test_operators_see_and_delete_what_waits(autojump_clock: MockClock) ->
         }
         assert [row["id"] for row in listed(here)] == [2, 3, 1]
         assert [row["id"] for row in listed(here, offset="1", limit="1")] == [3]
-        assert here.node.plugins.call("delayed-publish", "delete", {"id": "2"}) == "deleted 2"
+        assert here.admin.plugins.call("delayed-publish", "delete", {"id": "2"}) == "deleted 2"
         with pytest.raises(LookupError, match="no delayed message 2"):
-            here.node.plugins.call("delayed-publish", "delete", {"id": "2"})
+            here.admin.plugins.call("delayed-publish", "delete", {"id": "2"})
         with pytest.raises(ValueError, match="id: .x. is not a whole number"):
-            here.node.plugins.call("delayed-publish", "delete", {"id": "x"})
+            here.admin.plugins.call("delayed-publish", "delete", {"id": "x"})
         began = trio.current_time()
         await watcher.expect_publish("t/20", b"xyz")
         assert trio.current_time() == pytest.approx(began + 20)

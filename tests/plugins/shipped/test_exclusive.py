@@ -27,7 +27,7 @@ async def exclusive(settings: dict[str, Any] | None = None, **more: Any) -> Asyn
 
 
 def owners(here: Room, **arguments: str) -> dict[str, str]:
-    rows: Any = here.node.plugins.call("exclusive", "list", arguments)
+    rows: Any = here.admin.plugins.call("exclusive", "list", arguments)
     return {row["filter"]: row["client"] for row in rows}
 
 
@@ -54,7 +54,7 @@ async def test_one_at_a_time() -> None:
         assert owners(here) == {}
         assert await b.subscribe("$exclusive/t/1") == [2]
         assert await a.subscribe("$exclusive/t/1") == [0x97]
-        assert dict(here.node.plugins.figures())["plugins.exclusive.refused"] == 2
+        assert dict(here.admin.plugins.figures())["plugins.exclusive.refused"] == 2
 
 
 async def test_the_text_of_the_filter_counts() -> None:
@@ -167,7 +167,7 @@ async def test_bound(autojump_clock: MockClock) -> None:
 
 async def test_owners_outlive_a_crash_and_what_they_gave_up_meanwhile_is_free(caplog: pytest.LogCaptureFixture) -> None:
     async with exclusive() as here:
-        plugins = here.node.plugins
+        plugins = here.admin.plugins
         a, b = await here.client("a"), await here.client("b")
         await a.subscribe("$exclusive/t", "$exclusive/u")
         current = plugins._plugins["exclusive"].current  # type: ignore[attr-defined]
@@ -191,7 +191,6 @@ async def test_what_a_client_has_to_itself_outlives_the_broker() -> None:
         other = await here.client("other")
         await other.subscribe("$exclusive/u")
         await here.broker.restart()
-        here.node = here.broker.node
         b = await here.client("b")
         assert await b.subscribe("$exclusive/t", "$exclusive/u") == [0x97, 2]
         assert owners(here) == {"t": "a", "u": "b"}

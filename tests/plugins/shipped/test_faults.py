@@ -35,7 +35,7 @@ def fault(request_id: str = "", **words: object) -> bytes:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.faults.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.faults.{name}"]
 
 
 async def refused(here: Room, properties: bytes, **more: Any) -> int:
@@ -208,7 +208,7 @@ async def test_so_many_request_ids_are_remembered() -> None:
 
 async def test_what_had_its_fault_stays_so_after_a_crash(caplog: pytest.LogCaptureFixture) -> None:
     async with faulty() as here:
-        plugins, client = here.node.plugins, await here.client("a")
+        plugins, client = here.admin.plugins, await here.client("a")
         once = fault("id", rejectpublish=0x97)
         assert (await client.publish("t", qos=1, properties=once)).reason == 0x97  # type: ignore[union-attr]
         current = plugins._plugins["faults"].current  # type: ignore[attr-defined]

@@ -34,11 +34,11 @@ def rights(server: Server, **settings: Any) -> dict[str, Any]:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.http-auth.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.http-auth.{name}"]
 
 
 def alarms(here: Room) -> list[str]:
-    return [alarm.name for alarm in here.node.alarms.active]
+    return [alarm.name for alarm in here.admin.alarms.active]
 
 
 async def connect(
@@ -142,7 +142,7 @@ async def test_what_comes_with_the_yes() -> None:
 async def test_a_login_that_ends(mock_clock: MockClock) -> None:
     with serving() as server:
         async with room(plugins=login(server)) as here:
-            ends = here.node.host.wall + 60
+            ends = here.admin.wall() + 60
             server.answer = lambda request: as_json({"result": "allow", "expire_at": ends})
             wire = await here.client("c", username="u", password="p")
             mock_clock.jump(61)
@@ -247,7 +247,7 @@ async def test_the_alarm_ends_with_the_plugin() -> None:
         async with room(plugins=login(server, max_failures=1)) as here:
             assert await connect(here) == DOWN
             assert alarms(here) == ["http-auth.service"]
-            await here.node.plugins.disable("http-auth")
+            await here.admin.plugins.disable("http-auth")
             assert alarms(here) == []
 
 
@@ -271,8 +271,8 @@ async def test_nobody_comes_in_while_the_plugin_does_not_run() -> None:
     settings = from_mapping({"plugins": plugins}, settings_model).plugins["http-auth"]
     async with room(auth={"allow_anonymous": True}) as here:
         with pytest.raises(PluginError, match="has no certificates"):
-            await here.node.plugins.enable("http-auth", settings)
-        (row,) = [row for row in here.node.plugins.rows() if row.name == "http-auth"]
+            await here.admin.plugins.enable("http-auth", settings)
+        (row,) = [row for row in here.admin.plugins.rows() if row.name == "http-auth"]
         assert row.status == "failed"
         assert await connect(here) == DOWN
 

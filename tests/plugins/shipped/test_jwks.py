@@ -18,7 +18,7 @@ from trunkline.plugins.shipped.jwks import PublishedKeys
 @asynccontextmanager
 async def published(server: Server, here: Room, *algorithms: str) -> AsyncIterator[PublishedKeys]:
     given = list[Context[Settings]]()
-    await here.node.plugins.enable("keys", None, given.append)
+    await here.admin.plugins.enable("keys", None, given.append)
     client = HttpClient(HttpSettings(request_timeout=5))
     keys = PublishedKeys(given[0], client, server.url("/keys"), algorithms, refresh=300, floor=10)
     async with trio.open_nursery() as nursery:
@@ -34,7 +34,7 @@ def kids(keys: PublishedKeys) -> list[str]:
 
 
 def alarms(here: Room) -> list[str]:
-    return [alarm.text for alarm in here.node.alarms.active]
+    return [alarm.text for alarm in here.admin.alarms.active]
 
 
 async def settled(here: Room, count: int) -> None:
@@ -44,7 +44,7 @@ async def settled(here: Room, count: int) -> None:
     while figures.get("plugins.keys.jwks.fetched", 0) + figures.get("plugins.keys.jwks.failed", 0) < count:
         assert time.monotonic() < end
         await trio.lowlevel.checkpoint()
-        figures = dict(here.node.plugins.figures())
+        figures = dict(here.admin.plugins.figures())
 
 
 async def test_they_are_fetched_at_the_start_and_again_and_again(mock_clock: MockClock) -> None:
@@ -96,7 +96,7 @@ async def test_the_old_ones_stay_when_new_ones_cannot_be_had(mock_clock: MockClo
             await settled(here, len(bad) + 2)
             assert kids(keys) == ["b"]
             assert alarms(here) == []
-            figures = dict(here.node.plugins.figures())
+            figures = dict(here.admin.plugins.figures())
             assert figures["plugins.keys.jwks.failed"] == len(bad)
             assert figures["plugins.keys.jwks.fetched"] == 2
 

@@ -46,7 +46,7 @@ def watch(here: Room) -> list[ClientInfo]:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.jwt.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.jwt.{name}"]
 
 
 # Signatures
@@ -201,7 +201,7 @@ async def test_a_refusal_says_why() -> None:
         wire = here.wire()
         await wire.send(raw.connect("c", password=signed({}), username="u"))
         assert b"the token has no exp" in (await wire.expect_type(raw.CONNACK)).data
-        wall = here.node.host.wall
+        wall = here.admin.wall()
         assert await connect(here, signed({"iss": "me", "exp": wall + 60})) == 0
         assert await connect(here, signed({"iss": "you", "exp": wall + 60})) == REFUSED
         assert await connect(here, signed({"iss": "me", "exp": wall - 1})) == REFUSED
@@ -271,7 +271,7 @@ async def test_access_rules_of_a_token() -> None:
 
 async def test_the_end_of_a_token(autojump_clock: MockClock) -> None:
     async with room(plugins=plugin(leeway=5)) as here:
-        wire = await here.client("c", username="u", password=signed({"exp": here.node.host.wall + 30}))
+        wire = await here.client("c", username="u", password=signed({"exp": here.admin.wall() + 30}))
         began = trio.current_time()
         await wire.expect_disconnect(FORBIDDEN)
         assert 34.9 < trio.current_time() - began < 36
@@ -280,7 +280,7 @@ async def test_the_end_of_a_token(autojump_clock: MockClock) -> None:
 
 async def test_the_end_can_be_let_pass(autojump_clock: MockClock) -> None:
     async with room(plugins=plugin(disconnect_after_expire=False)) as here:
-        token = signed({"exp": here.node.host.wall + 30})
+        token = signed({"exp": here.admin.wall() + 30})
         wire = await here.client("c", username="u", password=token)
         await trio.sleep(1000)
         await wire.ping()
@@ -293,7 +293,7 @@ def by_method(token: str) -> bytes:
 
 async def test_a_newer_token_before_the_end(autojump_clock: MockClock) -> None:
     async with room(plugins=plugin()) as here:
-        wall = here.node.host.wall
+        wall = here.admin.wall()
         wire = here.wire()
         await wire.send(raw.connect("c", properties=by_method(signed({"sub": "ann", "exp": wall + 40}))))
         assert (await wire.expect_type(raw.CONNACK)).reason == 0
@@ -374,9 +374,9 @@ async def test_without_keys_nobody_comes_in() -> None:
     with serving(Reply(503)) as server:
         async with room(plugins=plugin(jwks_url=server.url()), auth={"allow_anonymous": True}) as here:
             assert await connect(here, signed({}, private_key("P-256"), "ES256")) == DOWN
-            assert [alarm.name for alarm in here.node.alarms.active] == ["jwt.jwks"]
-            await here.node.plugins.disable("jwt")
-            assert here.node.alarms.active == []
+            assert [alarm.name for alarm in here.admin.alarms.active] == ["jwt.jwks"]
+            await here.admin.plugins.disable("jwt")
+            assert here.admin.alarms.active == []
 
 
 async def test_a_real_client() -> None:
@@ -406,7 +406,7 @@ async def test_nothing_secret_is_shown(caplog: pytest.LogCaptureFixture) -> None
     async with room(plugins=plugin()) as here:
         assert await connect(here, token) == 0
         assert await connect(here, token[:-4] + "AAAA") == REFUSED
-        shown = repr(here.node.config) + here.node.config.model_dump_json() + caplog.text
+        shown = repr(here.admin.config) + here.admin.config.model_dump_json() + caplog.text
     assert SECRET not in shown
     assert token[:-4] not in shown
 
@@ -418,4 +418,4 @@ async def test_a_file_that_has_changed_since_the_configuration_was_read(tmp_path
     file.write_text("nothing")
     async with room() as here:
         with pytest.raises(Exception, match=r"key.pem is not a public key"):
-            await here.node.plugins.enable("jwt", config.plugins["jwt"])
+            await here.admin.plugins.enable("jwt", config.plugins["jwt"])

@@ -32,7 +32,7 @@ class Guest:
 
 
 async def enable(here: Room) -> None:
-    await here.node.plugins.enable("guest", None, Guest)
+    await here.admin.plugins.enable("guest", None, Guest)
 
 
 def seen(here: Room) -> Callable[[], dict[str, Any]]:
@@ -42,7 +42,7 @@ def seen(here: Room) -> Callable[[], dict[str, Any]]:
 
 
 def expired(here: Room) -> int:
-    return dict(here.node.plugins.figures())["plugins.guest.expired"]
+    return dict(here.admin.plugins.figures())["plugins.guest.expired"]
 
 
 async def test_a_login_that_ends(autojump_clock: MockClock) -> None:
@@ -87,7 +87,7 @@ async def test_a_restart_does_not_forget_who_is_in(autojump_clock: MockClock) ->
         await enable(here)
         wire = await here.client("a", username="60", password="x")
         await wire.publish("t", qos=1)
-        await here.node.plugins.disable("guest")
+        await here.admin.plugins.disable("guest")
         await enable(here)
         await wait_all_tasks_blocked()
         await wire.publish("t", qos=1)
@@ -102,7 +102,7 @@ async def test_a_restart_does_not_forget_who_is_in(autojump_clock: MockClock) ->
 
 async def test_what_another_plugin_has_let_in() -> None:
     async with room() as here:
-        await here.node.plugins.enable("tool", None, lambda context: Logins(context, ""))
+        await here.admin.plugins.enable("tool", None, lambda context: Logins(context, ""))
         client = await here.client("a")
         answer = await client.publish("t", b"", qos=1)
         assert answer is not None

@@ -124,7 +124,7 @@ async def test_only_what_is_wanted_is_delivered() -> None:
                 await client.expect_publish("sensor/1/temperature", b"x")
             await client.expect_nothing(after=publisher)
         assert dropped == [("c1", "hook"), ("c3", "hook")]
-        assert dict(here.node.plugins.figures())["plugins.message-filter.withheld"] == 2
+        assert dict(here.admin.plugins.figures())["plugins.message-filter.withheld"] == 2
         assert filters(here, "c0") == ["sensor/+/temperature"]
 
 
@@ -240,7 +240,7 @@ async def test_a_session_keeps_them_and_the_next_one_does_not() -> None:
         await client.take_publish("t", b"9", qos=1)
         await send(publisher, "t", b"2", ("v", "2"))
         await client.expect_nothing(after=publisher)
-        assert dict(here.node.plugins.figures())["plugins.message-filter.clients"] == 1
+        assert dict(here.admin.plugins.figures())["plugins.message-filter.clients"] == 1
         # a clean start that subscribes at once, before anybody has tidied up
         new = here.wire()
         await new.send(raw.connect("a"), raw.subscribe(1, ("t?v>7", 0)))
@@ -254,7 +254,7 @@ async def test_a_session_keeps_them_and_the_next_one_does_not() -> None:
         await client.subscribe("t")
         await send(publisher, "t", b"1", ("v", "1"))
         await client.expect_publish("t", b"1")
-        assert dict(here.node.plugins.figures())["plugins.message-filter.clients"] == 0
+        assert dict(here.admin.plugins.figures())["plugins.message-filter.clients"] == 0
 
 
 async def test_nobody_looks_at_deliveries_without_a_reason() -> None:
@@ -271,7 +271,7 @@ async def test_nobody_looks_at_deliveries_without_a_reason() -> None:
 
 async def test_they_outlive_a_crash_and_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     async with filtering() as here:
-        plugins, publisher = here.node.plugins, await here.client("p")
+        plugins, publisher = here.admin.plugins, await here.client("p")
         client, other = await here.stay("a"), await here.stay("b")
         await client.subscribe(("t?v>5", 0), ("u?v>5", 0))
         await other.subscribe(("t?v>5", 0))
@@ -312,7 +312,6 @@ async def test_conditions_outlive_the_broker() -> None:
         client = await here.stay("a")
         await client.subscribe(("t?v>5", 0))
         await here.broker.restart()
-        here.node = here.broker.node
         client = await here.stay("a")
         publisher = await here.client("p")
         for value in ("1", "9"):
@@ -338,7 +337,7 @@ async def test_conditions_that_were_refused_leave_nothing() -> None:
     async with room(store={"max_plugin_bytes": 100}, plugins={"message-filter": {}}) as here:
         client = await here.client("a")
         assert await client.subscribe(("t?" + "v" * 100 + ">5", 0)) == [0x97]
-        assert (await here.node.figures())["plugins.message-filter.clients"] == 0
+        assert (await here.admin.figures())["plugins.message-filter.clients"] == 0
 
 
 async def test_many_and_long_topics() -> None:

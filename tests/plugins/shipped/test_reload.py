@@ -61,7 +61,7 @@ class AutoSubscribe(Task):
 
 class Bans(Task):
     async def begin(self, here: Room) -> None:
-        here.node.plugins.call("bans", "add", {"kind": "username", "who": "mallory", "seconds": "1000"})
+        here.admin.plugins.call("bans", "add", {"kind": "username", "who": "mallory", "seconds": "1000"})
 
     async def once(self, here: Room, number: int) -> None:
         assert await log_in(here, "thief") == BANNED
@@ -92,7 +92,7 @@ class DelayedPublish(Task):
             got[packet.topic].append(packet.payload)
         await self.subscriber.expect_nothing()
         assert list(got.values()) == [[b"%d" % number for number in range(done)]] * 2
-        assert here.node.plugins.call("delayed-publish", "list", {}) == []
+        assert here.admin.plugins.call("delayed-publish", "list", {}) == []
 
 
 class Events(Task):
@@ -103,7 +103,7 @@ class Events(Task):
         await self.publisher.publish(f"t/{number}", qos=1)
 
     async def end(self, here: Room, done: int) -> None:
-        await here.node.plugins.disable("events")
+        await here.admin.plugins.disable("events")
         topics = [row["topic"] for row in recorded(self.folder, "message.publish")]
         assert topics == [f"t/{number}" for number in range(done)]
 
@@ -220,9 +220,9 @@ class Webhook(Task):
         await self.publisher.publish("t", b"%d" % number, qos=1)
 
     async def end(self, here: Room, done: int) -> None:
-        await here.node.plugins.disable("webhook")
+        await here.admin.plugins.disable("webhook")
         assert list(dict.fromkeys(service.events)) == [str(number) for number in range(done)]
-        assert dict(here.node.plugins.figures())["plugins.webhook.dropped"] == 0
+        assert dict(here.admin.plugins.figures())["plugins.webhook.dropped"] == 0
 
 
 #: Settings of each; FOLDER and URL stand for those of the test.
@@ -333,7 +333,7 @@ async def at_work(task: Task, here: Room) -> AsyncIterator[Callable[[], int]]:
         yield lambda: times
         over.set()
     await task.end(here, times)
-    assert [entry.name for entry in here.node.hooks.listing() if entry.crashes] == []
+    assert [entry.name for entry in here.admin.hooks.listing() if entry.crashes] == []
 
 
 async def test_reloads_while_clients_need_it(
@@ -342,7 +342,7 @@ async def test_reloads_while_clients_need_it(
     async with room(plugins={name: settings}) as here, at_work(task, here) as times:
         for _ in range(RELOADS):
             before = times()
-            await here.node.plugins.reload(name)
+            await here.admin.plugins.reload(name)
             while times() == before:
                 await trio.lowlevel.checkpoint()
 
@@ -353,7 +353,7 @@ async def test_bad_settings_while_clients_need_it(
     async with room(plugins={name: settings}) as here, at_work(task, here):
         for _ in range(RELOADS):
             with pytest.raises(PluginError, match="goes on as before"):
-                await here.node.plugins.reload(name, Given(**{**settings, **BAD[name]}))
+                await here.admin.plugins.reload(name, Given(**{**settings, **BAD[name]}))
 
 
 async def test_failing_starts_while_clients_need_it(
@@ -380,12 +380,12 @@ async def test_failing_starts_while_clients_need_it(
         return made
 
     async with room() as here:
-        await here.node.plugins.enable(name, settings, make)
+        await here.admin.plugins.enable(name, settings, make)
         async with at_work(task, here):
             for number in range(RELOADS):
                 fails = number % 2 == 0
                 if not fails:
-                    await here.node.plugins.reload(name)
+                    await here.admin.plugins.reload(name)
                     continue
                 with pytest.raises(PluginError, match="OSError: a version that cannot start\n.* goes on as before"):
-                    await here.node.plugins.reload(name)
+                    await here.admin.plugins.reload(name)

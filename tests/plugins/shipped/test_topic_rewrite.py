@@ -39,7 +39,7 @@ async def rewriting(*rules: dict[str, str], settings: dict[str, Any] | None = No
 
 
 def counted(here: Room) -> tuple[int, int]:
-    figures = dict(here.node.plugins.figures())
+    figures = dict(here.admin.plugins.figures())
     return figures["plugins.topic-rewrite.rewritten"], figures["plugins.topic-rewrite.refused"]
 
 
@@ -172,11 +172,11 @@ async def test_rules_come_and_go_while_messages_flow() -> None:
         await client.subscribe("b", "c")
         await client.send(raw.publish("a", b"1"))
         await client.expect_publish("b", b"1")
-        await here.node.plugins.disable("topic-rewrite")
+        await here.admin.plugins.disable("topic-rewrite")
         await client.subscribe("a")
         await client.send(raw.publish("a", b"2"))
         await client.expect_publish("a", b"2")
-        await here.node.plugins.enable("topic-rewrite")  # its defaults: no rules
+        await here.admin.plugins.enable("topic-rewrite")  # its defaults: no rules
         await client.send(raw.publish("a", b"3"))
         await client.expect_publish("a", b"3")
 

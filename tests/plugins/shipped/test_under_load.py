@@ -28,7 +28,7 @@ MANY = 400
 
 async def test_nothing_is_lost_while_plugins_come_and_go() -> None:
     async with room(plugins=SETTINGS) as here:
-        plugins, settings = here.node.plugins, here.node.config.plugins
+        plugins, settings = here.admin.plugins, here.admin.config.plugins
         publisher, subscriber = await here.client("p"), await here.client("s")
         await subscriber.subscribe(("t", 1))
         changed = trio.Event()
@@ -58,7 +58,7 @@ async def test_nothing_is_lost_while_plugins_come_and_go() -> None:
                 sent += 1
             await publisher.publish("t", b"end", qos=1)
         assert received == sent
-        assert here.node.metrics.snapshot()["messages.dropped"] == 0
+        assert (await here.admin.figures())["messages.dropped"] == 0
 
 
 WORDS = (
@@ -101,10 +101,10 @@ async def test_whatever_clients_send_no_hook_crashes(seed: int) -> None:
             await client.send(*[packet(version) for _ in range(6)], raw.disconnect())
             await client.rest()
         assert [(entry.name, entry.crashes) for entry in here.broker.hooks.listing() if entry.crashes] == []
-        assert {row.name: row.status for row in here.node.plugins.rows() if row.name in SETTINGS} == dict.fromkeys(
+        assert {row.name: row.status for row in here.admin.plugins.rows() if row.name in SETTINGS} == dict.fromkeys(
             SETTINGS, "running"
         )
-        figures = dict(here.node.plugins.figures())
+        figures = dict(here.admin.plugins.figures())
         assert figures["plugins.delayed-publish.held"] <= 50
         assert figures["plugins.exclusive.held"] <= 20
         assert all(

@@ -31,7 +31,7 @@ def number(folder: Path) -> str:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.validation.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.validation.{name}"]
 
 
 async def reason(wire: Wire, topic: str, payload: bytes, **settings: Any) -> int | None:
@@ -143,7 +143,7 @@ async def test_a_retained_message_can_be_taken_away(tmp_path: Path) -> None:
         wire = await here.client("c")
         await wire.publish("t", b'{"v": 1}', qos=1, retain=True)
         assert await reason(wire, "t", b"", retain=True) != INVALID
-        assert len(here.node.retained) == 0
+        assert len(here.broker.retained) == 0
 
 
 async def test_a_real_client() -> None:
@@ -168,7 +168,7 @@ async def test_a_schema_that_has_changed_since_the_configuration_was_read(tmp_pa
     (tmp_path / "number.json").write_text("{")
     async with room() as here:
         with pytest.raises(PluginError, match=r"number.json, line 1: not JSON"):
-            await here.node.plugins.enable("validation", config.plugins["validation"])
+            await here.admin.plugins.enable("validation", config.plugins["validation"])
 
 
 def test_schema_files_stand_beside_the_configuration(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ def events(server: Server) -> list[dict[str, Any]]:
 
 
 def figure(here: Room, name: str) -> int:
-    return dict(here.node.plugins.figures())[f"plugins.webhook.{name}"]
+    return dict(here.admin.plugins.figures())[f"plugins.webhook.{name}"]
 
 
 def alarms(here: Room) -> list[str]:
-    return [alarm.name for alarm in here.node.alarms.active]
+    return [alarm.name for alarm in here.admin.alarms.active]
 
 
 async def until(here: Room, name: str, value: int) -> None:
@@ -244,7 +244,7 @@ async def test_what_waits_goes_out_at_the_end() -> None:
             for number in range(11):
                 await wire.publish("t", str(number).encode(), qos=1)
             await until(here, "sent", 8)
-            await here.node.plugins.disable("webhook")
+            await here.admin.plugins.disable("webhook")
             assert figure(here, "sent") == 11
     assert [event["payload"] for event in events(server)] == [str(number) for number in range(11)]
 
@@ -255,7 +255,7 @@ async def test_the_end_does_not_wait_for_long(mock_clock: MockClock, caplog: pyt
             await here.client("c")
             await server.wait(1)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(here.node.plugins.disable, "webhook")
+                nursery.start_soon(here.admin.plugins.disable, "webhook")
                 await server.wait(2)
                 mock_clock.jump(2)
             assert figure(here, "dropped") == 1
@@ -269,7 +269,7 @@ async def test_a_service_that_fails_at_the_end_is_asked_once() -> None:
     with serving(Reply(500)) as server:
         async with room(plugins=plugin(server, batch_time=1000, batch_size=1000)) as here:
             await here.client("c")
-            await here.node.plugins.disable("webhook")
+            await here.admin.plugins.disable("webhook")
             assert figure(here, "dropped") == 1
         assert len(server.requests) == 1
 

@@ -9,6 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from tests.actors.probes import tasks_under
+from tests.broker.inside import inside
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
@@ -16,7 +17,8 @@ from tests.wire import Wire, connect
 from trunkline import testing
 from trunkline.actors import Scheduler
 from trunkline.broker.net.poller import Poller
-from trunkline.broker.node import NodeFailed, open_node
+from trunkline.broker.node.life import NodeFailed
+from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 
 
@@ -53,19 +55,6 @@ async def test_who_has_not_been_admitted_is_not_waited_for(autojump_clock: MockC
         connect(node)
         await trio.testing.wait_all_tasks_blocked()
     assert trio.current_time() == began
-
-
-async def test_the_node_publishes_and_kicks() -> None:
-    async with room() as here:
-        client = await here.client("a")
-        await client.subscribe(("t", 1))
-        assert here.node.publish("t", b"x", qos=1) == 1
-        await client.take_publish("t", b"x", qos=1)
-        assert here.node.publish("nobody", b"x") == 0
-        assert here.node.host.kick("a")
-        await client.expect_disconnect(0x98)
-        assert not here.node.host.kick("a")
-        assert not here.node.host.kick("unknown")
 
 
 def said_of(caplog: pytest.LogCaptureFixture, client_id: str) -> list[str]:
@@ -139,7 +128,7 @@ async def test_a_refusal_names_who_it_was(caplog: pytest.LogCaptureFixture) -> N
 
 async def crash_pubsub_again_and_again() -> None:
     async with testing.broker() as b:
-        pubsub = b.node.services.pubsub
+        pubsub = inside(b.node).services.pubsub
         while True:
             pubsub._writer.ref.cast("no such message")  # type: ignore[arg-type,union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess, reportArgumentType]
             await trio.lowlevel.checkpoint()
@@ -183,7 +172,7 @@ async def test_a_fault_in_the_heart_ends_the_node_by_name(
         async with testing.broker() as b, await Wire.open(b.host, b.port) as wire:
             with monkeypatch.context() as patch:
                 patch.setattr(target, name, fails)
-                b.node.scheduler.call_at(trio.current_time(), b.node.metrics.snapshot)
+                inside(b.node).scheduler.call_at(trio.current_time(), inside(b.node).metrics.snapshot)
                 await wire.send(raw.connect("a"))
                 await trio.sleep_forever()
 

@@ -60,7 +60,7 @@ def told(name: int) -> Callable[[Room], Awaitable[object]]:
 
 def runs(name: str) -> Callable[[Room], Awaitable[object]]:
     async def look(here: Room) -> object:
-        return name in here.node.supervisor
+        return name in here.node.supervisors.root
 
     return look
 
@@ -143,7 +143,7 @@ async def tracing(here: Room) -> object:
 
 async def verifying(here: Room) -> object:
     """Threads for passwords."""
-    queue = here.node._security._queue
+    queue = here.node.security._queue
     assert queue.turns._free == queue._threads.total_tokens
     return queue._threads.total_tokens
 
@@ -233,7 +233,7 @@ async def test_it_is_applied_and_taken_back(path: Keys, tmp_path: Path) -> None:
                 table[name] = {key: known.get(value, value) for key, value in table[name].items()}
     async with room(**before) as here:
         for table, expected in ((before, change.before), (after, change.after), (before, change.before)):
-            assert await here.node.reconfigure(other(table)) == []
+            assert await here.admin.reconfiguring.apply(other(table)) == []
             await wait_all_tasks_blocked()
             assert await change.look(here) == expected
 
@@ -241,7 +241,7 @@ async def test_it_is_applied_and_taken_back(path: Keys, tmp_path: Path) -> None:
 async def test_new_connections_have_the_limits() -> None:
     async with room() as here:
         before = await here.client("before")
-        assert await here.node.reconfigure(other({"mqtt": {"max_qos": 1, "max_packet_size": 1000}})) == []
+        assert await here.admin.reconfiguring.apply(other({"mqtt": {"max_qos": 1, "max_packet_size": 1000}})) == []
         after = here.wire()
         await after.send(raw.connect("after"))
         connack = await after.expect_type(raw.CONNACK)
@@ -255,7 +255,7 @@ async def test_sessions_that_are_there_have_the_limits() -> None:
     async with room() as here:
         client, away = await here.client("here"), await here.stay("away")
         await away.disconnect()
-        await here.node.reconfigure(
+        await here.admin.reconfiguring.apply(
             other({"session": {"max_inflight": 2, "max_queue_length": 3, "max_subscriptions": 1}})
         )
         await wait_all_tasks_blocked()
@@ -272,7 +272,7 @@ async def test_sessions_that_are_there_have_the_limits() -> None:
             here.broker.publish("v", b"%d" % number, qos=1)
         await wait_all_tasks_blocked()
         assert len(here.session("away").session.inflight) == 2
-        await here.node.reconfigure(other({}))
+        await here.admin.reconfiguring.apply(other({}))
         await wait_all_tasks_blocked()
         await client.acknowledge(await client.expect_type(raw.PUBLISH))
         await wait_all_tasks_blocked()
@@ -287,10 +287,10 @@ async def test_a_3x_client_that_stays_is_sent_messages_again_from_now_on(autojum
         await client.expect_publish("t", b"x", qos=1)
         await trio.sleep(100)
         await client.ping()
-        await here.node.reconfigure(other({"session": {"retry_interval": 5}}))
+        await here.admin.reconfiguring.apply(other({"session": {"retry_interval": 5}}))
         again = await client.expect_publish("t", b"x", qos=1)
         assert again.dup
-        await here.node.reconfigure(other({}))
+        await here.admin.reconfiguring.apply(other({}))
         await wait_all_tasks_blocked()
         await trio.sleep(100)
         await client.ping()
@@ -301,7 +301,7 @@ async def test_a_pubrel_is_waited_for_as_long_as_the_setting_says_now(autojump_c
         client = await here.client("a")
         await client.send(raw.publish("t", b"x", qos=2, packet_id=1))
         await client.expect_type(raw.PUBREC)
-        await here.node.reconfigure(other({"session": {"await_rel_timeout": 10}}))
+        await here.admin.reconfiguring.apply(other({"session": {"await_rel_timeout": 10}}))
         await trio.sleep(11)
         await client.ping()
         assert len(here.session("a").session.awaiting_rel) == 0
@@ -316,7 +316,7 @@ async def test_backlogs_are_as_short_as_the_setting_says_now(tmp_path: Path) -> 
         for number in range(50):
             here.broker.publish("t", b"%d" % number, qos=1)
         await here.node.plugin_stores.committed()
-        await here.node.reconfigure(other({**stored, "session": {"max_queue_length": 5}}))
+        await here.admin.reconfiguring.apply(other({**stored, "session": {"max_queue_length": 5}}))
         with trio.fail_after(60):
             while here.session("away").session.waiting[0] > 10:  # twice the limit, until the client comes
                 await trio.lowlevel.checkpoint()
@@ -327,7 +327,7 @@ async def test_a_subscriber_holds_its_publishers_as_long_as_the_setting_says_now
         await here.client("slow")
         pressure = here.session("slow")._outbound._pressure
         assert pressure._left == 0
-        await here.node.reconfigure(other({"session": {"backpressure": 3}}))
+        await here.admin.reconfiguring.apply(other({"session": {"backpressure": 3}}))
         await wait_all_tasks_blocked()
         assert pressure._left == 3
 
@@ -335,7 +335,7 @@ async def test_a_subscriber_holds_its_publishers_as_long_as_the_setting_says_now
 async def test_rates() -> None:
     async with room() as here:
         await here.client("a")
-        await here.node.reconfigure(other({"rate": {"client_connections": "1/m"}}))
+        await here.admin.reconfiguring.apply(other({"rate": {"client_connections": "1/m"}}))
         for expected in (0, 0x9F):
             wire = here.wire()
             await wire.send(raw.connect("a"))
@@ -345,7 +345,7 @@ async def test_rates() -> None:
 async def test_limits_of_the_node() -> None:
     async with room() as here:
         await here.client("a")
-        await here.node.reconfigure(other({"limits": {"max_sessions": 1}}))
+        await here.admin.reconfiguring.apply(other({"limits": {"max_sessions": 1}}))
         wire = here.wire()
         await wire.send(raw.connect("b"))
         assert (await wire.expect_type(raw.CONNACK)).reason == 0x97
@@ -376,23 +376,23 @@ async def test_listeners_come_go_and_move() -> None:
     async with room(listeners=[one]) as here:
         first = ports(here)
         assert await connects(here, first["one"]) == 0
-        assert await here.node.reconfigure(other({"listeners": [{**one, "versions": ["3.1.1"]}, two]})) == []
+        assert await here.admin.reconfiguring.apply(other({"listeners": [{**one, "versions": ["3.1.1"]}, two]})) == []
         assert ports(here)["one"] == first["one"]  # its socket stayed open
         assert await connects(here, first["one"]) == 0x84
         assert await connects(here, ports(here)["two"]) == 0
         gone = ports(here)["two"]
         taken = f"tcp://127.0.0.1:{first['one']}"
-        problems = await here.node.reconfigure(other({"listeners": [one, {"url": taken, "name": "three"}]}))
+        problems = await here.admin.reconfiguring.apply(other({"listeners": [one, {"url": taken, "name": "three"}]}))
         assert len(problems) == 1
         assert problems[0].startswith(f"cannot listen on {taken}")
         assert (await connects(here, first["one"]), await connects(here, gone)) == (0, None)
-        assert len(await here.node.reconfigure(here.node.config)) == 1  # it is tried again
+        assert len(await here.admin.reconfiguring.apply(here.node.config)) == 1  # it is tried again
         moved = {**one, "url": "tcp://localhost:0"}
-        assert await here.node.reconfigure(other({"listeners": [moved]})) == []
+        assert await here.admin.reconfiguring.apply(other({"listeners": [moved]})) == []
         assert await connects(here, first["one"]) is None
         assert await connects(here, ports(here)["one"]) == 0
         here.node.listeners.remove(here.node.listeners[0])
-        assert await here.node.reconfigure(here.node.config) == []
+        assert await here.admin.reconfiguring.apply(here.node.config) == []
         assert ports(here) == {}  # an operator's word holds
 
 
@@ -401,7 +401,7 @@ async def test_a_listener_that_cannot_move_stays() -> None:
     async with room(listeners=[one, two]) as here:
         before = ports(here)
         moved = {**one, "url": f"tcp://127.0.0.1:{before['two']}"}
-        assert len(await here.node.reconfigure(other({"listeners": [moved, two]}))) == 1
+        assert len(await here.admin.reconfiguring.apply(other({"listeners": [moved, two]}))) == 1
         assert await connects(here, ports(here)["one"]) == 0
         assert await connects(here, before["two"]) == 0
 
@@ -409,7 +409,7 @@ async def test_a_listener_that_cannot_move_stays() -> None:
 async def test_zones() -> None:
     one = {"url": "tcp://127.0.0.1:0", "name": "one"}
     async with room(listeners=[one]) as here:
-        await here.node.reconfigure(
+        await here.admin.reconfiguring.apply(
             other({"zones": {"small": {"max_qos": 0}}, "listeners": [{**one, "zone": "small"}]})
         )
         wire = here.wire()
@@ -429,7 +429,7 @@ async def test_logins(tmp_path: Path) -> None:
     async with room(listeners=[one]) as here:
         port = ports(here)["one"]
         assert await connects(here, port) == 0
-        await here.node.reconfigure(other({"listeners": [one], "auth": {"password_file": str(users)}}))
+        await here.admin.reconfiguring.apply(other({"listeners": [one], "auth": {"password_file": str(users)}}))
         assert await connects(here, port) == 0x87
         assert await connects(here, port, username="ann", password="secret") == 0
 
@@ -444,7 +444,7 @@ async def test_access_rules(tmp_path: Path) -> None:
             ({"file": str(rules)}, "other", 0x10),
             ({"file": str(rules), "no_match": "deny"}, "other", 0x87),
         ):
-            await here.node.reconfigure(other({"acl": table}))
+            await here.admin.reconfiguring.apply(other({"acl": table}))
             answer = await client.publish(topic, qos=1)
             assert answer is not None
             assert answer.reason == reason
@@ -452,7 +452,7 @@ async def test_access_rules(tmp_path: Path) -> None:
 
 async def test_flapping() -> None:
     async with room() as here:
-        await here.node.reconfigure(other({"flapping": {"max_takeovers": 1}}))
+        await here.admin.reconfiguring.apply(other({"flapping": {"max_takeovers": 1}}))
         for _ in range(2):
             await here.client("a")
         wire = here.wire()
@@ -466,7 +466,7 @@ async def test_files_that_are_wrong_change_nothing(tmp_path: Path) -> None:
     async with room() as here:
         before = here.node.config
         with pytest.raises(SecurityError):
-            await here.node.reconfigure(other({"auth": {"password_file": str(users)}, "mqtt": {"max_qos": 0}}))
+            await here.admin.reconfiguring.apply(other({"auth": {"password_file": str(users)}, "mqtt": {"max_qos": 0}}))
         assert here.node.config is before
         connack = await here.wire().connect("a")
         assert connack.get(0x24) is None

@@ -1,0 +1,230 @@
+"""The parts of a node, put together: each gets what it needs when it is made."""
+
+from __future__ import annotations
+
+import os
+import random
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from trunkline.actors import Scheduler
+from trunkline.broker.alarms import Alarms
+from trunkline.broker.connection.mqtt import Mqtt
+from trunkline.broker.drop_log import say_dropped, say_refused
+from trunkline.broker.guid import Guids, node_number
+from trunkline.broker.limit_report import LimitReport
+from trunkline.broker.log_throttle import LogThrottle
+from trunkline.broker.metrics import Metrics
+from trunkline.broker.net import poller as polling
+from trunkline.broker.net.failure_log import FailureLog
+from trunkline.broker.net.listeners import Listeners
+from trunkline.broker.net.services import NetServices
+from trunkline.broker.node.clients import Clients
+from trunkline.broker.node.messages import OwnMessages
+from trunkline.broker.password_check import GuessReport
+from trunkline.broker.periodic_tasks import PeriodicTasks, or_default
+from trunkline.broker.pubsub import PubSub
+from trunkline.broker.security import Security
+from trunkline.broker.session.access import Access
+from trunkline.broker.session.directory import Directory
+from trunkline.broker.session.services import Services
+from trunkline.broker.statistics import Statistics
+from trunkline.broker.supervisors import Supervisors
+from trunkline.broker.system_clock import EmbeddedClock, MachineClock
+from trunkline.config.addresses import PORTS
+from trunkline.hooks.chain import Hooks
+from trunkline.plugins.manager import Plugins
+from trunkline.plugins.store import PluginStores
+from trunkline.router import RetainedStore, Router
+from trunkline.store.clock import StoreClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trunkline.broker.message_trace import MessageTrace
+    from trunkline.broker.net.protocol import LayerFactory
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.storing import OpenedStore, Storing
+    from trunkline.broker.stream_keeper import StreamKeeper
+    from trunkline.config.config import Config
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.streams.interface import Streams
+
+
+class Node:
+    """One broker in this process. Only modules beside this one know it."""
+
+    def __init__(
+        self,
+        config: Config,
+        hooks: Hooks | None,
+        files: SecurityFiles,
+        opened: OpenedStore | None,
+        layers: Sequence[LayerFactory],
+        *,
+        standalone: bool,
+    ) -> None:
+        """`opened` is the store, if there is one; a `standalone` broker has a process of its own."""
+        self.standalone = standalone
+        self.started_at = trio.current_time()
+        self.hooks = hooks if hooks is not None else Hooks()
+        self.metrics = Metrics()
+        self.scheduler = Scheduler(now=trio.current_time())
+        self.clock = StoreClock(MachineClock() if standalone else EmbeddedClock(), trio.current_time())
+        self.alarms = Alarms(self.hooks, self.wall)
+        self.security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
+        self.security.apply(config, files)
+        self.router: Router[Subscriber] = Router()
+        self.retained = RetainedStore()
+        #: None where everything ends with the process.
+        self.storing = None if opened is None else self._storing(config, opened)
+        self.plugin_stores = self._plugin_stores(config)
+        self.supervisors = Supervisors(
+            self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
+        )
+        self.services = self._services(config)
+        self.sessions = Directory(self.services, self.supervisors.sessions)
+        #: Connections that their layers ended.
+        self.failures = FailureLog(self.metrics, self.scheduler.call_at)
+        busy = self.busy_poll
+        self.poller = polling.Poller(self.scheduler, self.metrics, busy_poll=busy) if polling.available() else None
+        self.listeners = self._listeners(layers)
+        #: There is a keeper of streams.
+        self.has_streams = trio.Event()
+        self.clients = Clients(self.services, self.sessions)
+        self.messages = OwnMessages(self.services)
+        self.plugins = Plugins(self.hooks, self)
+        self.statistics = self._statistics()
+        self.periodic = self._periodic()
+
+    # Steps
+
+    def _storing(self, config: Config, opened: OpenedStore) -> Storing:
+        from trunkline.broker.storing import Storing
+
+        return Storing(opened, config, self.metrics, self.scheduler, self.alarms, self.clock, self.router)
+
+    def _plugin_stores(self, config: Config) -> PluginStores:
+        committer = None if self.storing is None else self.storing.committer
+        return PluginStores(config.store.max_plugin_bytes, self._stored_now, committer)
+
+    def _services(self, config: Config) -> Services:
+        committer = None if self.storing is None else self.storing.committer
+        call_at = self.scheduler.call_at
+        return Services(
+            config=config,
+            hooks=self.hooks,
+            metrics=self.metrics,
+            drops=LogThrottle(call_at, say_dropped),
+            refusals=LogThrottle(call_at, say_refused),
+            limit_report=LimitReport(self.metrics, call_at),
+            alarms=self.alarms,
+            access=Access(self.hooks, self.metrics, config),
+            pubsub=PubSub(self.router, self.retained, self.metrics, self.alarms, self.hooks, config, committer),
+            guids=Guids(node_number(config.node.name), random.getrandbits(32)),
+            clock=self.clock,
+            open_session=lambda channel: self.sessions.open(channel),
+            hold_publisher=lambda client_id, holder, trusted: self.sessions.hold_publisher(client_id, holder, trusted),
+            release_publisher=lambda client_id, holder, waited: self.sessions.release_publisher(
+                client_id, holder, waited
+            ),
+            start_task=self.supervisors.start_task,
+            client_of=self._client_of,
+            committer=committer,
+            backlogs=None if self.storing is None else self.storing.backlogs,
+            streams=lambda: self.stream_keeper,
+        )
+
+    def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
+        supervisors = self.supervisors
+        mqtt = Mqtt(self.services, self.sessions, self.failures)
+        services = NetServices(
+            self.scheduler,
+            self.poller,
+            supervisors.connections,
+            self.metrics,
+            self.alarms,
+            self.services.limit_report,
+            supervisors.start_background,
+            supervisors.start_task,
+            self.wall,
+            layers,
+        )
+        return Listeners(services, self.config, dict.fromkeys(PORTS, mqtt.at), mqtt.at)
+
+    def _statistics(self) -> Statistics:
+        return Statistics(
+            self.services,
+            self.sessions,
+            self.scheduler,
+            lambda: self.listeners.connections,
+            self.plugins.figures,
+            lambda: 0 if self.storing is None else self.storing.size,
+        )
+
+    def _periodic(self) -> PeriodicTasks:
+        return PeriodicTasks(
+            self.supervisors.root,
+            self.services,
+            self.sessions,
+            self.scheduler,
+            self.statistics,
+            lambda: self.listeners.connections,
+            self.plugins.plugin_of,
+            partial(self.messages.publish, retain=True),
+            self.supervisors.start_background,
+            standalone=self.standalone,
+        )
+
+    # What the parts ask of the whole
+
+    @property
+    def config(self) -> Config:
+        """As it is now."""
+        return self.services.config
+
+    @property
+    def busy_poll(self) -> float:
+        is_useful = self.standalone and (os.cpu_count() or 1) > 1
+        return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
+
+    def wall(self) -> float:
+        """The time in seconds since the epoch."""
+        return trio.current_time() + self.clock.calendar
+
+    def _stored_now(self) -> float:
+        return trio.current_time() + self.clock.kept_epoch
+
+    def _client_of(self, client_id: str) -> ClientInfo | None:
+        session = self.sessions.get(client_id)
+        return None if session is None else session.client
+
+    @cached_property
+    def trace(self) -> MessageTrace:
+        """Made when it is started, or asked for."""
+        from trunkline.broker.message_trace import MessageTrace
+
+        return MessageTrace(self.hooks, self.wall, self.config.trace)
+
+    @property
+    def has_trace(self) -> bool:
+        return "trace" in vars(self)
+
+    @cached_property
+    def stream_keeper(self) -> StreamKeeper:
+        """Made for the first stream, where no store holds some: few brokers in tests have streams."""
+        from trunkline.broker.stream_keeper import StreamKeeper
+
+        self.has_streams.set()
+        return StreamKeeper(self.services)
+
+    @property
+    def streams(self) -> Streams:
+        return self.stream_keeper.streams
+
+    async def figures(self) -> dict[str, int]:
+        """All counters and gauges."""
+        return await self.statistics.take()

@@ -1,0 +1,98 @@
+"""What the routing layer holds, as rows: routes, the receivers of a topic, and retained messages."""
+
+from __future__ import annotations
+
+from sys import maxsize
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.broker.views import receiver_rows, retained_row, retained_rows, route_rows, subscription_rows
+
+if TYPE_CHECKING:
+    from trunkline.broker.pubsub import PubSub
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.views import ReceiverRow, RetainedRow, RouteRow, SubscriptionRow
+    from trunkline.mqtt.message import Message
+    from trunkline.router import Router
+
+#: Topics that are looked at before other work gets its turn.
+SEEN_AT_ONCE: Final = 500
+
+
+class Routes:
+    def __init__(self, router: Router[Subscriber]) -> None:
+        self._router = router
+
+    def page(self, after: str, limit: int) -> list[RouteRow]:
+        """The next topic filters with subscriptions behind this one."""
+        return route_rows(self._router, after, limit)
+
+    def receivers(self, topic: str, after: int, limit: int) -> list[ReceiverRow]:
+        """Who would get a message with this topic: the next ones behind the first `after`."""
+        return receiver_rows(self._router.match(topic), after, limit)
+
+    def subscriptions(self) -> list[SubscriptionRow]:
+        """All, by topic filter and client id."""
+        return subscription_rows(self._router)
+
+
+class RetainedMessages:
+    def __init__(self, pubsub: PubSub) -> None:
+        self._pubsub = pubsub
+        self._retained = pubsub.retained
+
+    def get(self, topic: str) -> RetainedRow | None:
+        """With its whole payload."""
+        now = trio.current_time()
+        found = self._retained.get(topic, now)
+        return None if found is None else retained_row(found, self._retained, now)
+
+    def is_kept(self, message: Message) -> bool:
+        """Whether it is this message that its topic retains."""
+        kept = self._retained.get(message.topic, trio.current_time())
+        return kept is not None and kept.guid == message.guid
+
+    def all(self) -> list[RetainedRow]:
+        """By topic, with their whole payloads."""
+        now = trio.current_time()
+        found, _ = self._retained.page(now, limit=maxsize, scan=maxsize)
+        return [retained_row(each, self._retained, now) for each in found]
+
+    def topics(self, after: str, limit: int) -> list[str]:
+        """The next ones, of `limit` that are looked at."""
+        return [
+            each.topic for each in self._retained.page(trio.current_time(), after=after, limit=limit, scan=limit)[0]
+        ]
+
+    async def page(self, filter: str, after: str, limit: int) -> tuple[list[RetainedRow], str | None]:
+        """The next ones that match behind the topic `after`, with the beginnings of their payloads; and where the next
+        page begins, None at the end."""
+        rows: list[RetainedRow] = []
+        cursor: str | None = after
+        while cursor is not None and len(rows) < limit:
+            now, room = trio.current_time(), limit - len(rows)
+            found, cursor = retained_rows(self._retained, now, cursor, room, filter, scan=SEEN_AT_ONCE)
+            rows += found
+            await trio.lowlevel.checkpoint()
+        return rows, cursor
+
+    def delete(self, topic: str) -> bool:
+        """Nobody is told. False: there was none."""
+        is_there = self._retained.get(topic, trio.current_time()) is not None
+        if is_there:
+            self._pubsub.delete_retained([topic])
+        return is_there
+
+    async def delete_matching(self, filter: str) -> int:
+        """How many that were."""
+        deleted = 0
+        cursor: str | None = ""
+        while cursor is not None:
+            found, cursor = self._retained.page(
+                trio.current_time(), after=cursor, limit=SEEN_AT_ONCE, filter=filter, scan=SEEN_AT_ONCE
+            )
+            self._pubsub.delete_retained([each.topic for each in found])
+            deleted += len(found)
+            await trio.lowlevel.checkpoint()
+        return deleted
