@@ -9,8 +9,7 @@ From the user down to the bytes:
   topic.
 - `running` moves bytes between a connection and its stream; `transport` and `websocket` open that.
 - Without I/O: `connection` is one connection. Its session is the `outgoing` half, made of `requests` and `bursts`,
-  which may need `clearing`, and the `incoming` half, which hands over `received` messages; the engine of both is
-  `mqtt.session`. `link` is what goes out.
+  which may need `clearing`; the other half, and the engine of this one, is `mqtt.session`. `link` is what goes out.
 - `authentication` and `scram`, `settings`, `limits`, `server_limits`, `retry`, and `errors` with `reason_table` are
   what all of these use; `settings_sources` reads settings from a URL, the environment and a file.
 - `sync` is the same client for code without trio, on a `client_thread`.

@@ -49,16 +49,18 @@ from trunkline.mqtt.packets import (
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import FAILURE, REASONS, Reason
+from trunkline.mqtt.session.states import ReceiptEffect
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.client.authentication import Authenticator
-    from trunkline.client.incoming import Handover, IncomingHalf
     from trunkline.client.outgoing import OutgoingHalf
     from trunkline.client.settings import ConnectionSettings
+    from trunkline.mqtt.packets import Acknowledgement
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.session.receiving import Handover, Receiving
 
 
 #: Of a DISCONNECT.
@@ -96,7 +98,7 @@ class ClientConnection:
         self,
         settings: ConnectionSettings,
         outgoing: OutgoingHalf,
-        incoming: IncomingHalf,
+        incoming: Receiving,
         now: float,
         *,
         client_id: str | None = None,
@@ -137,7 +139,7 @@ class ClientConnection:
             Puback: self._outgoing.answered,
             Pubrec: self._outgoing.answered,
             Pubcomp: self._outgoing.pubcomp,
-            Pubrel: lambda packet, now: self._incoming.pubrel(packet, self.link),
+            Pubrel: self._pubrel,
             Suback: lambda packet, now: self._outgoing.suback(packet),
             Unsuback: lambda packet, now: self._outgoing.unsuback(packet),
             Pingresp: self._pingresp,
@@ -264,6 +266,18 @@ class ClientConnection:
         self._incoming.attach(receive_maximum, settings.topic_aliases_in)
         self._outgoing.attach(self.link, now)
 
+    def _pubrel(self, packet: Acknowledgement | Acknowledgements, now: float) -> None:
+        for effect, packet_ids, _ in self._incoming.released(packet):
+            if effect is ReceiptEffect.PUBCOMP:
+                self.link.acknowledge(PacketType.PUBCOMP, packet_ids)
+                continue
+            for packet_id in packet_ids:
+                self.link.send(Pubcomp(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+
+    def _acknowledge(self) -> None:
+        for kind, packet_ids in self._incoming.leaving():
+            self.link.acknowledge(kind, packet_ids)
+
     def _disconnect(self, packet: Disconnect, now: float) -> None:
         error = DisconnectedByServer(packet.reason, packet.properties)
         if self.reauthentication is not None and packet.reason in _REFUSED_AUTHENTICATION:
@@ -305,7 +319,7 @@ class ClientConnection:
     def disconnect(self, reason: int = 0, properties: Properties = NO_PROPERTIES) -> None:
         """DISCONNECT, the last packet of this side."""
         if self.phase is not Phase.OVER:
-            self._incoming.flush(self.link)
+            self._acknowledge()
             self._outgoing.pump(self._last_sent)
             # to a 3.x server DISCONNECT means that all is well
             if self.link.version is Version.V5 or reason < FAILURE:
@@ -348,7 +362,7 @@ class ClientConnection:
     def take_output(self, now: float) -> bytes:
         """All that is to be sent now."""
         if self.phase is Phase.OPEN:
-            self._incoming.flush(self.link)
+            self._acknowledge()
             self._outgoing.pump(now)
         data = self.link.take()
         if data:

@@ -12,7 +12,6 @@ import trio
 from trunkline.client.bursts import slices
 from trunkline.client.checks import SURE, check_filter, check_properties, check_qos, check_topic, payload_bytes
 from trunkline.client.errors import ClientClosed, PublishesRefused, PublishRefused
-from trunkline.client.incoming import IncomingHalf
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
 from trunkline.client.request_queue import RequestQueue
@@ -20,6 +19,7 @@ from trunkline.client.requests import PublishRequest, SubscribeRequest, Unsubscr
 from trunkline.mqtt.errors import UNWRITABLE
 from trunkline.mqtt.packets import PacketType, SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.session.receiving import Receiving
 from trunkline.mqtt.topics import SHARE_PREFIX
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ class Messaging:
         self._version = version
         self._limits = limits
         self._requests = requests = RequestQueue(limits, overflow)
-        self._incoming = IncomingHalf()
+        self._incoming = Receiving()
         self._receivers = ReceiverSet(requests.wake, requests.call_later)
         #: Topics that are known to be valid.
         self._topics: set[str] = set()
         requests.outgoing.on_orphans = self._drop_orphans
-        self._incoming.on_acknowledged = requests.wake
+        self._incoming.on_accepted = requests.wake
 
     @property
     def failure(self) -> ClientError | None:

@@ -18,8 +18,8 @@ from trunkline.client.receivers import Receiver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.client.incoming import Handover
     from trunkline.mqtt.publication import ReceivedPublication
+    from trunkline.mqtt.session.receiving import Handover
 
 
 class ReceiverSet:
@@ -150,7 +150,7 @@ class ReceiverSet:
         first: int,
     ) -> None:
         """Some messages of a publication, with one topic or each with its own; `first` is the number of the first."""
-        publication, acknowledge, auto_ack = handover.publication, handover.acknowledge, not receiver.manual_ack
+        publication, acknowledge, auto_ack = handover.publication, handover.accept, not receiver.manual_ack
         origin = Origin(publication.qos, publication.retain, publication.dup, publication.properties, self._acknowledge)
         found.setdefault(receiver, []).extend(
             [

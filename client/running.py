@@ -15,7 +15,7 @@ from trunkline.client.transport import NETWORK_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.client.incoming import Handover
+    from trunkline.mqtt.session.receiving import Handover
 
 MAX_READ: Final = 65_536
 #: A read of fewer bytes, all of them answers, is small: reading again at once would bring as few.

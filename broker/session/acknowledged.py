@@ -9,6 +9,7 @@ from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED
 from trunkline.mqtt.packets import Pubrel
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.states import Effect
+from trunkline.mqtt.session.window import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,31 +58,25 @@ class Acknowledged:
         if self._hooks.message_acked:
             self._notify_acked(messages)
 
-    def _completed(self, packet_ids: Sequence[int], messages: Messages) -> None:
-        del packet_ids
+    def _completed(self, _packet_ids: Sequence[int], messages: Messages) -> None:
         if self._hooks.delivery_completed:
             self._notify_completed(messages)
 
-    def _refused(self, packet_ids: Sequence[int], messages: Messages) -> None:
-        del packet_ids
-        for entry, together in messages:
-            for publication in entry.publications(together):
-                self._outbound.drop(publication, DropReason.REFUSED)
+    def _refused(self, _packet_ids: Sequence[int], messages: Messages) -> None:
+        for publication, _ in deliveries(messages):
+            self._outbound.drop(publication, DropReason.REFUSED)
 
-    def _not_found(self, packet_ids: Sequence[int], messages: Messages) -> None:
-        del messages
+    def _not_found(self, packet_ids: Sequence[int], _messages: Messages) -> None:
         for packet_id in packet_ids:
             self._outbound.answers.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
 
     def _notify_acked(self, messages: Messages) -> None:
-        for entry, packet_ids in messages:
-            for publication in entry.publications(packet_ids):
-                self._hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+        for publication, _ in deliveries(messages):
+            self._hooks.notify(MESSAGE_ACKED, self._session.client, publication)
 
     def _notify_completed(self, messages: Messages) -> None:
-        for entry, packet_ids in messages:
-            for publication in entry.publications(packet_ids):
-                self._hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, entry.delivery)
+        for publication, delivery in deliveries(messages):
+            self._hooks.notify(DELIVERY_COMPLETED, self._session.client, publication, delivery)
 
     _effects: ClassVar[dict[Effect, Callable[[Acknowledged, Sequence[int], Any], None]]] = {
         Effect.NOTHING: lambda _, _ids, _messages: None,

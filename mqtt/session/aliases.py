@@ -31,32 +31,25 @@ class ReceivedAliases:
         return self._topics.get(alias, "")
 
     def read(self, publication: ReceivedPublication) -> None:
-        """Put the topic in the place of the alias, which means nothing to others.
+        """Put its topic in the place of the alias, which means nothing to others. If the packet has a topic of its own,
+        the alias means that topic from now on.
 
         Raises:
             ProtocolError: the alias was not set, or is not allowed.
         """
         alias = publication.properties.get("topic_alias")
-        if alias is not None:
-            publication.topic = self.resolve(alias, publication.topic)
-            rest: Properties = {**publication.properties}
-            del rest["topic_alias"]
-            publication.properties = rest or NO_PROPERTIES
-
-    def resolve(self, alias: int, topic: str) -> str:
-        """The topic of a PUBLISH with this alias. If the packet has a topic of its own, the alias means that topic from
-        now on.
-
-        Raises:
-            ProtocolError: the alias was not set, or is not allowed.
-        """
+        if alias is None:
+            return
         if alias > self.maximum:  # [MQTT-3.3.2-9]
             raise ProtocolError(f"topic alias {alias} is above {self.maximum}", Reason.TOPIC_ALIAS_INVALID)
-        if topic:
-            self._topics[alias] = topic
+        if publication.topic:
+            self._topics[alias] = publication.topic
         elif alias not in self._topics:
             raise ProtocolError(f"topic alias {alias} was not set")
-        return self._topics[alias]
+        publication.topic = self._topics[alias]
+        rest: Properties = {**publication.properties}
+        del rest["topic_alias"]
+        publication.properties = rest or NO_PROPERTIES
 
 
 class SentAliases:
@@ -70,24 +63,16 @@ class SentAliases:
 
     def encode(self, topic: str, encode: Callable[..., bytes], max_packet_size: int) -> bytes:
         """A PUBLISH of this topic by `encode`, with an alias if there is one, and room for it in the packet."""
-        alias, is_known = self.find(topic)
+        alias = self._aliases.get(topic, 0)
+        is_known = alias > 0
+        if not is_known and len(self._aliases) < self.maximum:
+            alias = len(self._aliases) + 1
         wire = encode(topic_alias=alias, omit_topic=is_known)
         if alias and 0 < max_packet_size < len(wire):
             return encode()
-        if alias and not is_known:
-            self.set(topic, alias)
+        if alias:
+            self._aliases[topic] = alias
         return wire
-
-    def find(self, topic: str) -> tuple[int, bool]:
-        """The alias for the next PUBLISH of this topic, 0 for none, and whether the peer knows it."""
-        alias = self._aliases.get(topic, 0)
-        if alias or len(self._aliases) >= self.maximum:
-            return alias, alias != 0
-        return len(self._aliases) + 1, False
-
-    def set(self, topic: str, alias: int) -> None:
-        """The peer has been sent both topic and alias."""
-        self._aliases[topic] = alias
 
     def topic(self, alias: int) -> str:
         """The topic; empty when none is set."""

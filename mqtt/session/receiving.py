@@ -8,15 +8,17 @@ A QoS 1 message that is not accepted when its connection ends comes again, and i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.session.aliases import ReceivedAliases
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 from trunkline.mqtt.session.ledger import Ledger, Owed
 from trunkline.mqtt.session.states import RECEIVING, ReceiptEffect, ReceiptEvent, ReceiptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
     from trunkline.mqtt.publication import ReceivedPublication
@@ -64,6 +66,29 @@ class OwedRun(Owed):
         return self._packet_ids[begin : self._sent], self._sent == len(self._waiting)
 
 
+class Handover:
+    """A publication on its way to its receivers."""
+
+    __slots__ = ("_receiving", "_run", "publication")
+
+    def __init__(self, publication: ReceivedPublication, run: OwedRun | None, receiving: Receiving) -> None:
+        self.publication = publication
+        self._run = run
+        self._receiving = receiving
+
+    def expect(self, number: int, receivers: int) -> None:
+        """So many receivers get message `number`. Without any, it is accepted."""
+        if self._run is not None and receivers != 1:
+            self._run.expect(number, max(receivers, 1))
+            if not receivers:
+                self._receiving.accept(self._run, number)
+
+    @property
+    def accept(self) -> Callable[[int], object] | None:
+        """What a receiver calls with the number of the message, once; None at QoS 0."""
+        return None if self._run is None else partial(self._receiving.accept, self._run)
+
+
 class Unaccepted(NamedTuple):
     """A QoS 2 message that was handed over."""
 
@@ -74,21 +99,31 @@ class Unaccepted(NamedTuple):
 
 
 class Receiving:
-    __slots__ = ("_awaiting_rel", "_unaccepted", "ledger")
+    __slots__ = ("_aliases", "_awaiting_rel", "_may_leave", "_unaccepted", "ledger", "on_accepted")
 
     def __init__(self) -> None:
+        #: Called when a message is accepted, if none was since the last `leaving`.
+        self.on_accepted: Callable[[], object] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """The session is over."""
+        self._aliases = ReceivedAliases()
         self._awaiting_rel = AwaitingRel()
         self.ledger = Ledger(self._awaiting_rel)
         #: By packet id.
         self._unaccepted: dict[int, Unaccepted] = {}
+        self._may_leave = False
 
-    def attach(self, receive_maximum: int) -> None:
+    def attach(self, receive_maximum: int, max_aliases: int = 0) -> None:
         """A connection is open."""
+        self._aliases = ReceivedAliases(max_aliases)
         self.ledger.open(receive_maximum)
 
     def detach(self) -> None:
         """It is over. What is not accepted yet will not be acknowledged by it: the other side sends it again."""
         self.ledger.clear()
+        self._may_leave = False
         self._unaccepted = {packet_id: Unaccepted(each.run, None) for packet_id, each in self._unaccepted.items()}
 
     def state(self, packet_id: int) -> ReceiptState:
@@ -99,25 +134,27 @@ class Receiving:
             return ReceiptState.ACCEPTED
         return ReceiptState.LEFT if self._unaccepted[packet_id].place is None else ReceiptState.OWED
 
-    def publish(self, publication: ReceivedPublication) -> Iterator[tuple[ReceivedPublication, OwedRun | None]]:
-        """What is to be handed over, and what is owed for it.
+    def publish(self, publication: ReceivedPublication) -> Iterator[Handover]:
+        """What is to be handed over.
 
         Raises:
-            ProtocolError: the other side is above its receive maximum.
+            ProtocolError: the other side broke the protocol.
         """
+        if publication.properties:
+            self._aliases.read(publication)
         if not publication.qos:
-            yield publication, None
+            yield Handover(publication, None, self)
             return
         packet_ids = publication.packet_ids
         self.ledger.check(packet_ids)
         if publication.qos == 1:
-            yield publication, self._owe(PacketType.PUBACK, packet_ids)
+            yield Handover(publication, self._owe(PacketType.PUBACK, packet_ids), self)
         elif self._awaiting_rel.are_new(packet_ids):
             self._awaiting_rel.receive(packet_ids, None, 0)
             run = self._owe(PacketType.PUBREC, packet_ids)
             for number, packet_id in enumerate(packet_ids):
                 self._unaccepted[packet_id] = Unaccepted(run, (run, number))
-            yield publication, run
+            yield Handover(publication, run, self)
         elif publication.count > 1:
             for message in publication.messages:
                 yield from self.publish(message)
@@ -138,17 +175,20 @@ class Receiving:
             place = self._owe(PacketType.PUBREC, (packet_id,)), 0
             self._unaccepted[packet_id] = Unaccepted(self._unaccepted[packet_id].run, place)
 
-    def accept(self, run: OwedRun, number: int) -> bool:
-        """One receiver is done with message `number` of these. Returns True if it was the last."""
+    def accept(self, run: OwedRun, number: int) -> None:
+        """One receiver is done with message `number` of these."""
         if not run.acknowledge(number):
-            return False
+            return
         packet_id = run.packet_id(number)
         found = self._unaccepted.get(packet_id)
         if found is not None and found.run is run:  # no later message with its packet id
             del self._unaccepted[packet_id]
             if found.place is not None and found.place[0] is not run:  # it was repeated on a later connection
                 found.place[0].acknowledge(found.place[1])
-        return True
+        if not self._may_leave:
+            self._may_leave = True
+            if self.on_accepted is not None:
+                self.on_accepted()
 
     def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
         """PUBREL came: PUBCOMP follows at once, and waits for the receivers of no other message."""
@@ -158,6 +198,7 @@ class Receiving:
 
     def leaving(self) -> Iterator[tuple[PacketType, Sequence[int]]]:
         """PUBACK and PUBREC whose turn has come, in order."""
+        self._may_leave = False
         entries = self.ledger.entries
         while entries and isinstance(run := entries[0], OwedRun):
             packet_ids, is_all = run.take()

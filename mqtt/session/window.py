@@ -69,14 +69,6 @@ class Entry(Generic[T]):
         first = self.first_id
         return [packet_id - first for packet_id in packet_ids]
 
-    def publications(self, packet_ids: Sequence[int]) -> Sequence[Publication]:
-        """The messages with these packet ids, those in a row together."""
-        numbers = self.numbers(packet_ids)
-        first, count = numbers[0], len(numbers)
-        if count == 1 or numbers == list(range(first, first + count)):
-            return (self.publication.part(first, first + count),)
-        return [self.publication.messages[number] for number in numbers]
-
 
 #: Messages that were sent together, by their packet ids.
 Together: TypeAlias = tuple[Entry[T], "Sequence[int]"]
@@ -87,6 +79,17 @@ Step: TypeAlias = tuple[Effect, "Sequence[int]", "Sequence[Together[T]]"]
 
 #: An entry as plain values: first packet id, state, publication, target.
 Exported: TypeAlias = tuple[int, int, "Publication", T]
+
+
+def deliveries(messages: Iterable[Together[T]]) -> Iterator[tuple[Publication, Delivery]]:
+    """Those in a row that were sent together still are."""
+    for entry, packet_ids in messages:
+        numbers = entry.numbers(packet_ids)
+        first, stop = numbers[0], numbers[0] + len(numbers)
+        if numbers == list(range(first, stop)):
+            yield entry.publication.part(first, stop), entry.delivery
+        else:
+            yield from ((entry.publication.messages[number], entry.delivery) for number in numbers)
 
 
 class Inflight(Generic[T]):

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from trunkline.client.authentication import Authenticator
 from trunkline.client.connection import ClientConnection
-from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.outgoing import OutgoingHalf
 from trunkline.client.requests import ClientRequest, PublishRequest
 from trunkline.client.settings import ConnectionSettings
@@ -14,6 +13,7 @@ from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Packet, Publish
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.session.receiving import Handover, Receiving
 
 #: How the bytes of the server come: all at once, and in pieces of this size.
 PIECES = (0, 1, 3)
@@ -25,7 +25,7 @@ class Rig:
         *,
         pieces: int = 0,
         outgoing: OutgoingHalf | None = None,
-        incoming: IncomingHalf | None = None,
+        incoming: Receiving | None = None,
         authenticator: Authenticator | None = None,
         resumes: bool = False,
         password: bytes | None = None,
@@ -34,7 +34,7 @@ class Rig:
         self.now = 0.0
         self.pieces = pieces
         self.outgoing = OutgoingHalf() if outgoing is None else outgoing
-        self.incoming = IncomingHalf() if incoming is None else incoming
+        self.incoming = Receiving() if incoming is None else incoming
         self.settings = ConnectionSettings(client_id=settings.pop("client_id", "c"), **settings)
         self.connection = ClientConnection(
             self.settings,
@@ -118,7 +118,7 @@ def payloads(handovers: Sequence[Handover]) -> list[bytes]:
 
 def acknowledge(handover: Handover, *numbers: int) -> None:
     """Some messages, or all."""
-    done = handover.acknowledge
+    done = handover.accept
     assert done is not None
     for number in numbers or range(handover.publication.count):
         done(number)

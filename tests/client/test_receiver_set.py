@@ -8,11 +8,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.client.opening import client_of
 from tests.client.rig import publish
 from tests.conformance import raw
-from trunkline.client.incoming import Handover, IncomingHalf
 from trunkline.client.limits import WaitingLimits
 from trunkline.client.receiver_set import ReceiverSet
 from trunkline.client.receivers import Receiver
 from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.session.receiving import Handover, Receiving
 from trunkline.mqtt.versions import Version
 from trunkline.testing import Broker
 
@@ -92,7 +92,7 @@ def received(subscriptions: dict[str, int], identifiers: list[int]) -> list[str]
         found[name].identifier = identifier
         receivers.add(found[name])
     properties: Properties = {"subscription_identifier": identifiers} if identifiers else {}
-    receivers.hand_over([Handover(publish(properties=properties), None, IncomingHalf())], 1)
+    receivers.hand_over([Handover(publish(properties=properties), None, Receiving())], 1)
     return [name for name, receiver in found.items() if len(receiver)]
 
 
@@ -104,7 +104,7 @@ def test_messages_that_came_together_are_handed_over_each(topics: list[str]) -> 
     size = len(packets[0])
     wire, given = b"".join(packets), topics[:1] if len(set(topics)) == 1 else topics
     batch = PublishBatch(given, 0x30, Version.V311, wire, range(0, len(wire), size), [])
-    receivers.hand_over([Handover(batch, None, IncomingHalf())], len(wire))
+    receivers.hand_over([Handover(batch, None, Receiving())], len(wire))
     got = [(message.topic, message.payload) for message in iter(receiver.poll, None) if message]
     assert got == [(topic, b"%d" % number) for number, topic in enumerate(topics)]
 

@@ -24,7 +24,7 @@ from trunkline.mqtt.packets import (
 )
 
 if TYPE_CHECKING:
-    from trunkline.client.incoming import Handover
+    from trunkline.mqtt.session.receiving import Handover
 
 #: Of each side.
 WINDOW = 5
@@ -144,8 +144,8 @@ class Session(RuleBasedStateMachine):
     def acknowledge_next(self, place: int = 0) -> None:
         handover, number = self.owed.pop(place)
         self.acknowledged.add(handover.publication.payloads[number])
-        assert handover.acknowledge is not None
-        handover.acknowledge(number)
+        assert handover.accept is not None
+        handover.accept(number)
 
     # The network
 

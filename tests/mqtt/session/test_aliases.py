@@ -7,39 +7,30 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.aliases import ReceivedAliases, SentAliases
 
 
+def read(aliases: ReceivedAliases, alias: int, topic: str = "") -> str:
+    packet = Publish(topic, b"", 0, properties={"topic_alias": alias})
+    aliases.read(packet)
+    assert packet.properties == NO_PROPERTIES
+    return packet.topic
+
+
 def test_an_alias_stands_for_the_topic_that_came_with_it_last() -> None:
     aliases = ReceivedAliases(2)
-    assert aliases.resolve(1, "a") == "a"
-    assert aliases.resolve(2, "b") == "b"
-    assert [aliases.resolve(1, ""), aliases.resolve(2, "")] == ["a", "b"]
-    assert aliases.resolve(1, "c") == aliases.resolve(1, "") == aliases[1] == "c"
+    assert [read(aliases, 1, "a"), read(aliases, 2, "b"), read(aliases, 1), read(aliases, 2)] == ["a", "b", "a", "b"]
+    assert read(aliases, 1, "c") == read(aliases, 1) == aliases[1] == "c"
 
 
 def test_an_alias_that_was_not_set_is_an_error() -> None:
     aliases = ReceivedAliases(2)
     assert not aliases[2]
     with pytest.raises(ProtocolError, match="alias 2 was not set"):
-        aliases.resolve(2, "")
+        read(aliases, 2)
 
 
 def test_no_alias_is_above_the_maximum() -> None:
     with pytest.raises(ProtocolError, match="alias 3 is above 2") as error:
-        ReceivedAliases(2).resolve(3, "a")
+        read(ReceivedAliases(2), 3, "a")
     assert error.value.reason == Reason.TOPIC_ALIAS_INVALID
-
-
-def test_the_first_topics_get_an_alias_and_keep_it() -> None:
-    aliases = SentAliases(2)
-    assert aliases.find("a") == aliases.find("b") == (1, False)  # nothing was sent yet
-    aliases.set("a", 1)
-    assert [aliases.find("a"), aliases.find("b")] == [(1, True), (2, False)]
-    aliases.set("b", 2)
-    assert [aliases.find(topic) for topic in "abc"] == [(1, True), (2, True), (0, False)]
-    assert [aliases.topic(alias) for alias in (1, 2, 3)] == ["a", "b", ""]
-
-
-def test_a_peer_that_allows_none_gets_none() -> None:
-    assert SentAliases().find("a") == (0, False)
 
 
 def test_what_is_read_has_its_topic_and_no_alias() -> None:
@@ -61,6 +52,24 @@ def written(topic_alias: int = 0, omit_topic: bool = False) -> bytes:
     return b"" if omit_topic and not topic_alias else b"alias topic"[0 if topic_alias else 6 : 5 if omit_topic else 11]
 
 
+def test_the_first_topics_get_an_alias_and_keep_it() -> None:
+    aliases = SentAliases(2)
+    sent: list[tuple[int, bool]] = []
+
+    def noted(topic_alias: int = 0, omit_topic: bool = False) -> bytes:
+        sent.append((topic_alias, omit_topic))
+        return b""
+
+    for topic in "abcab":
+        aliases.encode(topic, noted, 0)
+    assert sent == [(1, False), (2, False), (0, False), (1, True), (2, True)]
+    assert [aliases.topic(alias) for alias in (1, 2, 3)] == ["a", "b", ""]
+
+
+def test_a_peer_that_allows_none_gets_none() -> None:
+    assert SentAliases().encode("topic", written, 0) == b"topic"
+
+
 def test_an_alias_is_set_with_the_topic_and_stands_for_it_from_then_on() -> None:
     aliases = SentAliases(1)
     assert [aliases.encode("topic", written, 0) for _ in range(3)] == [b"alias topic", b"alias", b"alias"]
@@ -70,6 +79,6 @@ def test_an_alias_is_set_with_the_topic_and_stands_for_it_from_then_on() -> None
 def test_no_packet_is_too_large_because_of_an_alias() -> None:
     aliases = SentAliases(1)
     assert aliases.encode("topic", written, 10) == b"topic"
-    assert aliases.find("topic") == (1, False)  # it was not set
+    assert not aliases.topic(1)
     assert aliases.encode("topic", written, 11) == b"alias topic"
     assert aliases.encode("topic", written, 4) == b"topic"  # too large anyhow

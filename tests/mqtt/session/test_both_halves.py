@@ -2,7 +2,8 @@
 what QoS 1 carries comes, in order, never more at a time than the receiver takes, and in the end nothing is open."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -17,7 +18,7 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Acknowledgement, Acknowledgements, PacketType, Pubcomp, Publish, Pubrel
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.session.receiving import OwedRun, Receiving
+from trunkline.mqtt.session.receiving import Receiving
 from trunkline.mqtt.session.states import Effect, ReceiptEffect, ReceiptState
 from trunkline.mqtt.session.window import Inflight
 from trunkline.mqtt.versions import Version
@@ -123,17 +124,17 @@ class Receiver:
         #: By packet id, of what was handed over last: its place in `got`.
         self.last: dict[int, int] = {}
         #: What is not accepted, and what is, by its place in `got`.
-        self.owed: list[tuple[int, OwedRun, int]] = []
+        self.owed: list[tuple[int, Callable[[], object]]] = []
         self.accepted: set[int] = set()
 
     def receive(self, packet: Publish | PublishBatch | Acknowledgement | Acknowledgements) -> bytes:
         if isinstance(packet, Publish | PublishBatch):
-            for found, run in self.receiving.publish(packet):
-                assert run is not None
-                for number, message in enumerate(found.messages):
-                    self.last[found.packet_ids[number]] = place = len(self.got)
+            for handover in self.receiving.publish(packet):
+                assert handover.accept is not None
+                for number, message in enumerate(handover.publication.messages):
+                    self.last[handover.publication.packet_ids[number]] = place = len(self.got)
                     self.got.append(message.payload)
-                    self.owed.append((place, run, number))
+                    self.owed.append((place, partial(handover.accept, number)))
             return b""
         answer = b""
         for effect, packet_ids, _ in self.receiving.released(packet):
@@ -145,9 +146,9 @@ class Receiver:
         return answer
 
     def accept(self, index: int) -> None:
-        place, run, number = self.owed.pop(index)
+        place, accept = self.owed.pop(index)
         self.accepted.add(place)
-        self.receiving.accept(run, number)
+        accept()
 
     def flush(self) -> bytes:
         answer = b""

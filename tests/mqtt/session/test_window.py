@@ -12,7 +12,7 @@ from trunkline.mqtt.message import LARGE_PAYLOAD, Message
 from trunkline.mqtt.packets import Acknowledgement, Acknowledgements, Puback, Pubcomp, Pubrec
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.session.states import Effect, State
-from trunkline.mqtt.session.window import MAX_PACKET_ID, Entry, Inflight
+from trunkline.mqtt.session.window import MAX_PACKET_ID, Entry, Inflight, deliveries
 from trunkline.mqtt.versions import Version
 
 
@@ -62,7 +62,7 @@ def row(
 ) -> list[tuple[Effect, list[int], list[int]]]:
     """Acknowledgements in a row: each effect with its packet ids, and how many messages are still together."""
     return [
-        (effect, list(ids), [each.count for entry, together in messages for each in entry.publications(together)])
+        (effect, list(ids), [each.count for each, _ in deliveries(messages)])
         for effect, ids, messages in inflight.answered(Acknowledgements(kind, packet_ids), 0.0)
     ]
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.client.rig import PIECES, Rig, acknowledge, payloads, publish, shown
 from trunkline.client.errors import Disconnected
-from trunkline.client.incoming import Handover
 from trunkline.mqtt.packets import Disconnect, Pubrel
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.receiving import Handover
 
 VERSIONS = ("5.0", "3.1.1", "3.1")
 
@@ -24,7 +24,7 @@ def test_each_qos(version: str, pieces: int) -> None:
     rig = Rig(version=version, pieces=pieces)
     rig.open()
     zero, one, two = rig.give(publish("a"), publish("b", b"x", 1, 7), publish("c", b"y", 2, 8))
-    assert zero.acknowledge is None
+    assert zero.accept is None
     assert rig.sent() == []
     acknowledge(one)
     acknowledge(two)
