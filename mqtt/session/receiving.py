@@ -9,7 +9,7 @@ A QoS 1 message that is not accepted when its connection ends comes again, and i
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.mqtt.packet_types import PacketType
 from trunkline.mqtt.session.aliases import ReceivedAliases
@@ -89,13 +89,8 @@ class Handover:
         return None if self._run is None else partial(self._receiving.accept, self._run)
 
 
-class Unaccepted(NamedTuple):
-    """A QoS 2 message that was handed over."""
-
-    #: With what it came.
-    run: OwedRun
-    #: Where the connection that there is owes its PUBREC, if it does.
-    place: tuple[OwedRun, int] | None
+#: A QoS 2 message that was handed over: with what it came, and where this connection owes its PUBREC, if it does.
+Unaccepted: TypeAlias = tuple[OwedRun, tuple[OwedRun, int] | None]
 
 
 class Receiving:
@@ -124,7 +119,7 @@ class Receiving:
         """It is over. What is not accepted yet will not be acknowledged by it: the other side sends it again."""
         self.ledger.clear()
         self._may_leave = False
-        self._unaccepted = {packet_id: Unaccepted(each.run, None) for packet_id, each in self._unaccepted.items()}
+        self._unaccepted = {packet_id: (run, None) for packet_id, (run, _) in self._unaccepted.items()}
 
     def state(self, packet_id: int) -> ReceiptState:
         """Of the QoS 2 message with this packet id."""
@@ -132,7 +127,7 @@ class Receiving:
             return ReceiptState.NEW
         if packet_id not in self._unaccepted:
             return ReceiptState.ACCEPTED
-        return ReceiptState.LEFT if self._unaccepted[packet_id].place is None else ReceiptState.OWED
+        return ReceiptState.LEFT if self._unaccepted[packet_id][1] is None else ReceiptState.OWED
 
     def publish(self, publication: ReceivedPublication) -> Iterator[Handover]:
         """What is to be handed over.
@@ -152,8 +147,7 @@ class Receiving:
         elif self._awaiting_rel.are_new(packet_ids):
             self._awaiting_rel.receive(packet_ids, None, 0)
             run = self._owe(PacketType.PUBREC, packet_ids)
-            for number, packet_id in enumerate(packet_ids):
-                self._unaccepted[packet_id] = Unaccepted(run, (run, number))
+            self._unaccepted.update((packet_id, (run, (run, number))) for number, packet_id in enumerate(packet_ids))
             yield Handover(publication, run, self)
         elif publication.count > 1:
             for message in publication.messages:
@@ -172,19 +166,19 @@ class Receiving:
         if effect is ReceiptEffect.PUBREC:
             self._owe(PacketType.PUBREC, (packet_id,)).acknowledge(0)
         elif effect is ReceiptEffect.OWE:
-            place = self._owe(PacketType.PUBREC, (packet_id,)), 0
-            self._unaccepted[packet_id] = Unaccepted(self._unaccepted[packet_id].run, place)
+            run, _ = self._unaccepted[packet_id]
+            self._unaccepted[packet_id] = run, (self._owe(PacketType.PUBREC, (packet_id,)), 0)
 
     def accept(self, run: OwedRun, number: int) -> None:
         """One receiver is done with message `number` of these."""
         if not run.acknowledge(number):
             return
         packet_id = run.packet_id(number)
-        found = self._unaccepted.get(packet_id)
-        if found is not None and found.run is run:  # no later message with its packet id
+        origin, place = self._unaccepted.get(packet_id, (None, None))
+        if origin is run:  # no later message with its packet id
             del self._unaccepted[packet_id]
-            if found.place is not None and found.place[0] is not run:  # it was repeated on a later connection
-                found.place[0].acknowledge(found.place[1])
+            if place is not None and place[0] is not run:  # it was repeated on a later connection
+                place[0].acknowledge(place[1])
         if not self._may_leave:
             self._may_leave = True
             if self.on_accepted is not None:

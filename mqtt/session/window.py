@@ -89,7 +89,8 @@ def deliveries(messages: Iterable[Together[T]]) -> Iterator[tuple[Publication, D
         if numbers == list(range(first, stop)):
             yield entry.publication.part(first, stop), entry.delivery
         else:
-            yield from ((entry.publication.messages[number], entry.delivery) for number in numbers)
+            for number in numbers:
+                yield entry.publication.messages[number], entry.delivery
 
 
 class Inflight(Generic[T]):
