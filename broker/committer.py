@@ -189,7 +189,7 @@ class Committer:
     @property
     def _is_pending(self) -> bool:
         """Whether anything is to be stored, or to be told."""
-        return bool(self._changed or self._waiting or self._gathered) or self.publications.is_pending
+        return bool(self._changed or self._waiting or self._gathered or self.publications.waiting)
 
     def _is_due(self) -> None:
         if not (self._is_pending or self._beats):

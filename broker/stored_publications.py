@@ -85,12 +85,8 @@ class StoredPublications:
         self._arm()
 
     @property
-    def is_pending(self) -> bool:
-        """Whether somebody is to be told of one, now or after a commit."""
-        return bool(self._touched or self._unsafe)
-
-    @property
     def waiting(self) -> int:
+        """Those that the next commit is to be told of."""
         return len(self._unsafe)
 
     def end_turn(self) -> list[Callable[[], None]]:

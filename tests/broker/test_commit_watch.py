@@ -3,6 +3,7 @@
 from tests.broker.committing import House, Value
 from trunkline.broker.alarms import STORE_FAILED
 from trunkline.broker.commit_watch import MAX_COMMIT
+from trunkline.store import StoreFull
 
 
 def test_a_disk_that_does_not_answer_is_an_alarm() -> None:
@@ -56,3 +57,14 @@ def test_a_commit_that_is_put_off_for_long_is_an_alarm() -> None:
     house.turns.end()
     house.writer.end()
     assert not house.alarms.active
+
+
+def test_a_commit_that_was_refused_is_not_late() -> None:
+    house = House()
+    house.set(Value(b"k"), 1)
+    house.fire()
+    house.writer.end(StoreFull("no room"))
+    house.turns.now += MAX_COMMIT
+    house.fire()
+    [alarm] = house.alarms.active
+    assert "no room" in alarm.text

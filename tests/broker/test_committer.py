@@ -381,6 +381,29 @@ async def test_after_the_end_nothing_is_stored(
     assert trio.current_time() == began, "a store that refuses is not waited for"
 
 
+async def test_the_end_does_not_wait_for_a_store_that_has_refused(autojump_clock: object) -> None:
+    house, began = House(), trio.current_time()
+    house.set(Value(b"k"), 1)
+    house.fire()
+    house.writer.end(StoreFull("no room"))
+    await house.committer.close()
+    assert trio.current_time() == began
+
+
+def test_the_commit_that_runs_at_the_end_is_the_last() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.committer.after_commit(house.tell("stored"))
+    house.fire()
+    house.committer.stop()
+    house.writer.end()
+    assert house.told == ["stored"]
+    house.set(part, 2)
+    house.committer.after_commit(house.tell("too late"))
+    house.turns.end()
+    assert house.writer.values == [{b"k": b"1"}]
+
+
 async def test_the_end_waits_for_the_last_commit_although_an_earlier_one_was_refused(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -120,3 +120,17 @@ def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
     house.set(Value(b"k"), 1)
     house.fire()
     assert MESSAGES not in house.writer.batches[2].values, "it is deleted once"
+
+
+def test_what_came_to_wait_while_a_commit_ran_is_in_the_next_one_at_once() -> None:
+    house = House()
+    house.set(Value(b"k"), 1)
+    house.fire()
+    stored = house.committer.publications.of(Message("t", b"x", 1))
+    house.committer.publications.pin(stored, 1)
+    house.committer.publications.wait_for(stored, house.tell("safe"))
+    house.turns.end()
+    house.writer.end()
+    assert house.told == []
+    house.turns.end()
+    assert house.told == ["safe"]
