@@ -224,7 +224,7 @@ class SessionActor(Actor["mail.ToSession"]):
             outbound.fill()
         if outbound.pieces:
             outbound.flush()
-        if durable is not None and (channel.client.attributes or not outbound.direct):
+        if durable is not None and channel.client.attributes:  # a hook may have set them
             durable.changed()
 
     def _note_changes(self, durable: Storage, packets: list[Decoded]) -> None:
