@@ -6,23 +6,20 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from heapq import nsmallest
 from math import inf
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.hooks.identity import Identity
-from trunkline.mqtt.topics import SHARE_PREFIX
 from trunkline.plugins.context import Client
 
 if TYPE_CHECKING:
     from trunkline.actors import Ref
     from trunkline.broker.net.listener import Listener
     from trunkline.broker.session.actor import SessionActor
-    from trunkline.broker.session.directory import Directory
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
-    from trunkline.router import Options, RetainedStore, Route, Router
+    from trunkline.router import Options, RetainedStore
 
 #: Bytes of a retained payload that a listing shows.
 HEAD: Final = 128
@@ -162,24 +159,8 @@ def client_row(actor: SessionActor) -> Client:
     )
 
 
-def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[Client]:
-    """The next clients behind the client id `after`."""
-    return [client_row(actor) for actor in sessions.page(after, limit)]
-
-
-def subscription_rows(router: Router[Any]) -> list[SubscriptionRow]:
-    """All subscriptions, by filter and client id."""
-    rows = [_subscription_row(filter, each.subscriber.client_id, each.options) for filter, each in router.all()]
-    return sorted(rows, key=attrgetter("filter", "client_id"))
-
-
-def _subscription_row(filter: str, client_id: str, options: Options) -> SubscriptionRow:
+def subscription_row(filter: str, client_id: str, options: Options) -> SubscriptionRow:
     return SubscriptionRow(filter, client_id, *astuple(options))
-
-
-def route_rows(router: Router[Any], after: str = "", limit: int = 100) -> list[RouteRow]:
-    """The next topic filters behind `after`."""
-    return [RouteRow(filter, router.count(filter)) for filter in router.page(after, limit)]
 
 
 def retained_row(message: Message, retained: RetainedStore, now: float, head: int | None = None) -> RetainedRow:
@@ -195,30 +176,6 @@ def retained_row(message: Message, retained: RetainedStore, now: float, head: in
         None if deadline == inf else max(0.0, deadline - now),
         message.properties,
     )
-
-
-def retained_rows(
-    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "", *, scan: int = 10_000
-) -> tuple[list[RetainedRow], str | None]:
-    """The next retained messages behind the topic `after`, with the beginnings of their payloads, and the cursor of the
-    next page; None at the end. No more than `scan` topics are looked at."""
-    page, cursor = retained.page(now, after=after, limit=limit, filter=filter, scan=scan)
-    return [retained_row(message, retained, now, HEAD) for message in page], cursor
-
-
-def receiver_rows(route: Route[Any], after: int, limit: int) -> list[ReceiverRow]:
-    """The next receivers behind the first `after` ones: clients as they subscribed, then shared groups."""
-    rows = [
-        ReceiverRow(target.subscriber.client_id, "", target.qos, target.subscriber.online, 1)
-        for target in route.targets[after : after + limit]
-    ]
-    begin = max(0, after - len(route.targets))
-    for group in route.groups[begin : begin + limit - len(rows)]:
-        members = list(group)
-        online = any(member.subscriber.online for member in members)
-        qos = max((member.qos for member in members), default=0)
-        rows.append(ReceiverRow("", f"{SHARE_PREFIX}{group.name}/{group.filter}", qos, online, len(members)))
-    return rows
 
 
 def listener_view(listener: Listener) -> ListenerView:
@@ -245,4 +202,4 @@ def subscriptions_of(actor: SessionActor, filter: str | None, after: str, limit:
         filters = [filter] if filter in known and filter > after else []
     else:
         filters = nsmallest(limit, [each for each in known if each > after])
-    return [_subscription_row(each, client_id, known[each]) for each in filters]
+    return [subscription_row(each, client_id, known[each]) for each in filters]

@@ -56,9 +56,9 @@ class Clients:
 
     def page(self, after: str = "", limit: int = SEEN_AT_ONCE) -> list[Client]:
         """The next ones behind the client id `after`, in order of client id."""
-        from trunkline.broker.views import client_rows
+        from trunkline.broker.views import client_row
 
-        return client_rows(self._sessions, after, limit)
+        return [client_row(each) for each in self._sessions.page(after, limit)]
 
     async def matching(
         self, prefix: str, username: str | None, connected: bool | None, after: str, limit: int

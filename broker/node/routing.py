@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.broker.views import receiver_rows, retained_row, retained_rows, route_rows, subscription_rows
+from trunkline.broker.views import HEAD, ReceiverRow, RouteRow, retained_row, subscription_row
+from trunkline.mqtt.topics import SHARE_PREFIX
 
 if TYPE_CHECKING:
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.views import ReceiverRow, RetainedRow, RouteRow, SubscriptionRow
+    from trunkline.broker.views import RetainedRow, SubscriptionRow
     from trunkline.mqtt.message import Message
     from trunkline.router import Router
 
@@ -26,15 +28,29 @@ class Routes:
 
     def page(self, after: str, limit: int) -> list[RouteRow]:
         """The next topic filters with subscriptions behind this one."""
-        return route_rows(self._router, after, limit)
+        return [RouteRow(filter, self._router.count(filter)) for filter in self._router.page(after, limit)]
 
     def receivers(self, topic: str, after: int, limit: int) -> list[ReceiverRow]:
-        """Who would get a message with this topic: the next ones behind the first `after`."""
-        return receiver_rows(self._router.match(topic), after, limit)
+        """Who would get a message with this topic: the next ones behind the first `after`, clients as they subscribed,
+        then shared groups."""
+        route = self._router.match(topic)
+        rows = [
+            ReceiverRow(target.subscriber.client_id, "", target.qos, target.subscriber.online, 1)
+            for target in route.targets[after : after + limit]
+        ]
+        begin = max(0, after - len(route.targets))
+        for group in route.groups[begin : begin + limit - len(rows)]:
+            members = list(group)
+            online = any(member.subscriber.online for member in members)
+            qos = max((member.qos for member in members), default=0)
+            rows.append(ReceiverRow("", f"{SHARE_PREFIX}{group.name}/{group.filter}", qos, online, len(members)))
+        return rows
 
     def subscriptions(self) -> list[SubscriptionRow]:
         """All, by topic filter and client id."""
-        return subscription_rows(self._router)
+        every = self._router.all()
+        rows = [subscription_row(filter, each.subscriber.client_id, each.options) for filter, each in every]
+        return sorted(rows, key=attrgetter("filter", "client_id"))
 
 
 class RetainedMessages:
@@ -72,8 +88,8 @@ class RetainedMessages:
         cursor: str | None = after
         while cursor is not None and len(rows) < limit:
             now, room = trio.current_time(), limit - len(rows)
-            found, cursor = retained_rows(self._retained, now, cursor, room, filter, scan=SEEN_AT_ONCE)
-            rows += found
+            found, cursor = self._retained.page(now, after=cursor, limit=room, filter=filter, scan=SEEN_AT_ONCE)
+            rows += [retained_row(each, self._retained, now, HEAD) for each in found]
             await trio.lowlevel.checkpoint()
         return rows, cursor
 

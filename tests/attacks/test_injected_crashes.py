@@ -34,7 +34,7 @@ from trunkline.broker.net import tls_listeners
 from trunkline.broker.node import clients
 from trunkline.broker.node.life import NodeFailed
 from trunkline.broker.node.parts import Node
-from trunkline.broker.views import subscription_rows
+from trunkline.broker.node.routing import Routes
 from trunkline.broker.watchdog import Watchdog
 from trunkline.management.operations.listeners import drain_listener, remove_listener
 from trunkline.plugins import Context, PluginError, Settings
@@ -387,7 +387,7 @@ def check_tables(node: Node) -> None:
     assert all(connection.ref.alive for connection in node.listeners.connections)
     clients = {actor.session.client_id for actor in node.sessions}
     assert all(actor.ref.alive for actor in node.sessions)
-    for row in subscription_rows(node.router):
+    for row in Routes(node.router).subscriptions():
         assert row.client_id in clients or row.client_id.startswith("$plugin/"), row
     poller = node.poller
     if poller is not None:

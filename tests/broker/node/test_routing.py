@@ -1,10 +1,15 @@
 """What the routing layer holds, as others see it; `tests/management/operations/test_messages.py` asks as an operator
 does."""
 
+from typing import Any
+
 import pytest
 
 from tests.broker.room import room
 from trunkline.broker.node import routing
+from trunkline.broker.node.routing import Routes
+from trunkline.broker.views import ReceiverRow
+from trunkline.router import Options, Router
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 500])
@@ -46,13 +51,61 @@ async def test_one_retained_message() -> None:
         assert retained.get("t") is None
 
 
-async def test_who_would_get_a_message() -> None:
-    async with room() as here:
-        a, b = await here.client("a"), await here.client("b")
-        await a.subscribe(("t/#", 1))
-        await b.subscribe(("t/1", 0), ("$share/g/t/+", 1))
-        routes = here.admin.routes
-        assert [row.client_id or row.group for row in routes.receivers("t/1", 0, 10)] == ["a", "b", "$share/g/t/+"]
-        assert [row.client_id for row in routes.receivers("t/1", 1, 1)] == ["b"]
-        assert {row.filter for row in routes.page("", 10)} >= {"t/#", "t/1"}
-        assert [(row.filter, row.client_id) for row in routes.subscriptions() if row.client_id == "a"] == [("t/#", "a")]
+class Somebody:
+    durable = False
+
+    def __init__(self, client_id: str, online: bool = True) -> None:
+        self.client_id = client_id
+        self.online = online
+
+
+@pytest.fixture
+def router() -> Router[Any]:
+    made: Router[Any] = Router()
+    a, b, c = Somebody("a"), Somebody("b", online=False), Somebody("c")
+    made.subscribe(a, "t/1", Options(qos=1, no_local=True))
+    made.subscribe(b, "t/1", Options(retain_as_published=True, retain_handling=2, identifier=5))
+    made.subscribe(c, "t/+", Options(qos=2))
+    for member in (a, b):
+        made.subscribe(member, "$share/g/t/#", Options(qos=1))
+    return made
+
+
+def test_subscriptions_of_all(router: Router[Any]) -> None:
+    every = Routes(router).subscriptions()
+    assert [(row.filter, row.client_id) for row in every] == [
+        ("$share/g/t/#", "a"),
+        ("$share/g/t/#", "b"),
+        ("t/+", "c"),
+        ("t/1", "a"),
+        ("t/1", "b"),
+    ]
+    last = every[-1]
+    assert (last.qos, last.no_local, last.retain_as_published, last.retain_handling, last.identifier) == (
+        0,
+        False,
+        True,
+        2,
+        5,
+    )
+
+
+def test_routes(router: Router[Any]) -> None:
+    rows = Routes(router).page("", 9)
+    assert [(row.filter, row.subscribers) for row in rows] == [("$share/g/t/#", 2), ("t/+", 1), ("t/1", 2)]
+    assert Routes(router).page("t/+", 9) == rows[2:]
+
+
+def test_receivers_are_clients_then_groups(router: Router[Any]) -> None:
+    routes = Routes(router)
+    every = routes.receivers("t/1", 0, 9)
+    assert sorted((row.client_id, row.qos, row.connected) for row in every[:3]) == [
+        ("a", 1, True),
+        ("b", 0, False),
+        ("c", 2, True),
+    ]
+    assert every[3:] == [ReceiverRow("", "$share/g/t/#", 1, True, 2)]
+    for limit in (1, 2, 3, 4):
+        for after in range(6):
+            assert routes.receivers("t/1", after, limit) == every[after : after + limit], (after, limit)
+    assert routes.receivers("nowhere", 0, 9) == []

@@ -17,7 +17,6 @@ from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.cursor import BacklogCursor, Piece
 from trunkline.broker.stored_publications import MESSAGES
-from trunkline.broker.views import client_rows
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.weight import HEAVY
@@ -140,7 +139,7 @@ async def test_what_waits_in_backlogs_is_counted() -> None:
     async with disk.broker() as life:
         await leave(life, "away", ("t", 1))
         await publish(life, "t", b"12345", b"12345")
-        (row,) = client_rows(life.node.sessions)
+        (row,) = life.admin.clients.page()
         assert row.queued == 2
         assert row.queued_bytes >= 10
         figures = await life.node.figures()
