@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.parts import Node
-
-    #: Opens the control socket; the flag says whether the configuration requires it.
-    OpenControl: TypeAlias = Callable[[bool], Awaitable["ControlSocket | None"]]
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -60,13 +57,9 @@ class NodeLife:
         self._serving = False
 
     async def run(
-        self,
-        prepare: Callable[[], None] | None,
-        open_control: OpenControl | None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        self, ready: Callable[[], Awaitable[None]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled, then disconnect all clients and end. `prepare` is called when everything works, before
+        """Serve until cancelled, then disconnect all clients and end. `ready` is called when everything works, before
         any client can connect.
 
         Raises:
@@ -79,7 +72,7 @@ class NodeLife:
         try:
             async with trio.open_nursery() as nursery:
                 try:
-                    await nursery.start(self._serve, serving, prepare, open_control)
+                    await nursery.start(self._serve, serving, ready)
                     task_status.started()
                     await trio.sleep_forever()
                 finally:
@@ -96,8 +89,7 @@ class NodeLife:
     async def _serve(
         self,
         scope: trio.CancelScope,
-        prepare: Callable[[], None] | None,
-        open_control: OpenControl | None,
+        ready: Callable[[], Awaitable[None]],
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
@@ -113,7 +105,7 @@ class NodeLife:
                         await nursery.start(self._vital, "the supervisor", node.supervisors.root.run, node.scheduler)
                         if node.poller is not None:
                             await nursery.start(self._vital, "the poller", node.poller.run)
-                        await self._start(prepare, open_control)
+                        await self._start(ready)
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = self._serving = True
@@ -128,7 +120,7 @@ class NodeLife:
                     stepping.cancel()
                     scope.shield = self._serving = False  # if it failed, no packet can be sent any more
 
-    async def _start(self, prepare: Callable[[], None] | None, open_control: OpenControl | None) -> None:
+    async def _start(self, ready: Callable[[], Awaitable[None]]) -> None:
         """In order: clients can connect at the end."""
         node = self._node
         config, storing = node.config, node.storing
@@ -146,12 +138,9 @@ class NodeLife:
         if storing is not None:
             await storing.go_on(node.services)
             await node.supervisors.start_background("backlogs", storing.backlogs.collect)
-        if prepare is not None:
-            prepare()
+        await ready()
         if self._adopt is not None:
             self._adopt.go_on(node)
-        if open_control is not None:
-            await self._open_control(open_control)
         for settings in config.listeners:
             await node.listeners.open(settings)
         await node.periodic.follow()
@@ -164,7 +153,8 @@ class NodeLife:
         await self._node.has_streams.wait()
         await self._node.stream_keeper.run()
 
-    async def _open_control(self, open_control: OpenControl) -> None:
+    async def open_control(self, open_control: Callable[[bool], Awaitable[ControlSocket | None]]) -> None:
+        """Where the configuration asks for it: the flag says whether it is required."""
         node, settings = self._node, self._node.config.control
         asked = settings.enabled or settings.path is not None
         if settings.enabled is False or not (asked or node.standalone):

@@ -66,11 +66,16 @@ async def open_node(
     node = Node(config, hooks, files, opened, layers, standalone=read is not None)
     life = NodeLife(node, grace, adopt)
     admin = Admin(node, life, read)
+
+    async def ready() -> None:
+        if prepare is not None:
+            prepare(admin)
+        if open_control is not None:
+            await life.open_control(partial(open_control, admin))
+
     try:
         async with trio.open_nursery() as nursery:
-            ready = None if prepare is None else partial(prepare, admin)
-            control = None if open_control is None else partial(open_control, admin)
-            await nursery.start(life.run, ready, control)
+            await nursery.start(life.run, ready)
             yield admin
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
