@@ -54,12 +54,17 @@ class OwedRun(Owed):
             self._waiting[number] = left - 1
         return left == 1
 
+    def withdraw(self, number: int) -> None:
+        """Nothing is owed for message `number` any more."""
+        self._waiting[number] = 0
+        self._packet_ids = [*self._packet_ids[:number], 0, *self._packet_ids[number + 1 :]]
+
     def packet_id(self, number: int) -> int:
         return self._packet_ids[number]
 
     def take(self) -> tuple[Sequence[int], bool]:
-        """The packet ids that may be acknowledged now: of those at the front. And whether these are all that are
-        left."""
+        """The packet ids that may be acknowledged now, those at the front, with 0 for what was withdrawn. And whether
+        these are all that are left."""
         begin = self._sent
         rest = self._waiting[begin:]
         self._sent = begin + len(rest) - len(rest.lstrip(b"\0"))
@@ -187,7 +192,9 @@ class Receiving:
     def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
         """PUBREL came: PUBCOMP follows at once, and waits for the receivers of no other message."""
         for packet_id in packet.packet_ids:
-            self._unaccepted.pop(packet_id, None)
+            _, place = self._unaccepted.pop(packet_id, (None, None))
+            if place is not None:  # a PUBREC that leaves later would be that of a later message
+                place[0].withdraw(place[1])
         return self._awaiting_rel.released(packet)
 
     def leaving(self) -> Iterator[tuple[PacketType, Sequence[int]]]:
@@ -196,8 +203,8 @@ class Receiving:
         entries = self.ledger.entries
         while entries and isinstance(run := entries[0], OwedRun):
             packet_ids, is_all = run.take()
-            if packet_ids:
-                yield run.kind, packet_ids
+            if any(packet_ids):
+                yield run.kind, packet_ids if 0 not in packet_ids else [*filter(None, packet_ids)]
             if not is_all:
                 if packet_ids:
                     self.ledger.advance(len(packet_ids))

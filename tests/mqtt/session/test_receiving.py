@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance import raw
 from trunkline.mqtt.packet_types import PacketType
 from trunkline.mqtt.packets import Publish, Pubrel
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.session.receiving import MAX_RECEIVERS, OwedRun, Receiving
 from trunkline.mqtt.session.states import RECEIVING, ReceiptEffect, ReceiptEvent, ReceiptState
+from trunkline.mqtt.versions import Version
 
 
 def test_the_front_leaves() -> None:
@@ -122,3 +125,23 @@ def test_a_late_acceptance_is_not_that_of_a_later_message_with_the_same_packet_i
     assert list(receiving.leaving()) == []
     new(0)
     assert list(receiving.leaving()) == [(PacketType.PUBREC, (1,))]
+
+
+def test_no_pubrec_follows_a_pubrel_that_came_before_the_message_was_accepted() -> None:
+    """It would be taken for that of a later message with the same packet id."""
+    receiving = Receiving()
+    packets = [raw.publish("t", b"x", qos=2, packet_id=packet_id, version=4) for packet_id in (1, 2, 3)]
+    size = len(packets[0])
+    batch = PublishBatch(["t"], 0x34, Version.V311, b"".join(packets), range(0, 3 * size, size), [1, 2, 3])
+    (handover,) = receiving.publish(batch)
+    assert handover.accept is not None
+    assert [effect for effect, _, _ in receiving.released(Pubrel(2))] == [ReceiptEffect.PUBCOMP]
+    (later,) = publish(receiving, 2)
+    for number in (1, 0, 2):
+        handover.accept(number)
+    assert [(kind, list(ids)) for kind, ids in receiving.leaving()] == [(PacketType.PUBREC, [1, 3])]
+    assert receiving.state(2) is ReceiptState.OWED
+    later(0)
+    assert [(kind, list(ids)) for kind, ids in receiving.leaving()] == [(PacketType.PUBREC, [2])]
+    assert len(receiving.ledger.entries) == 0
+    assert receiving.ledger.answers == 0
