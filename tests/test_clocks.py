@@ -13,7 +13,7 @@ PACKAGES = ["actors", "broker", "client", "config", "events", "hooks", "mqtt", "
 ASKING = {"time", "time_ns", "now", "utcnow", "today", "clock_gettime", "clock_gettime_ns"}
 #: Modules that may ask, and why.
 ALLOWED = {
-    "broker/system_clock.py": "it is what all others are given",
+    "broker/node/system_clock.py": "it is what all others are given",
     "events/merging.py": "it compares with the times of files",
     "events/delta.py": "Delta's commits have the calendar's time",
     "events/compaction.py": "it compares with times of rows, which follow the calendar",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.net.listener import Listener
     from trunkline.broker.net.listeners import Listeners
-    from trunkline.broker.supervisors import Supervisors
+    from trunkline.broker.node.supervisors import Supervisors
     from trunkline.broker.views import ListenerView
     from trunkline.config.listener_settings import ListenerSettings
 

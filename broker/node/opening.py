@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trunkline.broker.net.protocol import LayerFactory
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.life import ControlSocket
-    from trunkline.broker.storing import OpenedStore
+    from trunkline.broker.node.storing import OpenedStore
     from trunkline.hooks.chain import Hooks
     from trunkline.store import Engine
 
@@ -85,7 +85,7 @@ async def open_node(
 
 async def _opened(open_engine: Callable[[], Engine], config: Config) -> OpenedStore:
     # imported here: few brokers inside another process have a store
-    from trunkline.broker.storing import open_store
+    from trunkline.broker.node.storing import open_store
 
     return await open_store(open_engine, config)
 

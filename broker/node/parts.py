@@ -23,16 +23,16 @@ from trunkline.broker.net.listeners import Listeners
 from trunkline.broker.net.services import NetServices
 from trunkline.broker.node.clients import Clients
 from trunkline.broker.node.messages import OwnMessages
+from trunkline.broker.node.periodic_tasks import PeriodicTasks, or_default
+from trunkline.broker.node.statistics import Statistics
+from trunkline.broker.node.supervisors import Supervisors
+from trunkline.broker.node.system_clock import EmbeddedClock, MachineClock
 from trunkline.broker.password_check import GuessReport
-from trunkline.broker.periodic_tasks import PeriodicTasks, or_default
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.security import Security
 from trunkline.broker.session.access import Access
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
-from trunkline.broker.statistics import Statistics
-from trunkline.broker.supervisors import Supervisors
-from trunkline.broker.system_clock import EmbeddedClock, MachineClock
 from trunkline.config.addresses import PORTS
 from trunkline.hooks.chain import Hooks
 from trunkline.plugins.manager import Plugins
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.net.protocol import LayerFactory
+    from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
-    from trunkline.broker.storing import OpenedStore, Storing
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -103,7 +103,7 @@ class Node:
     # Steps
 
     def _storing(self, config: Config, opened: OpenedStore) -> Storing:
-        from trunkline.broker.storing import Storing
+        from trunkline.broker.node.storing import Storing
 
         return Storing(opened, config, self.metrics, self.scheduler, self.alarms, self.clock, self.router)
 

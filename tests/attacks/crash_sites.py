@@ -20,7 +20,7 @@ import trio
 import trunkline
 from trunkline.actors import Actor, Later, Ref, Scheduler
 from trunkline.broker.net.poller import Poller
-from trunkline.broker.supervisors import Supervisors
+from trunkline.broker.node.supervisors import Supervisors
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -6,7 +6,7 @@ from types import CoroutineType, FrameType
 import trio
 
 from tests.broker.disk import Disk
-from tests.broker.test_storing import queued
+from tests.broker.node.test_storing import queued
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.hooks import ClientInfo, Hooks

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.broker.disk import Disk, Life
-from tests.broker.test_storing import queued
+from tests.broker.node.test_storing import queued
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.session.durable import QUEUES

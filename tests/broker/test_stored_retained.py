@@ -5,8 +5,8 @@ from math import inf
 import pytest
 
 from tests.broker.disk import Disk
+from trunkline.broker.node.storing import RESTORED_AT_ONCE
 from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_bytes
-from trunkline.broker.storing import RESTORED_AT_ONCE
 from trunkline.mqtt.message import Message
 from trunkline.router import RetainedStore
 from trunkline.store import WriteBatch

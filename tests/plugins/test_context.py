@@ -277,7 +277,7 @@ async def test_who_decides_about_access_comes_and_goes_at_once() -> None:
 
 
 async def test_metrics_are_right_whoever_asks_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.broker.statistics.COUNTED_AT_ONCE", 10)  # so that they take turns
+    monkeypatch.setattr("trunkline.broker.node.statistics.COUNTED_AT_ONCE", 10)  # so that they take turns
     async with room() as here:
         context = await context_in(here)
         for number in range(300):

@@ -14,7 +14,7 @@ import apsw
 
 from tests.broker import disk
 from tests.broker.disk import Life
-from tests.broker.test_storing import STORIES
+from tests.broker.node.test_storing import STORIES
 from tests.store.conftest import THOROUGH
 from tests.store.faulty_disk import Disk, Operation, after_power_failure
 from tests.story import Story, check, finish, told

@@ -4,7 +4,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.reconfigured import other
 from tests.broker.room import room
-from trunkline.broker import statistics
+from trunkline.broker.node import statistics
 
 
 async def test_a_task_that_has_crashed_too_often_is_started_again_when_its_settings_change(

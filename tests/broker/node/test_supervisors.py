@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker import statistics
+from trunkline.broker.node import statistics
 from trunkline.broker.sys_topics import sys_topics
 
 

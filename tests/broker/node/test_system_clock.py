@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from trunkline.broker.system_clock import MachineClock
+from trunkline.broker.node.system_clock import MachineClock
 
 
 def test_a_correction_is_seen_and_the_start_of_the_machine_stays(monkeypatch: pytest.MonkeyPatch) -> None:

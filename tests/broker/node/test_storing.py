@@ -311,7 +311,7 @@ async def test_messages_of_qos_1_are_repeated_to_a_new_connection_whatever_the_s
 
 
 async def test_a_start_that_is_cancelled_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.broker.storing.RESTORED_AT_ONCE", 1)
+    monkeypatch.setattr("trunkline.broker.node.storing.RESTORED_AT_ONCE", 1)
     disk = Disk()
     async with disk.broker() as life:
         for number in range(4):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.broker.connection.slow_senders import SlowSenders
-from trunkline.broker.supervisors import down
+from trunkline.broker.node.supervisors import down
 from trunkline.broker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.net.protocol import ProtocolActor
+    from trunkline.broker.node.statistics import Statistics
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.broker.statistics import Statistics
     from trunkline.config.config import Config
 
 #: The defaults of a standalone broker, in seconds: of `node.watchdog`, `mqtt.packet_timeout`, `overload.interval`.
