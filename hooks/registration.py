@@ -71,17 +71,10 @@ class Registration:
         "waiting",
     )
 
-    def __init__(
-        self,
-        point: Point,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        publications: bool = False,
-        authenticator: str = "",
-    ) -> None:
+    def __init__(self, point: Point, callback: Callback, **options: Unpack[RegistrationOptions]) -> None:
+        check_options(callback, options)
+        filter, args = options.get("filter"), options.get("args", ())
+        publications = options.get("publications", False)
         _check_arguments(point, callback, args)
         if publications:
             _check_publications(point, callback, filter, args)
@@ -94,12 +87,12 @@ class Registration:
             raise HookError(f"{describe(callback)} is async, but {point.name} cannot wait: its callbacks are plain")
         self.point = point
         self.callback = callback
-        self.priority = priority
+        self.priority = options.get("priority", 0)
         self.filter = filter
         self.args = tuple(args)
         #: Whether it is called once for messages that came together.
         self.publications = publications
-        self.authenticator = authenticator
+        self.authenticator = options.get("authenticator", "")
         #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
         self.call = _bound(point, callback, filter, args)
@@ -143,6 +136,21 @@ def is_async(callback: Callback) -> bool:
     while isinstance(callback, partial):
         callback = callback.func
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
+
+
+def check_options(callback: Callback, options: RegistrationOptions) -> None:
+    """Raises HookError if there is no such option, or the priority is no whole number."""
+    names = RegistrationOptions.__annotations__
+    for name in options:
+        if name not in names:
+            from difflib import get_close_matches  # only needed to explain a mistake
+
+            near = get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(names)}"
+            raise HookError(f"{describe(callback)}: a hook has no option {name!r}; {hint}")
+    priority: object = options.get("priority", 0)
+    if not isinstance(priority, int):
+        raise HookError(f"{describe(callback)}: priority is {priority!r:.80}; accepted is a whole number")
 
 
 def check_call(callback: Callback, how: str, arguments: Sequence[object]) -> inspect.Signature | None:

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from trunkline.config.section import PluginSettings, Section, key
 from trunkline.config.units import accepted
-from trunkline.hooks.registration import RegistrationOptions, describe
+from trunkline.hooks.points import find
+from trunkline.hooks.registration import HookError, RegistrationOptions, check_options, describe
 from trunkline.plugins.context import Context
 from trunkline.plugins.errors import PluginError
 
@@ -47,11 +48,17 @@ def hook(point: str, **options: Unpack[RegistrationOptions]) -> Callable[[C], C]
 
     Raises:
         TypeError: the point is not text, as with a bare `@hook`.
+        HookError: there is no such point, or an option is wrong.
     """
     if not isinstance(point, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f'hook takes the name of a point, as in @hook("client.connected"), not {point!r:.80}')
 
     def mark(method: C) -> C:
+        try:
+            find(point)
+        except LookupError as error:
+            raise HookError(f"{describe(method)}: {error}") from None
+        check_options(method, options)
         marks: list[Hooked] = getattr(method, _MARK, [])
         setattr(method, _MARK, [*marks, Hooked(point, options)])
         return method

@@ -95,6 +95,17 @@ class TestFitting:
         with pytest.raises(HookError, match="a filter cannot wait"):
             hooks.add("client.connected", boom, filter=later)
 
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"prority": 3}, r"boom: a hook has no option 'prority'; did you mean priority\?"),
+            ({"priority": "high"}, "boom: priority is 'high'; accepted is a whole number"),
+        ],
+    )
+    def test_wrong_options(self, options: dict[str, Any], words: str) -> None:
+        with pytest.raises(HookError, match=words):
+            Hooks().add("client.connected", boom, **options)
+
     def test_a_filter_that_crashes_is_a_crash_of_its_callback(self) -> None:
         hooks = Hooks()
         hooks.add(CLIENT_AUTHENTICATE, lambda client, password: ALLOW, filter=boom)

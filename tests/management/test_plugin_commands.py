@@ -71,6 +71,16 @@ def test_show() -> None:
     assert result.stderr == "trunkline: no plugin 'bel' is installed; did you mean bell?\n"
 
 
+def test_a_hook_point_that_is_none(install: Install, file: Path) -> None:
+    install("doors", BELL.replace('"client.connected"', '"client.conected"'), door="Bell")
+    file.write_text("[plugins.door]\n")
+    words = "doors.Bell.ring: no hook point is named 'client.conected'; did you mean client.connected"
+    for command in ["plugins", "show", "door"], ["config", "check", "--config", str(file)]:
+        result = CliRunner().invoke(cli, command)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in result.stderr
+
+
 def test_enable_and_disable(file: Path) -> None:
     result = run("enable", "bell", "word=dong", "--config", file)
     assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: no such file; --create makes it\n")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from trunkline.config.units import Duration, Text, Whole
+from trunkline.hooks import HookError
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.declaring import hooked_methods, settings_of
 
@@ -158,6 +159,23 @@ def test_a_mark_without_a_point_is_refused() -> None:
 
         @hook  # type: ignore[arg-type]
         def listen(client: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("point", "options", "words"),
+    [
+        ("client.conected", {}, "no hook point is named 'client.conected'; did you mean client.connected"),
+        ("client.connected", {"prority": 3}, r"a hook has no option 'prority'; did you mean priority\?"),
+        ("client.connected", {"x": 3}, "a hook has no option 'x'; options are priority, filter, args, "),
+        ("client.connected", {"priority": "high"}, "priority is 'high'; accepted is a whole number"),
+    ],
+)
+def test_a_wrong_mark_shows_at_import_and_names_the_method(point: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(HookError, match=rf"DoorBell\.reserve: {words}"):
+
+        class DoorBell:
+            @hook(point, **options)
+            def reserve(self, client: object) -> None: ...
 
 
 def test_a_key_that_every_plugin_has_keeps_its_type() -> None:

@@ -167,11 +167,16 @@ class RaisesInStart:
         raise OSError("no such wire")
 
 
-class NoSuchPoint:
-    def __init__(self, context: Context[Settings]) -> None: ...
+def greets_nowhere(context: Context[Settings]) -> None:
+    def greet(client: ClientInfo) -> None: ...
 
-    @hook("client.conected")
-    def greet(self, client: ClientInfo) -> None: ...
+    context.hooks.add("client.conected", greet)
+
+
+def greets_with_an_option_that_is_none(context: Context[Settings]) -> None:
+    def greet(client: ClientInfo) -> None: ...
+
+    context.hooks.add("client.connected", greet, prority=3)  # type: ignore[call-arg]
 
 
 class OtherArguments:
@@ -234,7 +239,8 @@ def two_arguments(context: Context[Settings], other: int) -> None: ...
     [
         (raises, ["bad cannot start: OSError: no such wire"]),
         (RaisesInStart, ["OSError: no such wire"]),
-        (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
+        (greets_nowhere, ["greets_nowhere.<locals>.greet", "'client.conected'", "did you mean client.connected"]),
+        (greets_with_an_option_that_is_none, ["greet: a hook has no option 'prority'; did you mean priority?"]),
         (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
         (PlainRun, ["PlainRun.run is plain", "async"]),
         (exits, ["its start tried to end the process", "no wire"]),
