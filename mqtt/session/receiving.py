@@ -178,12 +178,13 @@ class Receiving:
         """One receiver is done with message `number` of these."""
         if not run.acknowledge(number):
             return
-        packet_id = run.packet_id(number)
-        origin, place = self._unaccepted.get(packet_id, (None, None))
-        if origin is run:  # no later message with its packet id
-            del self._unaccepted[packet_id]
-            if place is not None and place[0] is not run:  # it was repeated on a later connection
-                place[0].acknowledge(place[1])
+        if run.kind is PacketType.PUBREC:
+            packet_id = run.packet_id(number)
+            origin, place = self._unaccepted.get(packet_id, (None, None))
+            if origin is run:  # no later message with its packet id
+                del self._unaccepted[packet_id]
+                if place is not None and place[0] is not run:  # it was repeated on a later connection
+                    place[0].acknowledge(place[1])
         if not self._may_leave:
             self._may_leave = True
             if self.on_accepted is not None:
@@ -191,22 +192,25 @@ class Receiving:
 
     def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
         """PUBREL came: PUBCOMP follows at once, and waits for the receivers of no other message."""
-        for packet_id in packet.packet_ids:
-            _, place = self._unaccepted.pop(packet_id, (None, None))
+        for packet_id in self._unaccepted.keys() & packet.packet_ids:
+            _, place = self._unaccepted.pop(packet_id)
             if place is not None:  # a PUBREC that leaves later would be that of a later message
                 place[0].withdraw(place[1])
         return self._awaiting_rel.released(packet)
 
-    def leaving(self) -> Iterator[tuple[PacketType, Sequence[int]]]:
+    def leaving(self) -> list[tuple[PacketType, Sequence[int]]]:
         """PUBACK and PUBREC whose turn has come, in order."""
         self._may_leave = False
         entries = self.ledger.entries
+        found: list[tuple[PacketType, Sequence[int]]] = []
         while entries and isinstance(run := entries[0], OwedRun):
             packet_ids, is_all = run.take()
             if any(packet_ids):
-                yield run.kind, packet_ids if 0 not in packet_ids else [*filter(None, packet_ids)]
-            if not is_all:
-                if packet_ids:
-                    self.ledger.advance(len(packet_ids))
-                return
-            self.ledger.settle(run, b"")
+                found.append((run.kind, packet_ids if 0 not in packet_ids else [*filter(None, packet_ids)]))
+            if is_all:
+                self.ledger.settle(run, b"")
+                continue
+            if packet_ids:
+                self.ledger.advance(len(packet_ids))
+            break
+        return found
