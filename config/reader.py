@@ -230,6 +230,17 @@ class ConfigReader:
                 self._check_files(path, settings)
         return checked
 
+    def enabled_plugins(self) -> set[str]:
+        """The plugins that the sources enable, those that cannot run among them."""
+        enabled = {name for name in self._missing if not self._disabled.get(name)}
+        for name, model in self._models.items():
+            path = ("plugins", name)
+            if model is not None and path in self._sources:
+                default = model.model_fields["enabled"].default
+                if self._values.get((*path, "enabled"), default) is not False:
+                    enabled.add(name)
+        return enabled
+
     def finish(self) -> Loaded:
         """
         Raises:

@@ -81,7 +81,7 @@ def disable(name: str, path: Path | None, now: bool) -> None:
     path = _needed(path)
     with _problems_reported(path):
         changed = plugin_enabling.disable(path, name)
-    _report_change(f"{path} does not enable {name}", changed, now)
+    _report_change(f"{path} {'no longer enables' if changed else 'does not enable'} {name}", changed, now)
     if now:
         _change_broker(path, name, "disable")
 

@@ -11,7 +11,7 @@ from trunkline.config.key_path import dotted
 from trunkline.config.reader import MAX_FILE, ConfigReader, from_mapping
 from trunkline.config.units import from_text
 from trunkline.management.config_file import Content, change_section, meaning
-from trunkline.plugins.finding import settings_model
+from trunkline.plugins.finding import find, settings_model
 
 _SECTION: Final = "plugins"
 
@@ -46,12 +46,14 @@ def disable(file: Path, name: str) -> bool:
     """Disable the plugin; its settings stay. Returns False if the file does not enable it.
 
     Raises:
+        PluginError: the file does not name it, and it is not installed.
         ConfigError: the rest of the configuration needs it.
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
     sections: object = meaning(read_text(file, MAX_FILE)).get(_SECTION)
     if not (isinstance(sections, dict) and name in sections):
+        find(name)
         return False
 
     def check(before: Content, after: Content) -> None:

@@ -14,7 +14,6 @@ from pydantic.fields import FieldInfo
 
 from trunkline.config.files import read_text
 from trunkline.config.reader import MAX_FILE, PLUGIN_PREFIX, ConfigReader
-from trunkline.config.section import PluginSettings
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
 from trunkline.plugins.declaring import Factory, marks, settings_of
@@ -31,11 +30,11 @@ def installed_rows(path: Path | None) -> list[Row]:
         ValueError: the file is not TOML.
         OSError: it cannot be read.
     """
-    configured, problems = _configured(path)
+    enabled, problems = _configured(path)
     offered = installed()
     rows: list[Row] = []
-    for name in sorted({*offered, *configured, *problems}):
-        found, settings = offered.get(name), configured.get(name)
+    for name in sorted({*offered, *enabled, *problems}):
+        found = offered.get(name)
         problem, does = problems.get(name), ""
         try:
             factory = load(name)
@@ -49,7 +48,7 @@ def installed_rows(path: Path | None) -> list[Row]:
                 "name": name,
                 "package": found.package if found else "",
                 "version": found.version if found else "",
-                "enabled": settings is not None and settings.enabled,
+                "enabled": name in enabled,
                 "does": does,
                 "problem": problem,
             }
@@ -131,8 +130,8 @@ def _setting(key: str, field: FieldInfo) -> Row:
     return {"key": key, "default": json.loads(default), "unit": unit_of(field), "accepts": accepts, "meaning": meaning}
 
 
-def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:
-    """The valid settings, and the problems of the others, by plugin."""
+def _configured(path: Path | None) -> tuple[set[str], dict[str, str]]:
+    """The plugins that are enabled, and the problems of settings by plugin."""
     reader = ConfigReader(settings_model)
     if path is not None:
         sections = meaning(read_text(path, MAX_FILE)).get("plugins", {})
@@ -140,10 +139,11 @@ def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str,
             raise ValueError("plugins: accepted is a table for each plugin, [plugins.NAME]")
         reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)
     reader.take_environment({name: text for name, text in os.environ.items() if name.startswith(PLUGIN_PREFIX)})
-    configured, problems = reader.plugins(), dict[str, str]()
+    reader.plugins()
+    problems = dict[str, str]()
     for problem in reader.problems:
         problems.setdefault(problem.key.split(".")[1], str(problem))
-    return configured, problems
+    return reader.enabled_plugins(), problems
 
 
 def _text(factory: Factory, where: str) -> str:

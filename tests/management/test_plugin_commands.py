@@ -94,10 +94,14 @@ def test_enable_and_disable(file: Path) -> None:
     assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
     result = run("disable", "bell", config=file)
     assert (
-        result.stdout == f"{file} does not enable bell. A running broker applies this at its next reload or start, "
+        result.stdout == f"{file} no longer enables bell. A running broker applies this at its next reload or start, "
         "or at once with --now.\n"
     )
     assert "enabled = false" in file.read_text()
+    assert run("disable", "bell", config=file).stdout == f"{file} does not enable bell. Nothing was to be changed.\n"
+    result = run("disable", "bel", config=file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "trunkline: no plugin 'bel' is installed; did you mean bell?\n"
 
 
 def test_wrong_settings(file: Path) -> None:

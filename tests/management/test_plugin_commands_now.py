@@ -63,7 +63,7 @@ def test_enable_disable_and_reload_at_once(file: Path, broker: ControlClient) ->
     assert result.stdout.endswith("bell: the broker trunkline has started it anew.\n")
     assert run("reload", "bell", config=file).stdout == "bell: the broker trunkline has started it anew.\n"
     result = run("disable", "bell", "--now", config=file)
-    assert result.stdout == f"{file} does not enable bell.\nbell: the broker trunkline has stopped it.\n"
+    assert result.stdout == f"{file} no longer enables bell.\nbell: the broker trunkline has stopped it.\n"
     assert status(broker) == "stopped"
     result = run("disable", "bell", "--now", config=file)
     assert result.stdout.endswith("Nothing was to be changed.\nbell: it does not run in the broker trunkline.\n")

@@ -87,7 +87,9 @@ def test_one_that_is_not_installed(file: Path) -> None:
         enable(file, "bel")
     file.write_text("[plugins.bel]\n")
     assert disable(file, "bel")
-    assert not disable(file, "other")
+    assert not disable(file, "bell")
+    with pytest.raises(PluginError, match="did you mean bell"):
+        disable(file, "bel-l")
 
 
 def test_a_file_that_is_not_there(file: Path) -> None:

@@ -56,12 +56,12 @@ def test_enabled_by_a_file_or_a_variable(install: Install, file: Path, monkeypat
 def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
     install("broken", "import no_such_module\n", broken="Plugin", absent="missing")
     install("whole", "def takes_nothing(): ...\n", strange="takes_nothing")
-    file.write_text("[plugins.bell]\ntimes = 10\n[plugins.belt]\n")
+    file.write_text("[plugins.bell]\ntimes = 10\n[plugins.belt]\n[plugins.absent]\nenabled = false\n[plugins.broken]\n")
     found = rows(file)
     assert found["bell"]["problem"] == f"{file}: plugins.bell.times: 10: accepted is a whole number, 1 to 9"
-    assert not found["bell"]["enabled"]
     assert found["belt"]["problem"] == f"{file}: plugins.belt: no plugin 'belt' is installed; did you mean bell?"
     assert (found["belt"]["package"], found["belt"]["does"]) == ("", "")
+    assert [name for name, row in found.items() if row["enabled"]] == ["bell", "belt", "broken"]
     assert found["broken"]["problem"] is not None
     assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"]["problem"]
     assert (
