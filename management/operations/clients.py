@@ -13,7 +13,6 @@ from trunkline.management.operations.registry import (
     Page,
     Refused,
     operation,
-    settled,
 )
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.topics import validate_filter
@@ -73,7 +72,7 @@ async def kick(broker: Admin, client_id: ClientId) -> dict[str, object]:
     """End the connection of a client. Its session stays until it expires."""
     _connected(broker, client_id)
     broker.clients.kick(client_id)
-    await settled(broker)
+    await broker.settled()
     return {"kicked": client_id, "session_kept": client_id in broker.clients}
 
 
@@ -82,7 +81,7 @@ async def end(broker: Admin, client_id: ClientId) -> dict[str, object]:
     """Discard a session with its subscriptions and waiting messages, and close its client's connection."""
     _session(broker, client_id)
     broker.clients.end(client_id)
-    await settled(broker)
+    await broker.settled()
     return {"ended": client_id}
 
 
@@ -92,7 +91,7 @@ async def subscribe(broker: Admin, client_id: ClientId, filter: Filter, qos: Qos
     _connected(broker, client_id)
     validate_filter(filter, broker.config.mqtt.max_topic_levels)
     broker.clients.subscribe(client_id, [SubscriptionRequest(filter, qos)])
-    await settled(broker)
+    await broker.settled()
     return {"client_id": client_id, "subscribed": filter, "qos": min(qos, broker.config.mqtt.max_qos)}
 
 
@@ -105,7 +104,7 @@ async def unsubscribe(broker: Admin, client_id: ClientId, filter: Filter) -> dic
         hint = nearest(filter, list(known)[:NEIGHBOURS])
         raise NotFound(f"{client_id} has not subscribed to {filter!r}{hint}")
     broker.clients.unsubscribe(client_id, [filter])
-    await settled(broker)
+    await broker.settled()
     return {"client_id": client_id, "unsubscribed": filter}
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast, get_origin, get_type_hints
 
-import trio
 from annotated_types import Interval
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -23,8 +22,6 @@ from trunkline.plugins.errors import PluginError
 
 #: Rows of a page, and of one step of a listing before other work gets its turn.
 AT_ONCE: Final = 500
-#: Seconds that an operation waits at most for its effect before it answers.
-SETTLING: Final = 1.0
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
@@ -154,12 +151,6 @@ def find(name: str) -> Operation:
     if found is None:
         raise NotFound(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
     return found
-
-
-async def settled(broker: Admin) -> None:
-    """Wait until the broker's actors have handled the operation, so that the next call sees its effect."""
-    with trio.move_on_after(SETTLING):
-        await broker.settled()
 
 
 @contextmanager

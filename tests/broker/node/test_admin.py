@@ -36,6 +36,7 @@ def outside() -> dict[str, ast.Module]:
     return parsed([*packages, *(ROOT / "src" / "trunkline").glob("*.py")])
 
 
+@cache
 def others_tests() -> dict[str, ast.Module]:
     """Those of the broker, and those that attack it, look into it."""
     tests = ROOT / "tests"
@@ -64,6 +65,27 @@ def test_nobody_imports_what_is_behind_the_face(modules: Any) -> None:
         if module.startswith(f"{PREFIX}node") and module not in FACE
     ]
     assert looking == []
+
+
+#: Tests elsewhere that look into a broker all the same, and why.
+LOOKING: Final = {
+    "tests/management/operations/test_actors.py": "has an actor of the node crash",
+    "tests/plugins/test_manager.py": "has an actor of the node end",
+    "tests/plugins/shipped/test_bans.py": "what a plugin has stored",
+    "tests/plugins/shipped/test_delayed_publish.py": "what a plugin has stored",
+    "tests/plugins/shipped/test_exclusive.py": "what a plugin has stored",
+}
+
+
+def test_other_tests_see_what_everybody_sees() -> None:
+    looking = {
+        path
+        for path, tree in others_tests().items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) in ("here.node", "self.node"))
+        or (isinstance(node, ast.ImportFrom) and node.module == "tests.broker.inside")
+    }
+    assert looking == set(LOOKING)
 
 
 def named(tree: ast.AST) -> set[str]:

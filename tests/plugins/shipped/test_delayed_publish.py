@@ -13,7 +13,6 @@ from tests import outside_loop
 from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.metrics import DropReason
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
@@ -61,7 +60,7 @@ async def test_a_message_comes_when_it_is_due_and_as_it_was(autojump_clock: Mock
         assert retained is not None
         assert retained.publisher == "a"
         assert (figure(here, "held"), figure(here, "held_bytes"), figure(here, "published")) == (0, 0, 2)
-        assert here.node.metrics.snapshot()["messages.dropped"] == 0
+        assert (await here.admin.figures())["messages.dropped"] == 0
         await trio.sleep(11)
         late = await here.client("late")
         await late.subscribe("t/#")
@@ -125,7 +124,7 @@ async def test_what_is_no_such_name_is_refused_with_a_reason(name: str, why: str
         assert (figure(here, "refused"), figure(here, "held")) == (1, 0)
         old = await here.client("old", version=4)
         assert (await old.publish(f"$delayed/{name}", b"x", qos=1)) is not None  # 3.x cannot be told
-        assert here.node.metrics.dropped[DropReason.HOOK] == 2
+        assert (await here.admin.figures())["messages.dropped.hook"] == 2
 
 
 async def test_no_delay_opens_the_brokers_own_topics() -> None:
