@@ -10,7 +10,7 @@ everything: its set-up takes minutes, as Spark and its Java are a gigabyte, and 
 many tests there are, and how long they take about, they say when they begin.
 
 The packages go into .venv beside this file (or into the folder that `--venv` before the command names), and are
-installed again only when pyproject.toml has changed.
+installed again only when pyproject.toml has changed, or with another Python.
 """
 
 # Old Pythons must get as far as the message that they are too old: no newer syntax here.
@@ -95,8 +95,11 @@ def prepare(venv, command):
     enough = [stamps[name] for name in names[names.index(command) :]]
     if python.exists() and any(stamp.exists() and stamp.read_text() == state for stamp in enough):
         return str(python)
+    is_of_this = any(stamp.exists() and made_with_this(stamp) for stamp in stamps.values())
+    if python.exists() and not is_of_this:
+        print("%s is of another Python: it is made anew (--venv DIR keeps both)." % venv, file=sys.stderr, flush=True)
     print("Setting up %s, which takes %s ..." % (venv, HOW_LONG[command]), file=sys.stderr, flush=True)
-    if not python.exists() or not any(stamp.exists() and made_with_this(stamp) for stamp in stamps.values()):
+    if not python.exists() or not is_of_this:
         step([sys.executable, "-m", "venv", "--clear", str(venv)])
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     if command != "run":

@@ -59,14 +59,23 @@ def _reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _naming(file: Path | None) -> Generator[None]:
+def _naming(file: Path | None, key: Path | None = None) -> Generator[None]:
     """Errors of the TLS library do not name the file."""
     try:
         yield
     except ssl.SSLError as error:
-        raise OSError(f"{file}: {(error.reason or 'is not PEM').lower().replace('_', ' ')}") from None
+        reason = (error.reason or "is not PEM").lower().replace("_", " ")
+        if error.reason == "KEY_VALUES_MISMATCH":
+            reason = f"is not the certificate of the key in {key or file}"
+        elif file is not None and not error.reason and _holds_certificate(file):
+            reason = f"the key in {key} is not PEM" if key else "holds no private key: name its file, too"
+        raise OSError(f"{file}: {reason}") from None
     except OSError as error:
         raise OSError(f"{file}: {error.strerror or error}") from None
+
+
+def _holds_certificate(file: Path) -> bool:
+    return "-----BEGIN CERTIFICATE-----" in read_text(file, MAX_FILE)
 
 
 async def _opened(settings: ConnectionSettings) -> trio.abc.Stream:
@@ -118,7 +127,7 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if settings.certificate is not None:
         password = settings.key_password_file
-        with _naming(settings.certificate):
+        with _naming(settings.certificate, settings.key):
             context.load_cert_chain(
                 settings.certificate,
                 settings.key,

@@ -55,21 +55,37 @@ def split_listener_url(url: str) -> ListenerAddress:
     Raises:
         ValueError: this is not a listener's URL, or it has a query.
     """
+    if "://" not in url:
+        raise ValueError("no scheme")
+    if "?" in url or "#" in url or "@" in url:
+        raise ValueError("?, # and @ have no meaning here")
     parts = urlsplit(url)
     scheme = ALIASES.get(parts.scheme, parts.scheme)
-    if scheme not in PORTS or "?" in url or "#" in url or "@" in parts.netloc:
-        raise ValueError("not a listener URL")
+    if scheme not in PORTS:
+        raise ValueError(f"{parts.scheme or 'nothing'} is none of {', '.join(PORTS)}")
     if scheme == "unix":
         if parts.netloc or not parts.path.startswith("/") or parts.path.endswith("/") or "%00" in parts.path:
-            raise ValueError("not a listener URL")
+            raise ValueError("no file's path, which begins with / behind unix://")
         return ListenerAddress(scheme, "", 0, unquote(parts.path))
-    port = parts.port  # raises ValueError for an invalid port
+    if parts.netloc.count(":") > 1 and "[" not in parts.netloc:
+        raise ValueError("an IPv6 address stands in brackets")
+    if not parts.hostname:
+        raise ValueError("no host; 0.0.0.0 and [::] are all addresses of this machine")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if port == -1 or parts.netloc.endswith(":"):
+        raise ValueError("the port is a number, 0 to 65535")
     path = parts.path
     if scheme in ("ws", "wss"):
         path = path if path.strip("/") else WEBSOCKET_PATH
-    if not parts.hostname or parts.netloc.endswith(":") or (path and scheme not in ("ws", "wss")):
-        raise ValueError("not a listener URL")
-    parts.hostname.encode("idna")  # raises UnicodeError for a name that cannot be resolved
+    elif path:
+        raise ValueError("only ws and wss have a path")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"{parts.hostname} cannot be the name of a host") from None
     return ListenerAddress(scheme, parts.hostname, PORTS[scheme] if port is None else port, path)
 
 

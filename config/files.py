@@ -33,7 +33,9 @@ def files_in(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]
 
 def file_problem(file: Path) -> str:
     """Why a file cannot be read, now and at each reload; empty if it can."""
-    if not file.exists() or file.is_dir():
+    if file.is_dir():
+        return f"{file} is a folder"
+    if not file.exists():
         return f"no file {file}"
     return "" if _ends(file.stat()) else f"{file} {NO_FILE}"
 

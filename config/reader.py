@@ -101,7 +101,8 @@ class ConfigReader:
         for section, content in table.items():
             if section not in self._sections:
                 if not self._partial:
-                    hint = word_hint(section) or nearest(section, Config.model_fields)
+                    hint = nearest(section, Config.model_fields, cutoff=0.9) or word_hint(section)
+                    hint = hint or nearest(section, Config.model_fields)
                     hint = hint or f"; known are {', '.join(Config.model_fields)}"
                     self._complain(source, (section,), f"unknown section{hint}")
             elif section in WHOLE:
@@ -375,6 +376,10 @@ def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str,
     return found[name]
 
 
+#: How others say where a listener listens.
+LISTENS_AT: Final = ("host", "port", "address", "bind", "bind_address")
+
+
 def _is_utf8(text: str) -> bool:
     """Bytes of the environment and of the command line that are no UTF-8 come as surrogates."""
     return text.encode(errors="replace").decode() == text
@@ -385,6 +390,8 @@ def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
     elsewhere. In TOML, every key below a section's header belongs to that section."""
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
+    if section.startswith("listeners") and key in LISTENS_AT:
+        return 'unknown key; a listener has a URL: url = "tcp://HOST:PORT"'
     others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
     hint = (
         nearest(key, model.model_fields, cutoff=0.9)

@@ -182,12 +182,19 @@ def check_mode(value: object) -> object:
     return value
 
 
+_LISTENER_URL: Final = (
+    '"tcp://HOST:PORT", tls, ws and wss likewise, "unix:///PATH"; an IPv6 address in brackets, port 0 for any free port'
+)
+
+
 def check_listener_url(value: object) -> str:
-    if isinstance(value, str):
-        with suppress(ValueError):
-            split_listener_url(value)
-            return value
-    raise ValueError("not a listener URL")
+    if not isinstance(value, str):
+        raise ValueError("not a listener URL")  # noqa: TRY004 - pydantic takes a TypeError for a fault of ours
+    try:
+        split_listener_url(value)
+    except ValueError as error:
+        raise ValueError(f'"{value}": {error}; accepted is {_LISTENER_URL}') from None
+    return value
 
 
 def check_zone_name(value: object) -> str:
@@ -290,11 +297,7 @@ ZoneName = Annotated[str, *_parsed(check_zone_name, "names")]
 FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[
     str,
-    *_parsed(
-        check_listener_url,
-        '"tcp://HOST:PORT", tls, ws and wss likewise, "unix:///PATH"; an IPv6 address in brackets, port 0 for any free '
-        "port",
-    ),
+    *_parsed(check_listener_url, _LISTENER_URL),
 ]
 
 

@@ -31,7 +31,10 @@ def parse_entries(text: str, source: str, fields: int, read: Callable[[str], V])
         name, value = split
         problem: str | None = None
         if not name:
-            problem = f"no name; accepted: name:{'…:' * (fields - 1)}…"
+            missing = "no ':' in the line" if ":" not in line else "no name"
+            problem = f"{missing}; accepted: name:{'…:' * (fields - 1)}…"
+            if fields > 1 and "$argon2id$" in line:
+                problem = "the hash of a password, which belongs into a file of auth.password_file"
         elif name in entries:
             problem = f"{name!r} occurs twice"
         else:

@@ -24,6 +24,8 @@ MEMORY_COST_KIB: Final = 19_456
 PARALLELISM: Final = 1
 
 _HASH: Final = re.compile(r"(\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+)\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}")
+#: What a line of a file of SCRAM keys ends with.
+_SCRAM_KEY: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
 _PARAMETERS: Final = f"$argon2id$v=19$m={MEMORY_COST_KIB},t={TIME_COST},p={PARALLELISM}"
 #: A salt of 16 and a hash of 32 bytes that no password produces.
 _NO_HASH: Final = f"${'A' * 22}${'A' * 43}"
@@ -140,8 +142,10 @@ def _hasher() -> "PasswordHasher":
 
 
 def _read_hash(text: str) -> str:
+    if _SCRAM_KEY.fullmatch(text):
+        raise ValueError("a key of SCRAM, which belongs into a file of auth.scram_file")
     if not _HASH.fullmatch(text):
-        raise ValueError("not an argon2id hash; write the file with `trunkline passwd`")
+        raise ValueError("not an argon2id hash: delete the line, and set it with `trunkline passwd FILE NAME`")
     return text
 
 

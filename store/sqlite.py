@@ -371,7 +371,7 @@ class SqliteEngine:
     def _corrupt(self, finding: str) -> NoReturn:
         raise StoreCorrupt(
             f"the store {self.path} is damaged: {finding}. `trunkline store repair` makes a new one of what is whole,"
-            " or put a backup in its place"
+            " or put a backup in its place, or move it away to begin with an empty store"
         )
 
     @contextmanager

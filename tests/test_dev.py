@@ -99,12 +99,14 @@ def test_a_changed_project_is_installed_again_in_the_same_environment(
     assert install.endswith("install --editable .")
 
 
-def test_another_interpreter_gets_a_new_environment(dev: Any, steps: list[str], tmp_path: Path) -> None:
+def test_another_interpreter_gets_a_new_environment(dev: Any, steps: list[str], tmp_path: Path, capsys: Any) -> None:
     dev.prepare(tmp_path / "venv", "run")
+    assert "another Python" not in capsys.readouterr().err
     steps.clear()
     (tmp_path / "venv" / "installed-for-run").write_text("3.10.0 something")
     dev.prepare(tmp_path / "venv", "run")
     assert "-m venv --clear" in steps[0]
+    assert "another Python" in capsys.readouterr().err
 
 
 def test_a_step_that_fails_is_named(dev: Any) -> None:

@@ -190,7 +190,7 @@ async def test_a_listener_has_files_of_its_own(tmp_path: Path) -> None:
         (tmp_path / "bob").write_text("\nbob\n")
         with pytest.raises(SecurityError) as error:
             here.admin.reconfiguring.reload()
-        assert error.value.problems == [f"{tmp_path / 'bob'}:2: no name; accepted: name:…"]
+        assert error.value.problems == [f"{tmp_path / 'bob'}:2: no ':' in the line; accepted: name:…"]
 
 
 async def test_a_listener_with_files_of_its_own_takes_no_anonymous_clients(tmp_path: Path) -> None:

@@ -115,6 +115,18 @@ async def test_files_that_are_no_certificates(tmp_path: Path) -> None:
     assert words.endswith("none.pem: No such file or directory")
 
 
+async def test_a_certificate_without_its_key(files: Path) -> None:
+    AUTHORITY.issue_cert("other").private_key_pem.write_to_path(files / "other.key")
+    AUTHORITY.issue_cert("me").cert_chain_pems[0].write_to_path(files / "cert.pem")
+    words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem"))
+    assert words.endswith("cert.pem: holds no private key: name its file, too")
+    words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem", key=files / "other.key"))
+    assert words.endswith(f"cert.pem: is not the certificate of the key in {files / 'other.key'}")
+    (files / "no.key").write_text("no PEM")
+    words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem", key=files / "no.key"))
+    assert words.endswith(f"cert.pem: the key in {files / 'no.key'} is not PEM")
+
+
 async def test_a_trusted_certificate_of_another_name(files: Path) -> None:
     async with testing.broker(listeners=[{"url": "tls://127.0.0.1:0", "tls": tls(files)}]) as broker:
         other: Any = {"server_name": "other.example", "verify_name": False}

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from trunkline.config import listener_settings
@@ -32,6 +34,23 @@ def test_listener_url(url: str, parts: tuple[str, str, int, str]) -> None:
 )
 def test_no_listener_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
+        split_listener_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("127.0.0.1:1883", "no scheme"),
+        ("http://h", "http is none of tcp, tls, ws, wss, unix"),
+        ("tcp://:1883", "no host; 0.0.0.0 and [::] are all addresses of this machine"),
+        ("tcp://::1:1883", "an IPv6 address stands in brackets"),
+        ("tcp://h:65536", "the port is a number, 0 to 65535"),
+        ("tcp://h:-5", "the port is a number, 0 to 65535"),
+        ("tcp://h:1/", "only ws and wss have a path"),
+    ],
+)
+def test_what_is_wrong_is_said(url: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(reason)}$"):
         split_listener_url(url)
 
 

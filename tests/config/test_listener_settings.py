@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -101,4 +102,4 @@ def test_an_unknown_placeholder_in_a_mountpoint_is_refused() -> None:
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:99999", "tcp://127.0.0.1:abc", "tcp://[::1"])
 def test_an_invalid_url_is_quoted(url: str) -> None:
-    assert f'"{url}": accepted is "tcp://HOST:PORT"' in refusal(url)
+    assert re.search(f'"{re.escape(url)}": .+; accepted is "tcp://HOST:PORT"', refusal(url))

@@ -52,6 +52,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     )
     environ = {"TRUNKLINE_MQTT__MAX_QOS": "3", "TRUNKLINE_MQTT__MAX_QOSS": "1", "TRUNKLINE_LOG_LEVEL": "debug"}
     found = problems(file, environ, {"log.level": Override("--log-level", "loud")})
+    url = accepted(ListenerSettings.model_fields["url"])
     exposed = next(line for line in found if "other machines can reach" in line)
     assert exposed.startswith(f"{file}: listeners[1]: other machines can reach tcp://0.0.0.0:1 without logging in")
     found.remove(exposed)
@@ -59,7 +60,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
         [
             f"{file}: foo: unknown section; known are {', '.join(Config.model_fields)}",
             f"{file}: node: 3: accepted is a table, [node]",
-            f'{file}: listeners[0].url: "udp://x": accepted is {accepted(ListenerSettings.model_fields["url"])}',
+            f'{file}: listeners[0].url: "udp://x": udp is none of tcp, tls, ws, wss, unix; accepted is {url}',
             f"{file}: listeners[0].backlg: unknown key; did you mean backlog?",
             f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
             f"{file}: mqtt.max_inflight: unknown key; did you mean session.max_inflight?",
@@ -185,6 +186,17 @@ def test_a_section_that_is_near_none_is_told_which_there_are() -> None:
     (problem,) = problems_of({"xyzzy": {}})
     assert problem.startswith("xyzzy: unknown section; known are node, listeners, mqtt, ")
     assert problems_of({"sesion": {}}) == ["sesion: unknown section; did you mean session?"]
+
+
+@pytest.mark.parametrize("key", ["host", "port", "bind_address"])
+def test_a_listener_has_a_url(key: str) -> None:
+    (problem,) = problems_of({"listeners": [{"url": "tcp://127.0.0.1:0", key: 1883}]})
+    assert problem == f'listeners[0].{key}: unknown key; a listener has a URL: url = "tcp://HOST:PORT"'
+
+
+def test_a_folder_is_no_file(file: Path) -> None:
+    file.write_text(f"[auth]\npassword_file = {str(file.parent)!r}\n")
+    assert problems(file) == [f"{file}: auth.password_file: {file.parent} is a folder"]
 
 
 def test_files_of_a_listener_stand_in_the_folder_of_the_configuration(file: Path) -> None:

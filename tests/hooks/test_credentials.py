@@ -18,6 +18,8 @@ def test_every_problem_is_told_with_its_line() -> None:
         "f:4: 'eve' occurs twice",
     ]
     assert str(caught.value) == "\n".join(caught.value.problems)
+    with pytest.raises(CredentialsError, match=r"^f:1: no ':' in the line; accepted: name:…$"):
+        parse_entries("ada", "f", 1, int)
     with pytest.raises(CredentialsError, match=r"^f:2: invalid literal for int"):
         parse_entries("ada:1\nbob:x", "f", 1, int)
 

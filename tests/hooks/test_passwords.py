@@ -21,6 +21,7 @@ from trunkline.hooks.passwords import (
     verify_password,
 )
 from trunkline.hooks.points import CLIENT_AUTHENTICATE
+from trunkline.hooks.scram import parse_scram, set_scram
 from trunkline.mqtt.reasons import Reason
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -58,12 +59,18 @@ class TestFile:
         with pytest.raises(CredentialsError) as caught:
             parse_passwords(text, "users.txt")
         assert caught.value.problems == [
-            "users.txt:1: not an argon2id hash; write the file with `trunkline passwd`",
-            "users.txt:2: no name; accepted: name:…",
+            "users.txt:1: not an argon2id hash: delete the line, and set it with `trunkline passwd FILE NAME`",
+            "users.txt:2: no ':' in the line; accepted: name:…",
             "users.txt:3: no name; accepted: name:…",
             "users.txt:5: 'c' occurs twice",
         ]
         assert "secret" not in str(caught.value)
+
+    def test_keys_of_scram_are_told_from_hashes(self) -> None:
+        with pytest.raises(CredentialsError, match=r"^f:1: a key of SCRAM, which belongs into .* auth\.scram_file$"):
+            parse_passwords(set_scram("", "ada", "lovelace"), "f")
+        with pytest.raises(CredentialsError, match=r"^f:1: the hash of a password, .* auth\.password_file$"):
+            parse_scram(f"ada:{USERS['ada']}\n", "f")
 
     def test_setting_changes_one_line(self) -> None:
         text = f"# first\nada:{USERS['ada']}\n\nbob:{USERS['bob']}\n# last"

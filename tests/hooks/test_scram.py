@@ -239,7 +239,7 @@ class TestFile:
         with pytest.raises(CredentialsError) as caught:
             parse_scram(text, "keys.txt")
         assert [problem.split(": ", 1) for problem in caught.value.problems] == [
-            ["keys.txt:4", "no name; accepted: name:…:…:…:…"],
+            ["keys.txt:4", "no ':' in the line; accepted: name:…:…:…:…"],
             ["keys.txt:5", "found '100' iterations; accepted: 4096 or more"],
             ["keys.txt:6", "'ada' occurs twice"],
             ["keys.txt:7", "salt and keys are base64; write the file with `trunkline passwd --scram`"],

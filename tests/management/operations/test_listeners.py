@@ -61,7 +61,7 @@ async def test_each_address_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tcp://0.0.0.0:0", BadRequest, "other machines can reach tcp://0.0.0.0:0 without logging in"),
         (f"{URL}?nam=x", BadRequest, "tcp://127.0.0.1:0 has an unknown parameter, nam"),
         (URL, BadRequest, 'is called "tcp://127.0.0.1:0" too'),
-        ("127.0.0.1:1883", BadRequest, 'url: accepted is "tcp://HOST:PORT"'),
+        ("127.0.0.1:1883", BadRequest, 'url: "127.0.0.1:1883": no scheme; accepted is "tcp://HOST:PORT"'),
         (f"{URL}?max_connections=many", BadRequest, "max_connections: accepted is a whole number, 1 or more"),
         ("unix:///no/such/folder/mqtt.sock", Refused, "No such file or directory"),
         ("tls://127.0.0.1:0?cert=/no.pem", Refused, "tls://127.0.0.1:0: /no.pem: No such file"),
