@@ -13,7 +13,7 @@ retain = false                   # for publish only
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_network
 from typing import Annotated, Final, TypeVar, cast
 
@@ -147,15 +147,27 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
     else:
         entries = cast("list[object]", tables)
         lines = list(_header_lines(text))
-        for number, table in enumerate(entries, 1):
-            # rules may be written in other TOML forms, without headers to search for
-            place = f"{source}:{lines[number - 1]}" if len(lines) == len(entries) else f"{source}: rule {number}"
-            if isinstance(table, dict):
-                rules += _read(place, cast("dict[str, object]", table), problems)
-            else:
-                problems.append(f"{place}: found {table!r}; accepted: a [[rule]] table")
+        # rules may be written in other TOML forms, without headers to search for
+        headed = len(lines) == len(entries)
+        places = (
+            [f"{source}:{line}" for line in lines]
+            if headed
+            else [f"{source}: rule {n + 1}" for n in range(len(entries))]
+        )
+        rules = read_rules(zip(places, entries, strict=True), problems)
     if problems:
         raise AclError(problems)
+    return rules
+
+
+def read_rules(tables: Iterable[tuple[str, object]], problems: list[str]) -> list[Rule]:
+    """The rules in tables, each of which comes with its place. Mistakes are added to `problems`."""
+    rules = list[Rule]()
+    for place, table in tables:
+        if isinstance(table, dict):
+            rules += _read(place, cast("dict[str, object]", table), problems)
+        else:
+            problems.append(f"{place}: found {table!r:.200}; accepted: a [[rule]] table")
     return rules
 
 

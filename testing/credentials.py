@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trunkline.config.errors import SecurityError
+from trunkline.hooks.acl_file import read_rules
+
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
 #: How the URLs of TLS listeners begin.
 _ENCRYPTED: Final = ("tls:", "mqtts:", "wss:")
@@ -20,6 +25,8 @@ def written(settings: Mapping[str, Any]) -> Generator[dict[str, Any], None, None
     TLS listeners have none, for the length of a block.
 
     Raises:
+        TypeError: the users are no table of passwords, or the rules no list of tables.
+        SecurityError: a user name or a rule is wrong.
         ImportError: trustme is not installed, which makes certificates.
     """
     users, rules = settings.get("users"), settings.get("rules")
@@ -32,15 +39,52 @@ def written(settings: Mapping[str, Any]) -> Generator[dict[str, Any], None, None
     with TemporaryDirectory(prefix="trunkline-") as folder:
         if users is not None:
             file = Path(folder, "users")
-            file.write_text("".join(f"{name}:{_hashed(password)}\n" for name, password in users.items()), "utf-8")
-            sections["auth"] = {**sections.get("auth", {}), "password_file": str(file)}
+            file.write_text(_users_text(users), "utf-8")
+            sections["auth"] = _with(sections.get("auth", {}), "password_file", file)
         if rules is not None:
-            from tomlkit import dumps
-
             file = Path(folder, "rules")
-            file.write_text(dumps({"rule": [dict(rule) for rule in rules]}), "utf-8")
-            sections["acl"] = {**sections.get("acl", {}), "file": str(file)}
+            file.write_text(_rules_text(rules), "utf-8")
+            sections["acl"] = _with(sections.get("acl", {}), "file", file)
         yield sections
+
+
+def _with(section: object, key: str, file: Path) -> object:
+    """What is no section is refused where all sections are read."""
+    return {**cast("Mapping[str, object]", section), key: str(file)} if isinstance(section, Mapping) else section
+
+
+def _users_text(users: object) -> str:
+    if not isinstance(users, Mapping):
+        raise TypeError(f'users={users!r:.80}: accepted is a password for each user name, {{"ada": "secret"}}')
+    lines: list[str] = []
+    for name, password in cast("Mapping[object, object]", users).items():
+        if not (isinstance(name, str) and isinstance(password, str)):
+            raise TypeError(f"users: {name!r:.80}: accepted is text for the name and for the password")
+        if not name or "\n" in name:
+            raise SecurityError([f"users: {name!r:.80} cannot be a user name"])
+        lines.append(f"{name}:{_hashed(password)}\n")
+    return "".join(lines)
+
+
+def _rules_text(rules: object) -> str:
+    from tomlkit import dumps
+
+    if not isinstance(rules, list | tuple):
+        raise TypeError(f'rules={rules!r:.80}: accepted is a list of rules, [{{"permit": "allow", "user": "ada"}}]')
+    texts: list[str] = []
+    problems: list[str] = []
+    for number, rule in enumerate(cast("Sequence[object]", rules)):
+        place = f"rules[{number}]"
+        if not isinstance(rule, Mapping):
+            raise TypeError(f'{place} is {rule!r:.80}: accepted is a table, {{"permit": "allow", "user": "ada"}}')
+        try:
+            texts.append(dumps({"rule": [dict(cast("Mapping[str, object]", rule))]}))
+        except TypeError as error:
+            raise TypeError(f"{place}: {error}") from None
+        read_rules([(place, table) for table in tomllib.loads(texts[-1])["rule"]], problems)
+    if problems:
+        raise SecurityError(problems)
+    return "\n".join(texts)
 
 
 def _certified(listener: object) -> object:

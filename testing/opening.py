@@ -50,8 +50,9 @@ def broker(
 
     Opening it raises:
         ConfigError: the settings are wrong.
+        TypeError: `users` or `rules` are of another form.
         ListenError: an address cannot be listened on.
-        SecurityError: a password or access rule file cannot be used.
+        SecurityError: a password or access rule file cannot be used, or one of `users` and `rules`.
         PluginError: a plugin among the settings cannot start.
         ImportError: trustme is not installed, which makes certificates.
         OSError: the journal cannot be written.
