@@ -5,9 +5,10 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import Clock
-from trunkline.testing.expecting import call_plain
+from trunkline.testing.expecting import call_plain, written_as
 from trunkline.testing.fault import nobody
 from trunkline.testing.faults import Faults
 from trunkline.testing.messages import Messages
@@ -173,10 +174,13 @@ class BrokerProxy(Messages[P]):
         """Publish as the broker itself. Returns the message with its outcome (not with `history=0`).
 
         Raises:
-            ProtocolError: this is not a topic name.
+            ValueError: this is not a topic name.
         """
         data, messages = payload.encode() if isinstance(payload, str) else payload, self._running.node.messages
-        message = messages.message(topic, data, qos, retain, properties)
+        try:
+            message = messages.message(topic, data, qos, retain, properties)
+        except ProtocolError as error:
+            raise ValueError(f"this is no topic name: {error}") from None
         messages.route(message)
         return self._running.history.of(message)
 
@@ -255,7 +259,7 @@ class BrokerProxy(Messages[P]):
             TypeError: the condition is async.
         """
         __tracebackhide__ = True
-        await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {condition}")
+        await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {written_as(condition)}")
 
     @maybe_async
     async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> Client:  # noqa: ASYNC109 - as elsewhere here

@@ -3,9 +3,9 @@ first."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
-from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from trunkline.broker.traced_message import DROPPED
@@ -46,9 +46,9 @@ def call_plain(function: Callable[..., T], *args: object) -> T:
     """
     __tracebackhide__ = True
     answer = function(*args)
-    if iscoroutine(answer):
+    if inspect.iscoroutine(answer):
         answer.close()  # or Python warns that it was never awaited
-    if isawaitable(answer):
+    if inspect.isawaitable(answer):
         raise TypeError(f"{_name(function)} is async, but is not awaited here: a plain function is needed")
     return answer
 
@@ -209,10 +209,24 @@ def _wanted(payload: Any) -> str:
     return _name(payload) if callable(payload) else _cut(payload)
 
 
+def written_as(function: Callable[..., object]) -> str:
+    """The line of the test that has a lambda, as far as its source can be read; the name of another function."""
+    name = _name(function)
+    if name.endswith("<lambda>"):
+        try:
+            return _short(" ".join(inspect.getsource(function).split()))
+        except (OSError, TypeError, SyntaxError):  # typed at a prompt, changed since, or no text of Python
+            pass
+    return name
+
+
 def _name(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", "") or repr(function)
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import PacketType
+from trunkline.testing.arguments import naming
 from trunkline.testing.fault import Fault, nobody
 from trunkline.testing.fault_layer import FaultLayer
 from trunkline.testing.packets import FROM, TO
@@ -82,10 +83,12 @@ class Faults(Proxy[P]):
 
     # Packets
 
+    @naming(Which)
     def drop(self, packet: str | PacketType, **which: Unpack[Which]) -> Fault[P]:
         """Packets do not arrive."""
         return self._packets("drop", Selection(packet, **which), lose)
 
+    @naming(Which)
     def delay(self, packet: str | PacketType, seconds: float, **which: Unpack[Which]) -> Fault[P]:
         """Packets and those behind them arrive `seconds` later, so the order stays."""
         _check_positive("seconds", seconds)
@@ -95,6 +98,7 @@ class Faults(Proxy[P]):
 
         return self._packets(f"delay by {seconds:g} s", Selection(packet, **which), act)
 
+    @naming(Which)
     def duplicate(self, packet: str | PacketType, copies: int = 1, **which: Unpack[Which]) -> Fault[P]:
         """Packets arrive once more, or `copies` times more; PUBLISH of QoS 1 and 2 with DUP, as a redelivery."""
         _check_positive("copies", copies)
@@ -108,11 +112,13 @@ class Faults(Proxy[P]):
 
         return self._packets("duplicate", Selection(packet, **which), act)
 
+    @naming(Which)
     def reorder(self, packet: str | PacketType, behind: int = 1, **which: Unpack[Which]) -> Fault[P]:
         """A packet is held back until the next `behind` selected ones have passed, on the same connection."""
         _check_positive("behind", behind)
         return self._add(Reorder(self, Selection(packet, **which), behind))
 
+    @naming(Which)
     def corrupt(
         self, packet: str | PacketType, change: Callable[[bytes], bytes] = invert_a_byte, **which: Unpack[Which]
     ) -> Fault[P]:
@@ -208,10 +214,12 @@ class Faults(Proxy[P]):
 
     # Requests of clients
 
+    @naming(Cases)
     def refuse_connect(self, reason: Reason | int | str, **cases: Unpack[Cases]) -> Fault[P]:
         """Clients are refused. 3.x clients get the return code that stands for the reason."""
         return self._add(RefuseConnect(self, "refuse connects", refusing(reason, PacketType.CONNACK), **cases))
 
+    @naming(Cases)
     def refuse_subscribe(
         self, reason: Reason | int | str, *, filter: str | None = None, **cases: Unpack[Cases]
     ) -> Fault[P]:
@@ -220,6 +228,7 @@ class Faults(Proxy[P]):
         why = refusing(reason, PacketType.SUBACK)
         return self._add(RefuseSubscribe(self, "refuse subscribes", why, filter, **cases))
 
+    @naming(Cases)
     def refuse_publish(
         self, reason: Reason | int | str, *, topic: str | None = None, **cases: Unpack[Cases]
     ) -> Fault[P]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import trio
 
+from trunkline.testing.arguments import naming
 from trunkline.testing.expecting import Expected, counted, describe_found, describe_instead
 from trunkline.testing.history import MAX_BYTES
 from trunkline.testing.portal import Portal, Proxy, in_broker, maybe_async
@@ -112,6 +113,7 @@ class Messages(Proxy[P]):
         """This moment: with `after=` it, only messages that are published from now on count."""
         return self._running.history.mark()
 
+    @naming(Like)
     def assert_published(
         self,
         topic_filter: str = "#",
@@ -133,6 +135,7 @@ class Messages(Proxy[P]):
         __tracebackhide__ = True
         return self._assert(Expected(topic_filter, **like), times, after)
 
+    @naming(Like)
     def assert_not_published(
         self, topic_filter: str = "#", *, after: Published | Mark | None = None, **like: Unpack[Like]
     ) -> None:
@@ -145,6 +148,7 @@ class Messages(Proxy[P]):
         __tracebackhide__ = True
         self._assert(Expected(topic_filter, **like), 0, after)
 
+    @naming(Like)
     def assert_delivered(
         self,
         topic_filter: str = "#",
@@ -181,6 +185,7 @@ class Messages(Proxy[P]):
             raise AssertionError("\n".join([f"how many messages{expected} were published is not known", *forgotten]))
         return found
 
+    @naming(Like)
     def watch(
         self,
         topic_filter: str = "#",
@@ -200,6 +205,7 @@ class Messages(Proxy[P]):
         return Watch(self._portal, self._running, expected, _number(after))
 
     @maybe_async
+    @naming(Like)
     async def wait_for(
         self,
         topic_filter: str = "#",

@@ -9,12 +9,13 @@ is over as soon as it has begun, and is a plain one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial, update_wrapper, wraps
+from functools import update_wrapper, wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, TypeVarTuple, cast, overload
 
 import trio
 
+from trunkline.testing.arguments import check_names, names_in, takes_any
 from trunkline.testing.awaiting import Calls
 
 if TYPE_CHECKING:
@@ -77,10 +78,13 @@ class Proxy(Generic[P]):
 
 def in_broker(method: Callable[Concatenate[X, A], T]) -> Callable[Concatenate[X, A], T]:
     """A plain method that runs where the broker lives."""
+    names = None if takes_any(method) else names_in(method)
 
     @wraps(method)
     def call(self: X, /, *args: A.args, **kwargs: A.kwargs) -> T:
         __tracebackhide__ = True
+        if names is not None:
+            check_names(method.__name__, kwargs, names)
         portal: Portal = self._portal  # pyright: ignore[reportPrivateUsage]
         return portal.call(lambda: method(self, *args, **kwargs))
 
@@ -104,6 +108,7 @@ class maybe_async(Generic[A, T]):
 
     def __init__(self, method: Callable[Concatenate[Any, A], Coroutine[Any, Any, T]]) -> None:
         self._method = method
+        self._names = None if takes_any(method) else names_in(method)
         update_wrapper(cast("Any", self), method)
 
     @overload
@@ -117,12 +122,15 @@ class maybe_async(Generic[A, T]):
             return self
         method = MethodType(self._method, instance)
         portal: Portal = instance._portal  # pyright: ignore[reportPrivateUsage]
-        if not isinstance(portal, AsyncPortal):
-            return partial(_done, method)
 
         @wraps(method)
-        def begin(*args: A.args, **kwargs: A.kwargs) -> Coroutine[Any, Any, T]:
-            return portal.calls.begin(method.__name__, method(*args, **kwargs))
+        def begin(*args: A.args, **kwargs: A.kwargs) -> object:
+            __tracebackhide__ = True
+            if self._names is not None:
+                check_names(method.__name__, kwargs, self._names)
+            if isinstance(portal, AsyncPortal):
+                return portal.calls.begin(method.__name__, method(*args, **kwargs))
+            return _done(method, *args, **kwargs)
 
         return begin
 

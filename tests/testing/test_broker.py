@@ -9,7 +9,6 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.config.errors import ConfigError
 from trunkline.hooks import ClientInfo, Hooks
-from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, Settings, hook, setting
 from trunkline.plugins.errors import PluginError
@@ -93,8 +92,27 @@ async def test_its_own_messages_go_to_subscribers() -> None:
         assert (message.payload, message.delivered_to) == (b"hello", ("a",))
         assert message == b.messages[0]
         assert b.publish("y").outcomes == {}
-        with pytest.raises(ProtocolError):
-            b.publish("no/+/name")
+
+
+@pytest.mark.parametrize("topic", ["a/#", "", "a\0", "x" * 65_536])
+async def test_what_is_no_topic_is_a_wrong_value(topic: str) -> None:
+    async with testing.broker() as b:
+        with pytest.raises(ValueError, match="^(this is no topic name: |a string )"):
+            b.publish(topic, "x")
+
+
+async def test_a_wait_without_an_end_shows_its_line(autojump_clock: MockClock) -> None:
+    def never() -> bool:
+        return False
+
+    async with testing.broker() as b:
+        line = r"within 5 s: await b.wait_until\(lambda: b.retained\)\n"
+        with pytest.raises(TimeoutError, match=line):
+            await b.wait_until(lambda: b.retained)
+        with pytest.raises(TimeoutError, match=r"within 5 s: test_a_wait_.*<locals>.never\n"):
+            await b.wait_until(never)
+        with pytest.raises(TimeoutError, match=r"within 5 s: <lambda>\n"):
+            await b.wait_until(eval("lambda: False"))
 
 
 async def test_a_client_can_be_kicked() -> None:
