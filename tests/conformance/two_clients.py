@@ -90,6 +90,8 @@ class Connection:
     alias_maximum: int
     max_packet_size: int
     resumed: bool
+    #: QoS 2 messages that earlier connections have left open: they do not count on this one.
+    left_open: int = 0
     #: Its session; that of the client id may be another one already.
     session: "Session | None" = None
     aliases_in: dict[int, str] = field(default_factory=dict[int, str])
@@ -152,6 +154,7 @@ class Model:
         if session is None:
             session = self.sessions[connection.client_id] = Session(connection.client_id)
         connection.session = session
+        connection.left_open = len(session.awaiting_rel)
         session.connection, session.expiry, session.will = connection, expiry, will
         for each in session.inflight.values():  # it may count as acknowledged
             each.optional = each.optional or len(each.message.payload) > connection.max_packet_size
@@ -271,7 +274,7 @@ class Model:
             message.topic = connection.aliases_in[alias] = written or connection.aliases_in[alias]
         again = message.qos == 2 and packet_id in session.awaiting_rel
         limited = connection.version == 5 and message.qos and packet_id not in session.awaiting_rel
-        if limited and len(session.awaiting_rel) >= RECEIVE_MAXIMUM:
+        if limited and len(session.awaiting_rel) >= RECEIVE_MAXIMUM + connection.left_open:
             raise Violation(0x93)
         if again:
             connection.answers.append((PUBREC, packet_id, [{0}]))
