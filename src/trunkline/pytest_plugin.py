@@ -9,14 +9,15 @@ import inspect
 import re
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from functools import reduce
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
     from types import ModuleType
 
     import aiomqtt
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from trunkline.plugins.context import Client
     from trunkline.testing import Broker, ThreadBroker
+
+    #: Where settings are written, and the settings by section.
+    Source = tuple[str, Mapping[str, Any]]
 
 #: Fixtures that several tests share.
 _SHARED: Final = ("mqtt_broker_module", "mqtt_broker_session")
@@ -62,7 +66,7 @@ def mqtt_broker(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
         # in the test's own trio run, with its clock: pytest-trio starts it when it starts the test
         yield request.getfixturevalue("_mqtt_broker_in_trio")
     else:
-        with _opened(request.node, _settings_for(request.node)) as broker:
+        with _opened(request.node, _sources_for(request.node)) as broker:
             yield broker.awaitable if awaits else broker
 
 
@@ -70,32 +74,35 @@ def mqtt_broker(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
 async def _mqtt_broker_in_trio(request: pytest.FixtureRequest) -> AsyncGenerator[Broker, None]:
     from trunkline.testing import broker
 
-    settings = _settings_for(request.node)
-    async with broker(record=settings.pop("record", None) or _journal(request.node), **settings) as opened:
-        yield opened
-        if request.config.getini("mqtt_leaks"):
-            from trio.testing import wait_all_tasks_blocked
+    sources = _sources_for(request.node)
+    settings = _merged(sources)
+    record = settings.pop("record", None) or _journal(request.node)
+    with _sources_named(sources):
+        async with broker(record=record, **settings) as opened:
+            yield opened
+            if request.config.getini("mqtt_leaks"):
+                from trio.testing import wait_all_tasks_blocked
 
-            await wait_all_tasks_blocked()
-            _check_leaks(opened.clients)
+                await wait_all_tasks_blocked()
+                _check_leaks(opened.clients)
 
 
 @pytest.fixture
 def mqtt_thread_broker(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
     """An MQTT broker for this test: a trunkline.testing.ThreadBroker, whatever the test is. Its `awaitable` is the
     trunkline.testing.Broker."""
-    with _opened(request.node, _settings_for(request.node)) as broker:
+    with _opened(request.node, _sources_for(request.node)) as broker:
         yield broker
 
 
 @pytest.fixture
 def mqtt_broker_factory(request: pytest.FixtureRequest) -> Generator[Callable[..., Any], None, None]:
     """Called with settings by section, it gives a running MQTT broker, for as long as this test lasts."""
-    awaits, of_all = _is_async(request.node), _settings_of_all(request.config)
+    awaits, of_all = _is_async(request.node), _sources_of_all(request.config)
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Any:
-            broker = stack.enter_context(_opened(request.node, _merged(of_all, settings)))
+            broker = stack.enter_context(_opened(request.node, [*of_all, ("mqtt_broker_factory", settings)]))
             return broker.awaitable if awaits else broker
 
         yield start
@@ -105,7 +112,7 @@ def mqtt_broker_factory(request: pytest.FixtureRequest) -> Generator[Callable[..
 def mqtt_broker_module(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
     """One MQTT broker for all tests of a module. Async tests get a trunkline.testing.Broker of it, everybody else a
     ThreadBroker."""
-    with _shared(request, _settings_for(request.node)) as broker:
+    with _shared(request, _sources_for(request.node)) as broker:
         yield broker
 
 
@@ -113,7 +120,7 @@ def mqtt_broker_module(request: pytest.FixtureRequest) -> Generator[ThreadBroker
 def mqtt_broker_session(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
     """One MQTT broker for all tests of this process, as long as the run lasts. Async tests get a
     trunkline.testing.Broker of it, everybody else a ThreadBroker."""
-    with _shared(request, _settings_of_all(request.config)) as broker:
+    with _shared(request, _sources_of_all(request.config)) as broker:
         yield broker
 
 
@@ -215,14 +222,16 @@ def _is_async(item: pytest.Item) -> bool:
 
 
 @contextmanager
-def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
+def _opened(node: pytest.Item | pytest.Collector, sources: Sequence[Source]) -> Generator[ThreadBroker, None, None]:
     from trunkline.testing.running import Options
     from trunkline.testing.threads import in_thread
 
+    settings = _merged(sources)
     options = {name: settings[name] for name in ("hooks", "history") if name in settings}
     record = settings.get("record") or _journal(node)
     sections = {name: value for name, value in settings.items() if name not in ("hooks", "history", "record")}
-    with in_thread(Options(sections, record=record, checked=False, **options)) as broker:  # in trio, too
+    opening = in_thread(Options(sections, record=record, checked=False, **options))
+    with _sources_named(sources), opening as broker:  # in trio, too
         yield broker
         if node.config.getini("mqtt_leaks"):
             with suppress(TimeoutError):  # the last ones may just be leaving
@@ -237,9 +246,9 @@ def _check_leaks(clients: Sequence[Client]) -> None:
 
 
 @contextmanager
-def _shared(request: pytest.FixtureRequest, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
+def _shared(request: pytest.FixtureRequest, sources: Sequence[Source]) -> Generator[ThreadBroker, None, None]:
     shared = request.config.stash.setdefault(_SHARED_BROKERS, {})
-    with _opened(request.node, settings) as broker:
+    with _opened(request.node, sources) as broker:
         shared[str(request.fixturename)] = broker
         yield broker
 
@@ -258,28 +267,68 @@ def _journal(node: pytest.Item | pytest.Collector) -> Path | None:
 # Settings
 
 
-def _settings_for(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
-    settings = _settings_of_all(node.config)
-    for marker in reversed(list(node.iter_markers("mqtt_broker"))):  # the closest comes last
+def _sources_for(node: pytest.Item | pytest.Collector) -> list[Source]:
+    sources = _sources_of_all(node.config)
+    for holder, marker in reversed(list(node.iter_markers_with_node("mqtt_broker"))):  # the closest comes last
         if marker.args:
             raise pytest.UsageError("the marker mqtt_broker takes settings by section: session={'max_inflight': 1}")
-        settings = _merged(settings, marker.kwargs)
-    return settings
+        sources.append((f"the marker mqtt_broker of {holder.name}", marker.kwargs))
+    return sources
 
 
-def _settings_of_all(config: pytest.Config) -> dict[str, Any]:
+def _sources_of_all(config: pytest.Config) -> list[Source]:
     import tomllib
 
+    file = "pytest's configuration" if config.inipath is None else config.inipath.name
     try:
-        return tomllib.loads(config.getini("mqtt_broker"))
+        return [(f"mqtt_broker in {file}", tomllib.loads(config.getini("mqtt_broker")))]
     except tomllib.TOMLDecodeError as error:
         raise pytest.UsageError(f"the option mqtt_broker of pytest's configuration is not TOML: {error}") from None
 
 
-def _merged(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(sources: Iterable[Source]) -> dict[str, Any]:
+    return reduce(_with, [settings for _, settings in sources], dict[str, Any]())
+
+
+def _with(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Table by table; of two values for a key, the one in `more`."""
     both = {**settings, **more}
     for key in settings.keys() & more.keys():
         if isinstance(settings[key], dict) and isinstance(more[key], dict):
-            both[key] = _merged(settings[key], more[key])
+            both[key] = _with(settings[key], more[key])
     return both
+
+
+@contextmanager
+def _sources_named(sources: Sequence[Source]) -> Generator[None, None, None]:
+    """An error of the configuration says which of the sources is wrong."""
+    from trunkline.config.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        problems = [
+            problem._replace(source=_source_of(problem.key, sources)) if problem.source == "settings" else problem
+            for problem in error.problems
+        ]
+        raise ConfigError(problems) from None
+
+
+def _source_of(key: str, sources: Sequence[Source]) -> str:
+    """The last source that has the key; if none does, the last that has the table around it."""
+    keys = re.split(r"[.\[]", key)
+    having = (
+        name
+        for depth in range(len(keys), 0, -1)
+        for name, settings in reversed(sources)
+        if _has(settings, keys[:depth])
+    )
+    return next(having, "settings")
+
+
+def _has(table: object, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(table, dict) or key not in table:
+            return False
+        table = cast("dict[str, object]", table)[key]
+    return True

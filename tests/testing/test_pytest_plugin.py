@@ -376,6 +376,41 @@ def test_settings_come_from_markers_and_from_the_configuration(run: Run) -> None
     result.stdout.fnmatch_lines(["*the marker mqtt_broker takes settings by section*"])
 
 
+WRONG = """
+import pytest
+
+@pytest.mark.mqtt_broker(session={"max_inflightt": 4}, log={"level": "loud"})
+class TestMarked:
+    @pytest.mark.mqtt_broker(log={"level": "low"}, listeners=["tcp://127.0.0.1:0", 5])
+    def test_of_a_class(self, mqtt_broker):
+        pass
+
+def test_made(mqtt_broker_factory):
+    mqtt_broker_factory(retained={"lots": 1})
+
+@pytest.mark.trio
+async def test_in_trio(mqtt_broker):
+    pass
+"""
+
+
+def test_wrong_settings_are_named_with_where_they_were_written(run: Run) -> None:
+    result = run(ini="mqtt_broker = mqtt.max_packet_sie = 5\n", plugins=("trio",), test_wrong=WRONG)
+    result.assert_outcomes(errors=1, failed=2)  # pytest-trio makes fixtures within the test
+    of_all = "*mqtt_broker in tox.ini: mqtt.max_packet_sie: unknown key; did you mean max_packet_size?"
+    for lines in (
+        [
+            of_all,
+            "*the marker mqtt_broker of TestMarked: session.max_inflightt: unknown key*",
+        ],
+        ["*the marker mqtt_broker of test_of_a_class: listeners[[]1[]]*"],
+        ["*the marker mqtt_broker of test_of_a_class: log.level: *low*"],
+        [of_all, "*mqtt_broker_factory: retained*"],
+    ):
+        result.stdout.fnmatch_lines(lines)
+    assert "settings: " not in result.stdout.str()
+
+
 def test_settings_that_are_no_toml_are_named(run: Run) -> None:
     result = run(ini="mqtt_broker = session: 1", here=True, test_it="def test_it(mqtt_broker): pass")
     result.assert_outcomes(errors=1)
