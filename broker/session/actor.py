@@ -139,14 +139,15 @@ class SessionActor(Actor["mail.ToSession"]):
     def handle_many(self, messages: list[mail.ToSession]) -> None:
         outbound = self._outbound
         outbound.now = self.scheduler.now
-        deliver, only_sent = outbound.deliver, outbound.direct
+        deliver = outbound.deliver
         try:
             for message in messages:
                 if type(message) is tuple:
                     deliver(message[0], message[1])
                 else:
-                    only_sent = False
                     self._mail[type(message)](self, message)
+                    if self.session.durable is not None:
+                        self.session.durable.changed()
         except Exception:
             handled = [each is message for each in messages].index(True)  # pyright: ignore[reportPossiblyUnboundVariable]
             self.undelivered(messages[handled + 1 :])
@@ -154,7 +155,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
         if self.session.durable is not None:
-            if not (only_sent and outbound.direct) or self.session.client.attributes:
+            if not outbound.direct or self.session.client.attributes:
                 self.session.durable.changed()
             outbound.bound()
 

@@ -62,7 +62,7 @@ async def test_a_subscription_that_is_not_of_the_clients_asking() -> None:
     disk = Disk()
     async with disk.broker() as life:
         _, publisher = await busy(life)
-        life.node.host.subscribe_client("subscriber", [SubscriptionRequest("given", 1, False, False, 0)])
+        life.node.clients.subscribe("subscriber", [SubscriptionRequest("given", 1, False, False, 0)])
         await publisher.publish("given", b"first", qos=1)
     async with disk.broker() as life:
         session = life.node.sessions.get("subscriber")
