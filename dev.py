@@ -37,7 +37,7 @@ PACKAGES = {
 #: What the quick form leaves out.
 SLOW = [
     *("analytics", "attacks", "bench", "events", "fuzz", "interop"),
-    *("broker/test_full_disk.py", "broker/test_storing.py", "streams/test_turns.py"),
+    *("broker/test_full_disk.py", "broker/node/test_storing.py", "streams/test_turns.py"),
     *("client/rows/test_integration.py", "conformance/test_two_clients.py", "plugins/shipped/test_under_load.py"),
     *("management/test_upgrade.py", "testing/test_clean_end.py", "testing/test_projects.py"),
     *("store/test_damage.py", "store/test_model.py", "store/test_salvage.py"),
