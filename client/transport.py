@@ -59,23 +59,29 @@ def _reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _naming(file: Path | None, key: Path | None = None) -> Generator[None]:
+def _naming(file: Path | None) -> Generator[None]:
     """Errors of the TLS library do not name the file."""
     try:
         yield
     except ssl.SSLError as error:
-        reason = (error.reason or "is not PEM").lower().replace("_", " ")
-        if error.reason == "KEY_VALUES_MISMATCH":
-            reason = f"is not the certificate of the key in {key or file}"
-        elif file is not None and not error.reason and _holds_certificate(file):
-            reason = f"the key in {key} is not PEM" if key else "holds no private key: name its file, too"
-        raise OSError(f"{file}: {reason}") from None
+        raise OSError(f"{file}: {(error.reason or 'is not PEM').lower().replace('_', ' ')}") from None
     except OSError as error:
         raise OSError(f"{file}: {error.strerror or error}") from None
 
 
-def _holds_certificate(file: Path) -> bool:
-    return "-----BEGIN CERTIFICATE-----" in read_text(file, MAX_FILE)
+@contextmanager
+def _naming_pair(certificate: Path, key: Path | None) -> Generator[None]:
+    """Nor do they say which of two files it is, or that the other one is missing. `_naming` has the certificate."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = f"is not the certificate of the key in {key or certificate}"
+        elif not error.reason and b"-----BEGIN CERTIFICATE-----" in certificate.read_bytes():
+            why = f"the key in {key} is not PEM" if key else "holds no private key: name its file, too"
+        else:
+            raise
+        raise OSError(why) from None
 
 
 async def _opened(settings: ConnectionSettings) -> trio.abc.Stream:
@@ -127,7 +133,7 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if settings.certificate is not None:
         password = settings.key_password_file
-        with _naming(settings.certificate, settings.key):
+        with _naming(settings.certificate), _naming_pair(settings.certificate, settings.key):
             context.load_cert_chain(
                 settings.certificate,
                 settings.key,

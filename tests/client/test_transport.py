@@ -120,11 +120,15 @@ async def test_a_certificate_without_its_key(files: Path) -> None:
     AUTHORITY.issue_cert("me").cert_chain_pems[0].write_to_path(files / "cert.pem")
     words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem"))
     assert words.endswith("cert.pem: holds no private key: name its file, too")
+    assert words.count("cert.pem") == 1
     words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem", key=files / "other.key"))
     assert words.endswith(f"cert.pem: is not the certificate of the key in {files / 'other.key'}")
     (files / "no.key").write_text("no PEM")
     words = await fails(ConnectionSettings(transport="tls", certificate=files / "cert.pem", key=files / "no.key"))
     assert words.endswith(f"cert.pem: the key in {files / 'no.key'} is not PEM")
+    (files / "binary.pem").write_bytes(b"\x30\x82\xff\xfe")
+    words = await fails(ConnectionSettings(transport="tls", certificate=files / "binary.pem"))
+    assert words.endswith("binary.pem: is not pem")
 
 
 async def test_a_trusted_certificate_of_another_name(files: Path) -> None:
