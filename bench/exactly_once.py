@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from trunkline.client import Receipt
 
-WAIT: Final = 120.0  # s for a process to say that it is at work
+WAIT: Final = 600.0  # s for a process to say that it is at work
 #: What of a row tells it from all others, and what of it must be the same.
 COLUMNS: Final = ("node", "incarnation", "seq", "kind", "time", "guid", "size")
 
@@ -225,8 +225,11 @@ def run(
             reading.kill()
             reading = query(folder, output, "available now", sink)
             reading.wait_until_ready()
-            if reading.process.wait(WAIT * 5):
-                raise RuntimeError(f"the query failed: {(folder / 'output').read_text(errors='replace')[-3000:]}")
+            if reading.process.wait(WAIT):
+                raise RuntimeError("the query failed")
+        except RuntimeError as error:
+            error.add_note((folder / "output").read_text(errors="replace")[-3000:])
+            raise
         finally:
             publisher.over.set()
             serving.kill()
