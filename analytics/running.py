@@ -278,10 +278,9 @@ def _cancel(spark: "SparkSession") -> None:
 def summary(error: BaseException) -> str:
     """A failure of Spark in a line, without the traces of Java and Python."""
     text = str(error)
-    # Py4J's words where Java said nothing
-    if isinstance(error, ConnectionError) or re.fullmatch(
-        r"An error occurred while calling \S+|Answer from Java side is empty", text
-    ):
+    # Py4J's where Java said nothing; its module is not there where Spark Connect is alone
+    is_cut_off = isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+    if is_cut_off or re.fullmatch(r"An error occurred while calling \S+", text):
         return "Spark's Java ended in the middle; where it had too little memory, --conf spark.driver.memory=4g helps"
     _, python, rest = text.rpartition("Traceback (most recent call last):\n")
     if python:

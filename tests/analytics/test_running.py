@@ -243,3 +243,14 @@ def test_a_checkpoint_of_another_kind_is_refused(log: Path, tmp_path: Path) -> N
 )
 def test_failures_of_spark_are_a_line(text: str, words: str) -> None:
     assert summary(ValueError(text)) == words
+
+
+def test_the_end_of_java_has_words_of_its_own_whatever_py4j_says() -> None:
+    protocol = pytest.importorskip("py4j.protocol")
+    for error in (
+        protocol.Py4JNetworkError("Answer from Java side is empty"),
+        protocol.Py4JNetworkError("Error while sending or receiving"),
+        protocol.Py4JError("An error occurred while calling o12.collect"),
+        ConnectionRefusedError("refused"),
+    ):
+        assert summary(error).startswith("Spark's Java ended in the middle")
