@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trunkline.broker.alive_note import ALIVE, NODE
+from trunkline.broker.alive_note import ALIVE, COUNTED, NODE
 from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.backlogs.backlogs import UNSAID
 from trunkline.broker.backlogs.rows import (
@@ -27,7 +27,8 @@ from trunkline.broker.backlogs.rows import (
     filter_to_row,
 )
 from trunkline.broker.row_check import malformed
-from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.queue_rows import QUEUES
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
@@ -88,6 +89,7 @@ class _Mending:
         by_client = self._mend_positions()
         self._flush()
         self._delete_unreferred()
+        self._delete(NODE, COUNTED)
         self._mend_note()
         self._flush()
         return LostMessages(by_client, self._of_filters)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
-from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.queue_rows import QUEUES, head_from_row
 from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.broker.stored_retained import RETAINED
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.message_row import message_from_row
@@ -18,7 +19,7 @@ from trunkline.mqtt.packing import unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.plugins.store import PLUGINS
 from trunkline.router import Options
-from trunkline.store.engine import Defect, rows
+from trunkline.store.engine import NUMBER_SIZE, Defect, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     SESSIONS: lambda _, row: client_from_plain(unpack(row)["client"]),
     SUBSCRIPTIONS: lambda key, row: (key[8:].decode(), Options(**unpack(row)[0])),
-    WINDOWS: lambda _, row: unpack(row),
+    WINDOWS: lambda key, row: head_from_row(row) if len(key) == NUMBER_SIZE else unpack(row),
     QUEUES: lambda _, row: unpack(row)[0][2],
     POSITIONS: lambda _, row: unpack(row),
     WILLS: lambda _, row: will_from_row(row),
     FILTERS: filter_from_row,
     ENTRIES: entry_from_row,
     MESSAGES: lambda _, row: publication_from_bytes(row, 0.0),
+    REFERENCES: lambda _, row: int(unpack(row)),
     RETAINED: lambda _, row: message_from_row(unpack(row)[2], 0.0),
     PLUGINS: lambda key, row: (key.decode(), unpack(row)),
     NODE: lambda _, row: unpack(row),

@@ -3,31 +3,52 @@ and streams have it.
 
 Messages in memory *pin* their publication: while any does, whoever published it waits for the commit. Rows *refer* to
 it: it is written with the first of them, and deleted with the last, or when no backlog needs it any more.
+
+Rows are counted in memory, and those of queues in the store as well, since a start does not read them. What one of them
+alone refers to needs no count, and most is of this kind.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored import IndexEntry, StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
-from trunkline.store import Space
+from trunkline.store import Space, StoreCorrupt
 from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trunkline.mqtt.publication import Publication
-    from trunkline.store import WriteBatch
+    from trunkline.store import Engine, WriteBatch
 
 MESSAGES: Final = Space("messages")
+#: By publication: how many rows of queues refer to it. Where nothing is said it is one that nothing else refers to, or
+#: none.
+REFERENCES: Final = Space("references")
+
+_logger = logging.getLogger("trunkline.store")
 
 
 class StoredPublications:
     """Of one node."""
 
-    __slots__ = ("_arm", "_touched", "_unsafe", "_unused", "epoch", "indexed", "is_needed", "number")
+    __slots__ = (
+        "_arm",
+        "_noted",
+        "_recounted",
+        "_touched",
+        "_unsafe",
+        "_unused",
+        "epoch",
+        "indexed",
+        "is_needed",
+        "number",
+    )
 
     def __init__(self, arm: Callable[[], None], number: int, epoch: float) -> None:
         """`arm` asks for a call of `end_turn`. `number` is the last one that was given, `epoch` the seconds to add to
@@ -45,6 +66,9 @@ class StoredPublications:
         self._unsafe: dict[StoredPublication, None] = {}
         #: No row refers to them any more.
         self._unused: list[StoredPublication] = []
+        #: What the store says of their rows may be wrong, and what was put right with the last commit.
+        self._recounted: dict[StoredPublication, None] = {}
+        self._noted: dict[StoredPublication, None] = {}
 
     def next_number(self) -> int:
         """It is given once: to a publication, or to its place in the backlogs."""
@@ -116,6 +140,37 @@ class StoredPublications:
         """A row that refers to it is written, and it with the first of them."""
         self.put(stored, batch)
         stored.references += 1
+        if stored.queued:
+            self._recounted[stored] = None
+
+    def refer_queued(self, stored: StoredPublication, batch: WriteBatch) -> None:
+        """That row is one of a queue."""
+        stored.queued += 1
+        self.refer(stored, batch)
+
+    def unrefer_queued(self, stored: StoredPublication) -> None:
+        stored.queued -= 1
+        self._recounted[stored] = None
+        self.unrefer(stored)
+
+    def indexed_by(self, stored: StoredPublication, entry: IndexEntry) -> None:
+        """This entry of a backlog refers to it, too."""
+        stored.entries = (*stored.entries, entry)
+        self.indexed[stored.number] = stored
+        if stored.queued:
+            self._recounted[stored] = None
+
+    def found(
+        self, number: int, first_guid: int, entries: tuple[IndexEntry, ...], noted: int, *, in_queue: bool = False
+    ) -> StoredPublication:
+        """One that was stored before, as it is known, or else with what the store has `noted` of its rows; it may have
+        been found by one `in_queue`."""
+        stored = self.indexed.get(number)
+        if stored is None:
+            stored = self.indexed[number] = StoredPublication(number, first_guid, None)
+            stored.entries, stored.noted = entries, noted
+            stored.queued = stored.references = noted or int(in_queue)
+        return stored
 
     def unrefer(self, stored: StoredPublication) -> None:
         """A row that refers to it is deleted, and it with the last of them."""
@@ -136,4 +191,37 @@ class StoredPublications:
                 stored.written = False
         self._unused.clear()
         unsafe, self._unsafe = self._unsafe, {}
+        if self._recounted or self._noted:
+            self._note_rows(batch, unsafe)
         return unsafe
+
+    def _note_rows(self, batch: WriteBatch, unsafe: dict[StoredPublication, None]) -> None:
+        """Who has read what the store said before finds them in memory, until the next commit is stored."""
+        recounted, self._recounted = self._recounted, {}
+        for stored in recounted:
+            is_alone = not (stored.noted or stored.entries) and stored.references == 1
+            rows = 0 if is_alone else stored.queued
+            if rows != stored.noted:
+                stored.noted = rows
+                if rows:
+                    batch.put(REFERENCES, key_of(stored.number), pack(rows))
+                else:
+                    batch.delete(REFERENCES, key_of(stored.number))
+        unsafe |= self._noted
+        unsafe |= recounted
+        self._noted = recounted
+
+
+def queued_rows(engine: Engine, number: int) -> int:
+    """What the store says of a publication's rows in queues; 0: nothing."""
+    row = engine.get(REFERENCES, key_of(number))
+    return 0 if row is None else int(unpack(row))
+
+
+def stored_bytes(engine: Engine, number: int) -> bytes | None:
+    """None: it is not there, or damaged, which must not keep others back."""
+    try:
+        return engine.get(MESSAGES, key_of(number))
+    except StoreCorrupt as error:
+        _logger.error("%s", error)
+        return None

@@ -22,9 +22,11 @@ class StoredPublication:
         "__weakref__",
         "entries",
         "first_guid",
+        "noted",
         "number",
         "pins",
         "publication",
+        "queued",
         "references",
         "waiting",
         "written",
@@ -41,8 +43,9 @@ class StoredPublication:
         self.written = publication is None
         #: Messages of it in the windows and queues of durable sessions, in memory.
         self.pins = 0
-        #: Entries in the store that refer to it.
-        self.references = 0
+        #: Rows of sessions in the store that refer to it, how many of them are those of queues, and what the store says
+        #: of the latter; 0: nothing.
+        self.references = self.queued = self.noted = 0
         #: Entries of backlogs that refer to it.
         self.entries: tuple[IndexEntry, ...] = ()
         #: Called when no durable session can lose it any more.

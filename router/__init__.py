@@ -6,12 +6,13 @@ Modules that know each other: shared, target.
 from trunkline.router.options import Options
 from trunkline.router.retained import RetainedStore, RetainResult
 from trunkline.router.router import Router
-from trunkline.router.shared import Group, ShareStrategy
+from trunkline.router.shared import Group, Member, ShareStrategy
 from trunkline.router.target import Destination, Route, Sink, Target
 
 __all__ = [
     "Destination",
     "Group",
+    "Member",
     "Options",
     "RetainResult",
     "RetainedStore",

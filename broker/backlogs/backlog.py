@@ -190,8 +190,7 @@ class Backlog:
         if self.recent is _NOTHING:
             self.recent = deque()
         self.recent.append(Recent(entry, publication))
-        stored.entries = (*stored.entries, (self.number, sequence))
-        publications.indexed[stored.number] = stored
+        publications.indexed_by(stored, (self.number, sequence))
         publications.pin(stored, 1)
         self._committer.change(self, at_once=True)
         for member in self.watchers:

@@ -13,7 +13,7 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES, queued_rows
 from trunkline.store import StoreError
 from trunkline.store.engine import key_of
 
@@ -96,7 +96,8 @@ class Backlogs:
         self._dirty: dict[Backlog, None] = {}
         self._long: dict[Backlog, None] = {}
         self._unwanted: deque[Unwanted] = deque()
-        self._garbage: list[tuple[int, Entry]] = []
+        #: By the number of their backlog: with each whether the queue of a session has its publication, too.
+        self._garbage: list[tuple[int, Entry, bool]] = []
         self._empty: list[Backlog] = []
         #: All members are back after a start.
         self._is_whole = False
@@ -274,35 +275,34 @@ class Backlogs:
         backlog.drop_below(low)
         while entries := backlog.dropped[:READ_AT_ONCE]:
             del backlog.dropped[:READ_AT_ONCE]
-            await self._discard(number, entries)
+            await self._discard(number, entries, frozenset())  # who has them in its queue has them in memory
         end = entry_key(number + 1, 0) if low == inf else entry_key(number, int(low))
         while backlog.trimmed < low:
             begin = entry_key(number, backlog.trimmed)
-            rows = await self.committer.read(partial(_page, begin, end))
-            if not rows:
+            entries, queued = await self.committer.read(partial(_page_to_trim, begin, end))
+            if not entries:
                 break
-            entries = [entry_from_row(key, row) for key, row in rows]
             backlog.trimmed = entries[-1].sequence + 1
-            await self._discard(number, entries)
+            await self._discard(number, entries, queued)
         if low == inf and not backlog.members:
             self._empty.append(backlog)
         if self._garbage or self._empty:
             self.committer.change(self)
 
-    async def _discard(self, number: int, entries: list[Entry]) -> None:
-        self._garbage += [(number, entry) for entry in entries]
+    async def _discard(self, number: int, entries: list[Entry], queued: frozenset[int]) -> None:
+        self._garbage += [(number, entry, entry.number in queued) for entry in entries]
         if len(self._garbage) >= TRIMMED_AT_ONCE:
             self.committer.change(self, at_once=True)
             self._written = trio.Event()
             await self._written.wait()
 
     def write(self, batch: WriteBatch) -> None:
-        for number, entry in self._garbage:
+        for number, entry, is_queued in self._garbage:
             batch.delete(ENTRIES, entry_key(number, entry.sequence), put_once=True)
             stored = self.publications.indexed.get(entry.number)
             if stored is not None:
                 self.publications.delete_unused(stored)
-            elif not self.is_needed(entry.others):
+            elif not (is_queued or self.is_needed(entry.others)):
                 batch.delete(MESSAGES, key_of(entry.number), put_once=True)
         self._garbage.clear()
         for backlog in self._empty:
@@ -318,3 +318,11 @@ def _merged(merge: Merge, woken: list[tuple[int, int]], engine: Engine) -> list[
 
 def _page(begin: bytes, end: bytes, engine: Engine) -> list[Row]:
     return engine.scan(ENTRIES, begin, end, limit=READ_AT_ONCE)
+
+
+def _page_to_trim(begin: bytes, end: bytes, engine: Engine) -> tuple[list[Entry], frozenset[int]]:
+    """Entries, and those of their publications that are in queues as well."""
+    entries = [entry_from_row(key, row) for key, row in _page(begin, end, engine)]
+    if not engine.count(REFERENCES):
+        return entries, frozenset()
+    return entries, frozenset([entry.number for entry in entries if queued_rows(engine, entry.number)])

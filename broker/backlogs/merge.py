@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_from_row, entry_key
-from trunkline.broker.stored_publications import MESSAGES
-from trunkline.store import StoreCorrupt
-from trunkline.store.engine import key_of
+from trunkline.broker.stored_publications import REFERENCES, queued_rows, stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trunkline.store import Engine
-
-_logger = logging.getLogger("trunkline.store")
 
 #: Entries of one backlog that are read at a time: each row waits for the GIL, beside traffic.
 AT_ONCE: Final = 64
@@ -28,11 +23,12 @@ BACKLOGS_AT_ONCE: Final = 256
 
 
 class Read(NamedTuple):
-    """An entry, the publication as bytes unless it is lost, and the backlogs that have it, with what they had had until
-    then."""
+    """An entry, the publication as bytes unless it is lost, what the store says of its rows in queues, and the backlogs
+    that have it, with what they had had until then."""
 
     entry: Entry
     data: bytes | None
+    queued: int
     totals: tuple[tuple[int, Entry], ...]
 
 
@@ -61,11 +57,12 @@ class Merge:
         if self._unseen:
             return []
         reads: list[Read] = []
-        weight, number, data = 0, 0, None
+        weight, number, data, queued, in_queues = 0, 0, None, 0, engine.count(REFERENCES) > 0
         for entry, totals in self._walk(engine):
             if entry.number != number:
-                number, data = entry.number, _publication(engine, entry.number)
-            reads.append(Read(entry, data, totals))
+                number, data = entry.number, stored_bytes(engine, entry.number)
+                queued = queued_rows(engine, number) if in_queues else 0
+            reads.append(Read(entry, data, queued, totals))
             weight += entry.weight
             if len(reads) >= max_rows or weight >= max_weight:
                 break
@@ -95,11 +92,3 @@ class Merge:
             heappush(self._heap, (self._buffers[backlog][0].sequence, backlog))
         else:
             self._buffers.pop(backlog, None)
-
-
-def _publication(engine: Engine, number: int) -> bytes | None:
-    try:
-        return engine.get(MESSAGES, key_of(number))
-    except StoreCorrupt as error:  # one that is damaged must not keep the others back
-        _logger.error("%s", error)
-        return None

@@ -49,7 +49,8 @@ class Kept:
         node.plugin_stores.restore(rows(self._engine, PLUGINS))
         node.services.pubsub.restore_retained(rows(self._engine, RETAINED), self._clock.epoch)
         now = trio.current_time()
-        self._recovery = Recovery(find(self._engine), node.sessions, node.router, self._clock.epoch, now)
+        found = find(self._engine)
+        self._recovery = Recovery(found, node.sessions, node.router, self._clock.epoch, now, engine=self._engine)
         for _ in self._recovery.restore():
             pass
 

@@ -14,6 +14,7 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.committer import Committer
+from trunkline.broker.queue_count import count_queues
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
@@ -230,6 +231,7 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 
 def _find(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
+    count_queues(engine)
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.backlogs.backlogs import MAX_PAGE
 from trunkline.broker.backlogs.merge import Merge
-from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.store import StoreError
 
@@ -155,7 +154,7 @@ class BacklogReader:
         self._task = StoreTask.NONE
         epoch = self._backlogs.publications.epoch
         publication: Publication | None = None
-        for entry, data, totals in reads:
+        for entry, data, queued, totals in reads:
             if data is None:
                 extra = self._context.session.client.log_fields
                 _logger.error("the store has lost %d messages", entry.length, extra=extra)
@@ -163,22 +162,13 @@ class BacklogReader:
                 continue
             if publication is None or publication.stored is None or publication.stored.number != entry.number:
                 publication = publication_from_bytes(data, epoch)
-                publication.stored = self._stored_as(publication, entry, totals)
+                others = (*totals[0][1].others, (totals[0][0], entry.sequence))
+                publication.stored = self._backlogs.publications.found(entry.number, publication.guid, others, queued)
             self._cursor.add(publication.part(entry.first, entry.first + entry.length), totals)
         # nothing that comes later may be read before what they have, see `BacklogCursor.add`
         self._woken.update(dict.fromkeys(each for each in self._unsaved if each.backlog.last > each.read))
         self._unsaved.clear()
         self._waiter()
-
-    def _stored_as(
-        self, publication: Publication, entry: Entry, totals: tuple[tuple[int, Entry], ...]
-    ) -> StoredPublication:
-        known = self._backlogs.publications.indexed
-        stored = known.get(entry.number)
-        if stored is None:
-            stored = known[entry.number] = StoredPublication(entry.number, publication.guid, None)
-            stored.entries = (*totals[0][1].others, (totals[0][0], entry.sequence))
-        return stored
 
     def _read_recent(self) -> None:
         """All that is unread is in memory."""

@@ -144,7 +144,7 @@ class Directory:
         if number and committer is not None:
             window, queue, awaiting_rel = self._stored_parts(committer, number)
             session = Session(client, window, queue, awaiting_rel)
-            session.durable = Durable(session, committer, number, window, awaiting_rel)
+            session.durable = Durable(session, committer, number, window, queue, awaiting_rel)
             self._last_number = max(self._last_number, number)
         else:
             in_flight, awaited = self._limits

@@ -3,8 +3,8 @@
 
 Four spaces, all keyed by the number of the session: what is one of a kind, the subscriptions, the window with the
 awaited PUBRELs (`stored_window`), and the queue. It grows at one end and shrinks at the other, so what came is written
-and what went is deleted. Messages are stored by themselves, as the publications that they came in; here is only where
-they are (`trunkline.mqtt.stored`).
+and what went is deleted; a head says how much there is, which is all that a start reads of it (`queue_rows`). Messages
+are stored by themselves, as the publications that they came in; here is only where they are (`trunkline.mqtt.stored`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import asdict
 from itertools import chain
 from math import inf
 from sys import maxsize
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from trunkline.broker.session.export import head_to_plain, target_to_plain
-from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
+from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued, QueueHead
+from trunkline.broker.session.queue_rows import NO_QUEUE, QUEUES, Begun, Run, head_to_row
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow, stored_of
 from trunkline.hooks.client import plain_attributes
 from trunkline.mqtt.packing import pack
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from trunkline.actors import Ref
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.mqueue import QueueSettings
+    from trunkline.broker.session.mqueue import QueueSettings, Unread
+    from trunkline.broker.session.queue_rows import QueueRows
     from trunkline.broker.session.state import Backlogged, Session
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.session.window import Taken
-    from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 SESSIONS: Final = Space("sessions")
 SUBSCRIPTIONS: Final = Space("subscriptions")
-QUEUES: Final = Space("queues")
 #: Of sessions that are behind: where they are in the backlogs.
 POSITIONS: Final = Space("positions")
 
@@ -50,19 +50,47 @@ POSITIONS: Final = Space("positions")
 class StoredQueue(MessageQueue["T"]):
     """A queue that tells the committer what it holds. Messages of QoS 0 are not stored."""
 
-    __slots__ = ("_publications",)
+    __slots__ = ("_publications", "stored_size")
 
     def __init__(self, committer: Committer, **settings: Unpack[QueueSettings]) -> None:
         super().__init__(**settings)
         self._publications = committer.publications
+        #: The bytes of what is stored.
+        self.stored_size = 0
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
             self._publications.pin(self._publications.of(message), 1)
+            self.stored_size += message.weight
         dropped = super().push(message, target, qos)
         if qos and target.group is None:  # it was routed before its filter had a backlog
             self.before_backlogs = self.number
         return dropped
+
+    def adopt(self, entries: Sequence[Queued[T]]) -> list[Dropped[T]]:
+        if self.unread is not None:
+            self.stored_size -= self.unread.head.byte_size
+        for message, target, _, number in entries:
+            self._publications.pin(stored_of(message), 1)
+            self.stored_size += message.weight
+            if target.group is None:
+                self.before_backlogs = max(self.before_backlogs, number)
+        return super().adopt(entries)
+
+    def leave_unread(self, unread: Unread) -> None:
+        super().leave_unread(unread)
+        self.stored_size += unread.head.byte_size
+
+    def head(self) -> QueueHead | None:
+        """Of what is stored, if there is anything."""
+        last, lengths = 0, dict[int, int]()
+        if self.unread is not None:
+            last, _, lengths = self.unread.head
+        for at in self._each_class():
+            if at.rest:
+                last = max(last, at.rest[-1][3])
+                lengths = lengths | {at.priority: lengths.get(at.priority, 0) + len(at.rest)}
+        return QueueHead(last, self.stored_size, lengths) if lengths else None
 
     def take(self, room: int, now: float) -> Sequence[Taken[T]]:
         first = self.first if self.length else None
@@ -78,18 +106,7 @@ class StoredQueue(MessageQueue["T"]):
     def _let_go(self, entry: Queued[T]) -> None:
         if entry[2]:
             self._publications.unpin(stored_of(entry[0]), 1)
-
-
-class Run(NamedTuple):
-    """Messages in a row, in the queue as in the publication."""
-
-    first: int
-    last: int
-    stored: StoredPublication
-
-
-#: Of runs of which some messages have left the queue: the first message that there was, and the first that there is.
-Begun: TypeAlias = "list[tuple[int, int]]"
+            self.stored_size -= entry[0].weight
 
 
 class Durable:
@@ -98,7 +115,6 @@ class Durable:
 
     __slots__ = (
         "_anew",
-        "_begun",
         "_committer",
         "_ended",
         "_forgotten",
@@ -107,11 +123,14 @@ class Durable:
         "_key",
         "_position",
         "_publications",
+        "_queue",
+        "_queue_head",
         "_queued_to",
         "_runs",
         "_session",
         "_terms",
         "_terms_in",
+        "_unread_begun",
         "_watched",
         "awaiting_rel",
         "number",
@@ -126,10 +145,12 @@ class Durable:
         committer: Committer,
         number: int,
         window: StoredWindow,
+        queue: StoredQueue,
         awaiting_rel: StoredAwaitingRel,
     ) -> None:
-        """`number` is that of no other session; `window` and `awaiting_rel` are the session's."""
+        """`number` is that of no other session; the other parts are the session's."""
         self._session = session
+        self._queue = queue
         self.window = window
         self.awaiting_rel = awaiting_rel
         self._committer = committer
@@ -143,13 +164,14 @@ class Durable:
         #: What its client knows of what is stored, and the commit that holds it.
         self._terms: object = None
         self._terms_in = -1
-        # What is stored: the head, how far the first runs of the queue have gone, and the queue up to a number.
+        # What is stored: the head; of the queue how far its first runs have gone, the head, and all up to a number.
         self._is_stored = False
         self._head: object = None
-        self._begun: Begun = []
+        self._queue_head: tuple[Begun, QueueHead | None] = NO_QUEUE
         self._position = b""
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
+        self._unread_begun: Begun = []
         self._anew = False
         #: The expiry interval that the heartbeat is quick enough for.
         self._watched = 0.0
@@ -203,19 +225,28 @@ class Durable:
             batch.put(SESSIONS, key, pack(head_to_plain(session, -self._publications.epoch, ended=self._ended)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
-        if session.queue.length or self._runs:
+        if self._queue.length or self._runs:
             self._write_queue(key, batch)
-        if self._runs or self._begun:  # how far the first of them have gone
-            self._write_begun(key, batch)
+        if self._runs or self._queue_head is not NO_QUEUE:
+            self._write_queue_head(key, batch)
         if session.cursor is not None and (session.cursor.waits or self._position):
             self._write_position(session.cursor, key, batch)
 
-    def restored(self, begun: Begun, position: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
-        """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
-        self._is_stored, self._begun, self._runs = True, begun, runs
+    def restored(self, position: bytes, begun: Begun, head: QueueHead | None) -> None:
+        """The session is as it is stored, with this `head` of its queue, whose rows are unread."""
+        self._is_stored, self._position = True, position
         self._terms = self._promised()
-        self._position, self._anew = position, anew
-        self._queued_to = 0 if anew else self._session.queue.number
+        if head is not None:
+            self._queue_head, self._unread_begun, self._queued_to = (begun, head), begun, head.last
+
+    def adopt(self, rows: QueueRows) -> None:
+        """The rows of its queue are read."""
+        self._unread_begun = []
+        for priority, runs in rows.runs.items():
+            self._runs[priority] = runs + self._runs.get(priority, deque())
+        if rows.is_mixed:
+            self._anew, self._queued_to = True, 0
+        self.changed()
 
     def _watch(self, expiry: float) -> None:
         """After a crash it has aged from the last heartbeat on."""
@@ -239,15 +270,16 @@ class Durable:
             else:
                 batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
 
-    def _write_begun(self, key: bytes, batch: WriteBatch) -> None:
-        begun = [
+    def _write_queue_head(self, key: bytes, batch: WriteBatch) -> None:
+        begun = self._unread_begun + [
             (runs[0].first, first)
-            for priority, first in self._session.queue.firsts().items()
+            for priority, first in self._queue.firsts().items()
             if (runs := self._runs.get(priority)) and runs[0].first < first <= runs[0].last
         ]
-        if begun != self._begun:
-            self._begun = begun
-            batch.put(WINDOWS, key, pack((self.window.last_id, begun)))
+        head = begun, self._queue.head()
+        if head != self._queue_head:
+            self._queue_head = NO_QUEUE if head == NO_QUEUE else head
+            batch.put(WINDOWS, key, head_to_row(self.window.last_id, *head))
 
     def _write_position(self, cursor: Backlogged, key: bytes, batch: WriteBatch) -> None:
         position = pack(cursor.to_plain()) if cursor.waits else b""
@@ -261,19 +293,19 @@ class Durable:
         cursor.stored()
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
-        queue, publications = self._session.queue, self._publications
+        queue, publications = self._queue, self._publications
         if self._anew:
             self._anew = False
             batch.delete_range(QUEUES, key, key_of(self.number + 1))
             for run in chain.from_iterable(self._runs.values()):
-                publications.unrefer(run.stored)
+                publications.unrefer_queued(run.stored)
             self._runs.clear()
         for priority, entries in queue.since(self._queued_to):
             runs = self._runs.setdefault(priority, deque())
             for run, (message, target, qos, _) in _in_rows(entries):
                 place = run.stored.place(message.guid, run.last - run.first + 1)
                 batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
-                publications.refer(run.stored, batch)
+                publications.refer_queued(run.stored, batch)
                 runs.append(run)
         self._queued_to = queue.number
         firsts = queue.firsts()
@@ -282,7 +314,7 @@ class Durable:
             while runs and runs[0].last < first:
                 run = runs.popleft()
                 batch.delete(QUEUES, key + key_of(run.first), put_once=True)
-                publications.unrefer(run.stored)
+                publications.unrefer_queued(run.stored)
             if not runs:
                 del self._runs[priority]
 
@@ -294,7 +326,7 @@ class Durable:
         self.awaiting_rel.rows.release()
         for runs in self._runs.values():
             for run in runs:
-                self._publications.unrefer(run.stored)
+                self._publications.unrefer_queued(run.stored)
 
 
 def make_durable(
@@ -311,7 +343,7 @@ def make_durable(
         queue.push(message, target, qos)
     awaiting_rel.restore(session.awaiting_rel.export())
     session.inflight, session.queue, session.awaiting_rel = window, queue, awaiting_rel
-    session.durable = durable = Durable(session, committer, number, window, awaiting_rel)
+    session.durable = durable = Durable(session, committer, number, window, queue, awaiting_rel)
     durable.subscriptions |= dict.fromkeys(session.subscriptions)
     return durable
 

@@ -12,13 +12,14 @@ from trunkline.hooks.client import client_from_plain, client_to_plain
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.plain import plain
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.router import Options, Target
+from trunkline.router import Member, Options, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
+    from trunkline.router import Group
 
 
 def head_to_plain(session: Session, now: float, *, ended: bool = False) -> dict[str, Any]:
@@ -79,11 +80,13 @@ def target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
 
 
 def target_from_plain(
-    stored: Mapping[str, Any], subscriber: Subscriber, member: Callable[[str], Target[Subscriber] | None]
+    stored: Mapping[str, Any], subscriber: Subscriber, group_of: Callable[[str], Group[Subscriber] | None]
 ) -> Target[Subscriber]:
-    shared = member(stored["shared"]) if stored["shared"] is not None else None
-    if shared is not None:
-        return shared
-    target = Target(subscriber, Options(stored["qos"], retain_as_published=stored["retain_as_published"]))
+    """A member of a shared group, or one that has left it, as long as there is the group."""
+    options = Options(stored["qos"], retain_as_published=stored["retain_as_published"])
+    group = None if stored["shared"] is None else group_of(stored["shared"])
+    if group is not None:
+        return group.member(subscriber) or Member(subscriber, options, group)
+    target = Target(subscriber, options)
     target.identifiers = tuple(stored["identifiers"])
     return target

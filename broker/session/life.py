@@ -288,12 +288,14 @@ class SessionLife:
     def restore(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
         self.context.follow(SessionEvent.RESTORE)
-        self.context.in_slices(self._drop_not_restored())
+        self.drop_not_restored()
         self.absence.begin(self._expire)
         self._end_unless_kept()
 
-    def _drop_not_restored(self) -> Iterator[None]:
-        gone = self.not_restored
+    def drop_not_restored(self) -> None:
+        self.context.in_slices(self._drop_each(self.not_restored))
+
+    def _drop_each(self, gone: deque[tuple[Message, DropReason]]) -> Iterator[None]:
         while gone:
             for _ in range(min(len(gone), MESSAGES_AT_ONCE)):
                 self.outbound.drop(*gone.popleft())
@@ -342,8 +344,11 @@ class SessionLife:
         context = self.context
         filters = list(context.session.subscriptions)
         context.services.pubsub.remove_subscriber(
-            context.subscriber, filters, partial(context.soon, partial(context.in_slices, self._remains.give_up()))
+            context.subscriber, filters, partial(context.soon, partial(self.outbound.when_read, self._give_up))
         )
+
+    def _give_up(self) -> None:
+        self.context.in_slices(self._remains.give_up())
 
     @property
     def _remains(self) -> Remains:

@@ -16,7 +16,7 @@ from heapq import merge
 from itertools import takewhile
 from operator import attrgetter, itemgetter
 from sys import maxsize
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -52,6 +52,35 @@ class Dropped(NamedTuple, Generic[T]):
     target: T
     qos: int
     reason: DropReason
+
+
+class QueueHead(NamedTuple):
+    """What is known of a stored queue without reading it."""
+
+    #: The number of its last message.
+    last: int
+    byte_size: int
+    #: Messages, by priority.
+    lengths: dict[int, int]
+
+    @property
+    def length(self) -> int:
+        return sum(self.lengths.values())
+
+
+class Unread(Protocol):
+    """Messages of a queue that are in a store."""
+
+    @property
+    def head(self) -> QueueHead: ...
+
+    def begin(self) -> None:
+        """Read them, and let the queue adopt them."""
+        ...
+
+    def then(self, action: Callable[[], object]) -> None:
+        """Read them, and do this afterwards."""
+        ...
 
 
 class QueueSettings(TypedDict, total=False):
@@ -106,6 +135,7 @@ class MessageQueue(Generic[T]):
         "byte_size",
         "length",
         "number",
+        "unread",
     )
 
     def __init__(
@@ -137,6 +167,7 @@ class MessageQueue(Generic[T]):
         self.before_backlogs = 0
         self.length = 0
         self.byte_size = 0
+        self.unread: Unread | None = None
 
     def limit(self, max_length: int, max_bytes: int, *, store_qos0: bool) -> None:
         """Limits from now on. What is there above them stays until it is sent; a new message takes an old one's
@@ -196,6 +227,35 @@ class MessageQueue(Generic[T]):
             self._forget(top)
         return ((message, entry[1], "waited", 0),)
 
+    def leave_unread(self, unread: Unread) -> None:
+        """Messages that came before all others are in a store."""
+        self.unread, head = unread, unread.head
+        self.number = max(self.number, head.last)
+        self.length += head.length
+        self.byte_size += head.byte_size
+
+    def adopt(self, entries: Sequence[Queued[T]]) -> list[Dropped[T]]:
+        """These messages of QoS 1 and 2 are those that were unread. Returns what the limits do not allow: if new
+        messages are dropped, that is none, as they are there."""
+        if self.unread is not None:
+            self.length -= self.unread.head.length
+            self.byte_size -= self.unread.head.byte_size
+            self.unread = None
+        for entry in reversed(entries):
+            message, qos = entry[0], entry[2]
+            into = self._top if self._classes is None else self._class_of(message.topic)
+            (into.open_lane(qos) if into.rest is _NO_LANE else into.rest).appendleft(entry)
+            self.length += 1
+            self.byte_size += message.weight
+        dropped: list[Dropped[T]] = []
+        if not self._drop_new:
+            for at in list(self._each_class()):
+                while len(at.qos0) + len(at.rest) > self._max_length:
+                    dropped.append(self._drop_oldest(at))
+            while self.byte_size > self._max_bytes:
+                dropped.append(self._drop_oldest(list(self._each_class())[-1]))
+        return dropped
+
     def shed(self, count: float, weight: float, limit: int) -> list[Dropped[T]]:
         """Drop messages until they are so many and so heavy, QoS 0 first and then the oldest; `limit` at most."""
         dropped: list[Dropped[T]] = []
@@ -251,7 +311,8 @@ class MessageQueue(Generic[T]):
 
     def _shorten(self, into: _Class[T], qos: int) -> tuple[Dropped[T], ...]:
         """Bring the queue back within its limits after a message with `qos` was added to the class `into`."""
-        too_long = len(into.qos0) + len(into.rest) > self._max_length
+        here, unread = len(into.qos0) + len(into.rest), self.unread
+        too_long = here + (0 if unread is None else unread.head.lengths.get(into.priority, 0)) > self._max_length
         if not too_long and self.byte_size <= self._max_bytes:
             return ()  # long as a whole, but only classes are limited
         lane = into.rest if qos else into.qos0
@@ -259,10 +320,14 @@ class MessageQueue(Generic[T]):
         # a message that would not fit even alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
             return (self._drop(into, lane.pop()),)
+        elsewhere = 0
+        if unread is not None:  # the oldest are there; until they are here, what has come since is limited by itself
+            unread.begin()
+            too_long, elsewhere = here > self._max_length, unread.head.byte_size
         dropped: list[Dropped[T]] = []
         if too_long:
             dropped.append(self._drop_oldest(into))
-        while self.byte_size > self._max_bytes:
+        while self.byte_size - elsewhere > self._max_bytes:
             dropped.append(self._drop_oldest(into if self._classes is None else self._classes.peekitem(-1)[1]))
         return tuple(dropped)
 

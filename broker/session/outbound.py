@@ -24,7 +24,7 @@ from trunkline.mqtt.session.states import State
 from trunkline.mqtt.topics import STREAM_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.arrivals import Arrivals
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.stream_feed import StreamFeeds
+    from trunkline.broker.session.unread_queue import UnreadQueue
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
@@ -82,6 +83,7 @@ class Outbound(Sending):
         "_queue",
         "_replays",
         "_sources",
+        "_unread",
     )
 
     def __init__(self, context: SessionContext) -> None:
@@ -92,6 +94,8 @@ class Outbound(Sending):
         self._replays: Replays | None = None
         #: None where the session has never had a subscription to a stream.
         self._feeds: StreamFeeds | None = None
+        #: What waits since before the start, until it is read.
+        self._unread: UnreadQueue | None = None
         super().__init__(context)
 
     def bind(self) -> None:
@@ -115,7 +119,7 @@ class Outbound(Sending):
             arrivals.replays = replays
         came = self._queue if arrivals is None else arrivals
         self._sources: tuple[Source, ...] = tuple(
-            [source for source in (self._window, came, replays, feeds) if source is not None]
+            [source for source in (self._window, self._unread, came, replays, feeds) if source is not None]
         )
         self._review()
 
@@ -292,6 +296,24 @@ class Outbound(Sending):
             ((gone, target, _, _),) = queued
             self.give_up(gone, target, DropReason.SESSION_ENDED)
         return True
+
+    def follow_unread(self, unread: UnreadQueue | None) -> None:
+        """What waits in the queue is unread, or is read now."""
+        self._unread = unread
+        self._arrange()
+        self.wake()
+
+    def when_read(self, action: Callable[[], object]) -> None:
+        """Do it, when all that waits in the queue is in memory."""
+        if self._unread is None:
+            action()
+        else:
+            self._unread.then(action)
+
+    async def read_now(self) -> None:
+        """The actor has crashed."""
+        if self._unread is not None:
+            await self._unread.read_now()
 
     @property
     def empty(self) -> bool:

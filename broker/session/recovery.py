@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.backlogs.backlog import is_kept
-from trunkline.broker.metrics import DropReason
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.dormant import Dormant, Dormants
-from trunkline.broker.session.durable import QUEUES, Durable, Run, delete_session
+from trunkline.broker.session.durable import Durable, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
+from trunkline.broker.session.queue_rows import QueueRows
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import unpack
-from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.router import Options
 from trunkline.store.engine import key_of
@@ -32,13 +30,15 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.mqueue import QueueHead
+    from trunkline.broker.session.queue_rows import Begun
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
     from trunkline.mqtt.session.window import Exported
-    from trunkline.mqtt.stored import Place
+    from trunkline.mqtt.stored import Place, StoredPublication
     from trunkline.router import Router, Target
-    from trunkline.store import Space, WriteBatch
+    from trunkline.store import Engine, Space, WriteBatch
 
 #: Different options of subscriptions that are remembered: many sessions have the same.
 MAX_OPTIONS: Final = 10_000
@@ -58,14 +58,16 @@ class Recovery:
         now: float,
         committer: Committer | None = None,
         backlogs: Backlogs | None = None,
+        engine: Engine | None = None,
     ) -> None:
         """`epoch` is what turns node time into that of the store. Without a committer, the sessions are in memory from
-        now on."""
+        now on: what waits for them is read from the `engine`."""
         self._found = found
         self._directory = directory
         self._router = router
         self._backlogs = backlogs
         self._committer = committer
+        self._engine = engine
         self._epoch = epoch
         self._now = now
         self._gone = min(now, found.note.stored - epoch)  # the process ended then, or later
@@ -95,13 +97,15 @@ class Recovery:
         self._directory.add_dormant(dormant)
         if self._lost:
             committer.change(_LostRows(self._lost))
-        for number in found.remains:
+        for number, places in found.remains.items():
             committer.change(_Discarded(number))
+            for publication in filter(self._records.is_known, places):
+                committer.publications.unrefer_queued(self._records.stored(publication))
         if found.remains or self._records.missing:
             text = "the store holds only parts of %d sessions, and of %d publications for others: these are lost"
             _logger.warning(text, len(found.remains), len(self._records.missing))
-        for publication in self._records.unreferred:
-            committer.publications.unrefer(publication)
+        for unreferred in self._records.unreferred:
+            committer.publications.delete_unused(unreferred)
         self._records.forget()
         found.sessions.clear()
 
@@ -115,7 +119,7 @@ class Recovery:
 
     def _finish(self, number: int, stored: StoredSession) -> None:
         """It has ended, and its messages were not all given to other members of its shared groups."""
-        if stored.is_idle:
+        if stored.is_idle and stored.queue is None:
             if self._committer is not None:
                 self._committer.change(_Discarded(number))
             return
@@ -189,11 +193,10 @@ class Recovery:
         for filter, value in stored.subscriptions:
             session.subscriptions[filter], unasked = self._subscription(value)
             session.ask(filter, by_client=not unasked)
-        target = partial(target_from_plain, subscriber=subscriber, member=partial(_member, self._router, subscriber))
+        target = partial(target_from_plain, subscriber=subscriber, group_of=self._router.group)
         restore_head(head, session, -self._epoch, gone)
         lost: list[tuple[Space, bytes]] = []
-        last_id, begun_runs = unpack(stored.window_head) if stored.window_head else (0, ())
-        begun: dict[int, int] = dict(begun_runs)
+        last_id = stored.last_id
         if stored.sent:  # ids go on behind those that may come again
             last_id = stored.sent[-1][0].first + stored.sent[-1][0].length - 1
         sent: list[Exported[Target[Subscriber]]] = []
@@ -211,77 +214,64 @@ class Recovery:
             ids, weight, place = unpack(value)
             awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
         session.awaiting_rel.restore(awaited, gone)
-        runs, lost_runs, is_mixed = self._fill_queue(actor, stored.queue, begun, target)
-        lost += [(QUEUES, key_of(session_number) + key_of(first)) for first in lost_runs]
+        if stored.queue is not None:
+            self._restore_queue(actor, session_number, stored.queue, stored.begun, target)
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
-        durable.restored([*begun.items()], stored.position, runs, anew=is_mixed)
+        durable.restored(stored.position, stored.begun, stored.queue)
         durable.window.restored(sent_rows)
         durable.awaiting_rel.restored(
             (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)
         )
-        if stored.left_at is None or is_mixed:
+        if stored.left_at is None:
             durable.changed()  # it is known now when its client left
         return lost
 
-    def _fill_queue(
+    def _restore_queue(
         self,
         actor: SessionActor,
-        rows: list[tuple[int, bytes]],
-        begun: dict[int, int],
+        number: int,
+        head: QueueHead,
+        begun: Begun,
         target: Callable[[Mapping[str, Any]], Target[Subscriber]],
-    ) -> tuple[dict[int, deque[Run]], list[int], bool]:
-        """Returns the rows that were restored, by priority, those whose messages are not there, and whether the
-        settings give messages other priorities than before."""
-        queue, records = actor.session.queue, self._records
-        runs: dict[int, deque[Run]] = {}
-        lost: list[int] = []
-        is_mixed = False
-        for first, value in rows:
-            place, qos, plain = unpack(value)
-            if not records.has(place):
-                lost.append(first)
-                continue
-            some = records.refer(place)
-            to = target(plain)
-            last = first + some.count - 1
-            left = begun.get(first, first)
-            for number, message in enumerate(some.messages[left - first :], left):
-                if message.expires_at <= self._now:  # it would take the place of one that has not expired
-                    actor.not_restored(message, DropReason.EXPIRED)
-                    continue
-                queue.number = number - 1
-                for dropped in queue.push(message, to, qos):
-                    actor.not_restored(dropped.message, dropped.reason)
-            queue.number = last
-            priority = queue.priority_of(some.topic)
-            is_mixed = is_mixed or any(queue.priority_of(topic) != priority for topic in some.topics)
-            if some.stored is not None:
-                runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
-        return runs, lost, is_mixed
+    ) -> None:
+        """Leave it unread, if it stays in the store."""
+        queue, committer = actor.session.queue, self._committer
+        publications = None if committer is None else committer.publications
+        rows = QueueRows(number, head, begun, queue, target, publications, self._epoch)
+        if committer is not None:
+            actor.leave_unread(rows)
+        elif self._engine is not None:
+            rows.read_all(self._engine, self._now)
+            dropped = queue.adopt(rows.entries)
+            actor.not_restored([*rows.gone, *[(gone.message, gone.reason) for gone in dropped]])
 
 
 class _Records:
     def __init__(self, found: Found, committer: Committer | None, epoch: float) -> None:
-        self._stored = found.records
+        self._bytes = found.records
         self._referred = found.referred
+        self._queued = found.queued
         #: None: what is found is stored nowhere from now on.
-        self._indexed = None if committer is None else committer.publications.indexed
+        self._publications = None if committer is None else committer.publications
         self._epoch = epoch
         self._found: dict[int, Publication] = {}
         self.missing: set[int] = set()
 
+    def is_known(self, number: int) -> bool:
+        return number in self._bytes
+
     def has(self, place: Place) -> bool:
         """False: its row was lost, and the store repaired without it; or the publication ends before this place."""
         number, first, count, _ = place
-        if number in self._stored and 0 <= first <= self._publication(number).count - count:
+        if self.is_known(number) and 0 <= first <= self._publication(number).count - count:
             return True
         self.missing.add(number)
         return False
 
     def refer(self, place: Place) -> Publication:
-        """The messages in this place, for a row that refers to it."""
+        """The messages in this place, for a row of a window that refers to it."""
         number, first, count, _ = place
         publication = self._publication(number)
         if publication.stored is not None:
@@ -291,29 +281,23 @@ class _Records:
     def _publication(self, number: int) -> Publication:
         publication = self._found.get(number)
         if publication is None:
-            publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
-            if self._indexed is not None:
-                publication.stored = self._indexed[number] = self._stored_as(number, publication.guid)
+            publication = self._found[number] = publication_from_bytes(self._bytes[number], self._epoch)
+            if self._publications is not None:
+                queued = self._queued.get(number, 0)
+                publication.stored = self._publications.found(number, publication.guid, self._referred[number], queued)
         return publication
 
-    def _stored_as(self, number: int, guid: int) -> StoredPublication:
-        stored = StoredPublication(number, guid, None)
-        stored.entries = tuple([(backlog, sequence) for backlog, sequence in self._referred[number]])
-        return stored
+    def stored(self, number: int) -> StoredPublication:
+        return stored_of(self._publication(number))
 
     @property
     def unreferred(self) -> list[StoredPublication]:
         """Only sessions that were discarded referred to them."""
-        found = self._found
-        return [
-            self._stored_as(number, 0)
-            for number in self._stored
-            if number not in found or not stored_of(found[number]).references
-        ]
+        return [stored for stored in map(self.stored, self._bytes) if not stored.references]
 
     def forget(self) -> None:
         """Nobody refers to them any more but the sessions that have them."""
-        self._stored.clear()
+        self._bytes.clear()
         self._referred.clear()
         self._found.clear()
 
@@ -337,11 +321,6 @@ class _LostRows:
     def write(self, batch: WriteBatch) -> None:
         for space, key in self.keys:
             batch.delete(space, key)
-
-
-def _member(router: Router[Subscriber], subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:
-    group = router.group(filter)
-    return None if group is None else group.member(subscriber)
 
 
 def _nobody(message: object) -> None:

@@ -199,6 +199,10 @@ class Excess:
 
     def shorten(self, cut: Cut | None) -> None:
         """Far more waits than the limits allow, before this cut if there is nothing in another backlog."""
+        unread = self._context.session.queue.unread
+        if unread is not None:
+            unread.then(partial(self.shorten, cut))
+            return
         self.reason = too_much(is_there=self._cursor.is_online)
         if self._cursor.reader.is_busy or self._context.ended:
             return

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.alive_note import ALIVE, CLOCK, NODE
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
-from trunkline.broker.session.durable import POSITIONS, QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.queue_rows import QUEUES, head_from_row
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES, queued_rows
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.clock import Note
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
 
 if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import StoredBacklog
+    from trunkline.broker.session.mqueue import QueueHead
+    from trunkline.broker.session.queue_rows import Begun
     from trunkline.mqtt.stored import IndexEntry, Place
     from trunkline.store import Engine, Row, Space
 
@@ -39,16 +42,18 @@ class StoredSession:
     #: Whether only its messages are left, those of shared groups for other members.
     has_ended: bool
     subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
-    window_head: bytes = b""
     position: bytes = b""
     sent: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
     awaited: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
-    queue: list[tuple[int, bytes]] = field(default_factory=list["tuple[int, bytes]"])
+    #: The packet id that was given last, and what is known of the queue, whose rows are not read.
+    last_id: int = 0
+    begun: Begun = field(default_factory=list["tuple[int, int]"])
+    queue: QueueHead | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether it refers to no message itself."""
-        return not (self.sent or self.awaited or self.queue)
+        """Whether its window is empty."""
+        return not (self.sent or self.awaited)
 
 
 @dataclass(slots=True)
@@ -59,51 +64,60 @@ class Found:
     note: Note
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
-    #: By the numbers of the records: the entries of backlogs that refer to them, too.
+    #: By the numbers of the records: the entries of backlogs that refer to them, too, and what the store says of their
+    #: rows in queues.
     referred: dict[int, tuple[IndexEntry, ...]]
+    queued: dict[int, int]
     #: The last number that was given to a publication.
     last_number: int
-    #: Sessions of which only a part is left: a damaged store was repaired.
-    remains: set[int]
+    #: Sessions of which only a part is left, as a damaged store was repaired: the publications in their queues, one for
+    #: each row.
+    remains: dict[int, list[int]]
     backlogs: list[StoredBacklog]
     #: Of clients that were connected, by sessions that are not stored.
     wills: list[Row]
 
 
 def find(engine: Engine) -> Found:
-    """Read all rows of sessions and messages. It takes long: call it in a thread."""
+    """Read the rows of sessions and of the messages in their windows: what waits, waits there. It takes long: call it
+    in a thread."""
     alive, last_number, calendar = unpack(engine.get(NODE, ALIVE) or NEVER)
     note = Note(alive, calendar, *unpack(engine.get(NODE, CLOCK) or EARLIER))
     sessions = {number_of(key): _session(value) for key, value in rows(engine, SESSIONS)}
-    remains = set[int]()
+    remains: dict[int, list[int]] = {}
     referred: dict[int, tuple[IndexEntry, ...]] = {}
-    for space in (SUBSCRIPTIONS, WINDOWS, QUEUES, POSITIONS):
+    for space in (SUBSCRIPTIONS, WINDOWS, POSITIONS):
         for key, value in rows(engine, space):
             stored = sessions.get(number_of(key))
             place = place_in(space, key, value)
             if place is not None:
                 referred[place[0]] = place[3]
             if stored is None:
-                remains.add(number_of(key))
+                remains[number_of(key)] = []
                 continue
             if space == SUBSCRIPTIONS:
                 stored.subscriptions.append((key[NUMBER_SIZE:].decode(), value))
-            elif space == QUEUES:
-                stored.queue.append((number_of(key[NUMBER_SIZE:]), value))
             elif space == POSITIONS:
                 stored.position = value
             elif len(key) == NUMBER_SIZE:
-                stored.window_head = value
+                stored.last_id, stored.begun, stored.queue = head_from_row(value)
             else:
                 row_key = RowKey.of(key[NUMBER_SIZE:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
+    for number, places in remains.items():
+        for key, value in rows(engine, QUEUES, key_of(number), key_of(number + 1)):
+            place = place_in(QUEUES, key, value)
+            if place is not None:
+                referred[place[0]] = place[3]
+                places.append(place[0])
     records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
     backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
     wills = list(rows(engine, WILLS))
     last_number = max(
         [last_number, *records, *[found.last for found in backlogs], *[number_of(key) for key, _ in wills]]
     )
-    return Found(note, sessions, records, referred, last_number, remains, backlogs, wills)
+    queued = {number: queued_rows(engine, number) for number in records} if engine.count(REFERENCES) else {}
+    return Found(note, sessions, records, referred, queued, last_number, remains, backlogs, wills)
 
 
 def _session(head: bytes) -> StoredSession:

@@ -1,11 +1,11 @@
 """A stored session: whatever happens to it, what a later start finds in the store is what it was at the last commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from math import inf
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from trunkline.broker.alive_note import ALIVE, NODE
 from trunkline.broker.committer import Committer
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.durable import (
-    QUEUES,
     SESSIONS,
     SUBSCRIPTIONS,
     Durable,
@@ -26,13 +25,14 @@ from trunkline.broker.session.durable import (
     make_durable,
 )
 from trunkline.broker.session.export import head_to_plain, target_to_plain
-from trunkline.broker.session.mqueue import MessageQueue
+from trunkline.broker.session.mqueue import MessageQueue, QueueHead, Unread
+from trunkline.broker.session.queue_rows import QUEUES, QueueRows
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
@@ -128,10 +128,39 @@ class Home:
             StoredAwaitingRel(self.committer, number, 0, 0),
         )
         session = Session(client, window, queue, awaiting_rel)
-        session.durable = Durable(session, self.committer, number, window, awaiting_rel)
+        session.durable = Durable(session, self.committer, number, window, queue, awaiting_rel)
         to = Subscriber(client.client_id, lambda mail: None)
-        self.actors.append(SimpleNamespace(session=session, subscriber=to, not_restored=lambda *_: None))
+        self.actors.append(Sleeper(session, to))
         return self.actors[-1]
+
+
+class Sleeper:
+    """As `SessionActor`, as far as a recovery knows it. It reads its queue when it is told to."""
+
+    def __init__(self, session: Session, subscriber: Subscriber) -> None:
+        self.session, self.subscriber = session, subscriber
+        self.rows: QueueRows | None = None
+        self.is_asked = False
+
+    def leave_unread(self, rows: QueueRows) -> None:
+        self.rows = rows
+        self.session.queue.leave_unread(cast("Unread", self))
+
+    @property
+    def head(self) -> QueueHead:
+        assert self.rows is not None
+        return self.rows.head
+
+    def begin(self) -> None:
+        self.is_asked = True
+
+    def read(self, engine: Engine, now: float) -> None:
+        if self.rows is not None:
+            self.rows.read_all(engine, now)
+            self.session.queue.adopt(self.rows.entries)
+            assert self.session.durable is not None
+            self.session.durable.adopt(self.rows)
+            self.rows = None
 
 
 def plain(publication: Publication) -> list[object]:
@@ -152,12 +181,38 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         self.number = 0
         self.guid = 0
         self.committer, self.turns, self.writer = committer_of(self.engine)
+        self.priorities = PRIORITIES
         self.use(Home(self.committer).add(ClientInfo("a"), 1))
         self.session.left_at = 0.0
 
-    def use(self, actor: Any) -> None:
-        self.session: Session = actor.session
+    def use(self, actor: Sleeper) -> None:
+        self.actor = actor
+        self.session = actor.session
         self.to = Target(actor.subscriber, Options(2))
+        #: What was stored of the queue when it was left unread, and what has come since.
+        self.unread: list[Any] = []
+        self.since: list[Any] = []
+
+    def read_queue(self) -> None:
+        """It has what it would have, if it had been in memory all the time."""
+        is_unread, queue = self.actor.rows is not None, self.session.queue
+        assert is_unread or not self.actor.is_asked
+        self.actor.read(self.engine, self.now)
+        if is_unread:
+            other: MessageQueue[Any] = MessageQueue(max_length=6, priority=self.priorities.get)
+            for message, target, qos, _ in [each for each in self.unread if each[0].expires_at > self.now] + self.since:
+                other.push(message, target, qos)
+            assert self.waiting(queue) == self.waiting(other)
+        assert queue.length == len(list(queue))
+        assert queue.byte_size == sum(message.weight for message, *_ in queue)
+        self.unread, self.since, self.actor.is_asked = [], [], False
+
+    def waiting(self, queue: Iterable[Any]) -> list[object]:
+        return [
+            (plain(message), target_to_plain(target), qos)
+            for message, target, qos, _ in queue
+            if qos and message.expires_at > self.now
+        ]
 
     def publications(
         self, topic: str, qos: int, count: int, expiry: float | None, *, mixed: bool = False
@@ -234,9 +289,17 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             publication = publication.select(range(0, count, 2))
         for message in publication.messages:
             self.session.queue.push(message, self.to, qos)
+            self.since.append((message, self.to, qos, None))
+        if self.actor.is_asked:
+            self.read_queue()
+
+    @rule()
+    def read(self) -> None:
+        self.read_queue()
 
     @rule(to_window=st.booleans())
     def pop(self, to_window: bool) -> None:
+        self.read_queue()
         queue, window = self.session.queue, self.session.inflight
         qos = queue.first[2] if queue.waits else 0
         for message, target, _, _ in queue.take(window.room, self.now):
@@ -302,19 +365,34 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
                 timer.fire()
         self.turns.end()
 
-    @rule(priorities=others)
-    def restart(self, priorities: dict[str, int] = PRIORITIES) -> None:
+    @rule(priorities=others, reads_before=st.booleans(), reads_at_once=st.booleans())
+    def restart(
+        self, priorities: dict[str, int] = PRIORITIES, *, reads_before: bool = True, reads_at_once: bool = True
+    ) -> None:
+        if reads_before:
+            self.read_queue()
+        is_unread = self.actor.rows is not None
+        if not is_unread:
+            self.unread, self.since = sorted(self.session.queue, key=itemgetter(3)), []
+            self.priorities = priorities
+        came = [each for each in self.unread + self.since if each[2]]
         self.commit()
         was = self.exported(self.session)
         found = find(self.engine)
         assert found.last_number >= self.engine.count(MESSAGES)
         self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
-        home: Any = Home(self.committer, priorities)
+        home: Any = Home(self.committer, self.priorities)
         list(Recovery(found, home, Router(), EPOCH, self.now, self.committer).restore())
         (actor,) = home.actors
         self.use(actor)
-        assert self.exported(self.session) == was
+        self.unread = came
+        if reads_at_once:
+            self.read_queue()
+        now = self.exported(self.session)
+        if is_unread or not reads_at_once:
+            del now["queue"], was["queue"]
+        assert now == was
 
     def exported(self, session: Session) -> dict[str, Any]:
         """All but QoS 0, which is not stored, and what has expired, which may be stored as long as what is before it
@@ -346,7 +424,9 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             self.session.durable.forget()
             self.commit()
             left = [
-                space.name for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES) if self.engine.count(space)
+                space.name
+                for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES, REFERENCES)
+                if self.engine.count(space)
             ]
             assert not left
 
@@ -479,6 +559,7 @@ def test_a_session_that_is_stored_from_now_on_is_stored_with_all_that_it_holds()
     assert restored.subscriptions == session.subscriptions
     _, sent = restored.inflight.export()
     assert [plain(each[2]) for each in sent] == [message_to_row(_message(5), EPOCH)]
+    home.actors[0].read(store.engine, 0.0)
     assert [entry[0].payload for entry in restored.queue] == [b"10"]
     ((packet_ids, _, held),) = restored.awaiting_rel.export()
     assert (list(packet_ids), held and plain(held)) == ([7], message_to_row(_message(15), EPOCH))

@@ -129,5 +129,12 @@ def test_a_member_of_a_group_is_a_member_again() -> None:
     router.subscribe(SUBSCRIBER, "$share/g/t", Options(1))
     (member,) = router.targets("$share/g/t")
     plain = target_to_plain(member)
-    assert target_from_plain(plain, SUBSCRIBER, lambda filter: member if filter == "$share/g/t" else None) is member
-    assert target_from_plain(plain, SUBSCRIBER, nobody).group is None
+    assert target_from_plain(plain, SUBSCRIBER, router.group) is member
+    other = Subscriber("other", lambda mail: None)
+    router.subscribe(other, "$share/g/t", Options(1))
+    router.unsubscribe(SUBSCRIBER, "$share/g/t")
+    former = target_from_plain(plain, SUBSCRIBER, router.group)
+    assert (former.subscriber, former.qos, former.group) == (SUBSCRIBER, 1, router.group("$share/g/t"))
+    assert former is not member
+    router.unsubscribe(other, "$share/g/t")
+    assert target_from_plain(plain, SUBSCRIBER, router.group).group is None

@@ -11,8 +11,9 @@ from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import messages, nothing_more, publish, settled
 from tests.conformance import raw
 from trunkline.broker.backlogs.rows import ENTRIES
-from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.durable import SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.life import SessionLife
+from trunkline.broker.session.queue_rows import QUEUES
 from trunkline.broker.session.stored_window import SENT, WINDOWS
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack
@@ -151,6 +152,10 @@ async def test_places_behind_the_end_of_a_publication_are_lost_and_no_others() -
         async with disk.broker() as life:
             session = life.node.sessions.get("a")
             assert session is not None
+            unread, is_read = session.session.queue.unread, trio.Event()
+            assert unread is not None
+            unread.then(is_read.set)
+            await is_read.wait()
             assert (len(session.session.inflight), session.session.queue.length) == (1, 5)
 
 

@@ -5,6 +5,7 @@ import pytest
 from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import leave, publish
 from tests.conformance import raw
+from trunkline.broker.session.mqueue import QueueHead
 from trunkline.broker.session.stored_sessions import NEVER, StoredSession, find
 from trunkline.broker.session.stored_window import AWAITED, SENT, RowKey
 from trunkline.mqtt.packing import unpack
@@ -48,12 +49,12 @@ async def test_what_is_read_of_a_session() -> None:
     ("rows", "idle"),
     [
         ({}, True),
-        ({"subscriptions": [("t", b"")], "window_head": b"x", "position": b"x"}, True),
+        ({"subscriptions": [("t", b"")], "last_id": 7, "position": b"x"}, True),
         ({"sent": [(RowKey(SENT, 1, 1, 1), b"")]}, False),
         ({"awaited": [(RowKey(AWAITED, 1, 1, 1), b"")]}, False),
-        ({"queue": [(1, b"")]}, False),
+        ({"queue": QueueHead(7, 100, {0: 3})}, True),
     ],
 )
-def test_one_that_refers_to_no_message_is_idle(rows: dict[str, Any], idle: bool) -> None:
+def test_one_is_idle_whatever_waits_as_long_as_its_window_is_empty(rows: dict[str, Any], idle: bool) -> None:
     stored = StoredSession(b"", "a", None, None, has_will=False, has_ended=False, **rows)
     assert stored.is_idle is idle

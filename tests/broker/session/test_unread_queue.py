@@ -1,0 +1,327 @@
+"""A start reads no queue: it knows how much waits, and what comes goes behind. Who needs a queue has it read."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.broker.disk import Disk, Life
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled, until
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.alive_note import COUNTED, NODE
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.outbound import Outbound
+from trunkline.broker.session.queue_rows import QUEUES, head_from_row
+from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
+from trunkline.hooks import Hooks
+from trunkline.hooks.points import MESSAGE_DROPPED
+from trunkline.mqtt.packing import pack
+from trunkline.store import Space, StoreError, WriteBatch
+from trunkline.store.memory import MemoryEngine
+
+#: Where messages wait in queues: the settings, the filter, and the topic.
+KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "new messages are dropped": ({"overflow": "drop_new"}, "t", "t"),
+    "priorities": ({"priorities": {"high": 10}}, "t", "t"),
+    "a shared group": ({}, "$share/g/t", "t"),
+}
+OLD = [b"%d" % number for number in range(5)]
+
+
+class Watched(MemoryEngine):
+    """Knows what was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[Space] = []
+
+    def scan(self, space: Space, *args: Any, **kwargs: Any) -> list[tuple[bytes, bytes]]:
+        self.read.append(space)
+        return super().scan(space, *args, **kwargs)
+
+    def get(self, space: Space, key: bytes) -> bytes | None:
+        self.read.append(space)
+        return super().get(space, key)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], str, str]]:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    """It leaves threads a moment before it jumps."""
+    return MockClock(autojump_threshold=0.02)
+
+
+async def filled(
+    kind: tuple[dict[str, Any], str, str], *client_ids: str, disk: Disk | None = None, expiry: int = 1000
+) -> Disk:
+    settings, filter, topic = kind
+    disk = disk or Disk()
+    async with disk.broker(session=settings) as life:
+        for client_id in client_ids or ("away",):
+            wire, _ = await life.stay(client_id, expiry=expiry)
+            await wire.subscribe((filter.replace("/g/", f"/{client_id}/"), 1))
+            await wire.abort()
+        await settled(life)
+        await publish(life, topic, *OLD)
+    return disk
+
+
+def is_unread(life: Life, client_id: str = "away") -> bool:
+    session = life.node.sessions.get(client_id)
+    assert session is not None
+    return session.session.queue.unread is not None
+
+
+async def emptied(life: Life, disk: Disk) -> None:
+    """What is done with has left the store."""
+    await life.stay("another")  # whose CONNACK waits for a commit
+    await until(lambda: not any(disk.engine.count(space) for space in (QUEUES, MESSAGES, REFERENCES)))
+
+
+async def test_a_start_reads_none(kind: tuple[dict[str, Any], str, str]) -> None:
+    engine = Watched()
+    disk = await filled(kind, "away", "other", disk=Disk(lambda: engine))
+    engine.read.clear()
+    async with disk.broker(session=kind[0]) as life:
+        assert not {QUEUES, MESSAGES}.intersection(engine.read)
+        session = life.node.sessions.get("away")
+        assert session is not None
+        assert session.session.waiting[0] == 5
+        assert session.session.waiting[1] > 0
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 5) == OLD
+        await nothing_more(wire)
+        assert session.session.waiting == (0, 0)
+        assert is_unread(life, "other")
+
+
+async def test_what_comes_goes_behind_also_over_more_starts(kind: tuple[dict[str, Any], str, str]) -> None:
+    settings, _, topic = kind
+    disk = await filled(kind)
+    for new in (b"a", b"b"):
+        async with disk.broker(session=settings) as life:
+            await publish(life, topic, new)
+            assert is_unread(life)
+    async with disk.broker(session=settings) as life:
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 7) == [*OLD, b"a", b"b"]
+        await nothing_more(wire)
+        await emptied(life, disk)
+
+
+async def test_the_higher_priority_comes_first_whenever_it_came() -> None:
+    settings = {"priorities": {"high": 10}}
+    disk = Disk()
+    async with disk.broker(session=settings) as life:
+        await leave(life, "away", ("#", 1))
+        await publish(life, "t", *OLD)
+        await publish(life, "high", b"high")
+    async with disk.broker(session=settings) as life:
+        await publish(life, "high", b"higher")
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 7) == [b"high", b"higher", *OLD]
+
+
+async def test_priorities_that_were_changed() -> None:
+    disk = Disk()
+    async with disk.broker(session={"priorities": {"high": 10}}) as life:
+        await leave(life, "away", ("#", 1))
+        await publish(life, "t", *OLD)
+        await publish(life, "high", b"high")
+    for _ in range(2):
+        async with disk.broker(session={"priorities": {"t": 10}, "max_inflight": 1}) as life:
+            wire, _ = await life.stay("away")
+            assert (await wire.expect_type(raw.PUBLISH)).payload == b"0"
+    async with disk.broker(session={"priorities": {"t": 10}}) as life:
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 6) == [*OLD, b"high"]
+
+
+async def test_a_full_queue_takes_nothing_new_and_is_not_read_for_that() -> None:
+    kind = KINDS["new messages are dropped"]
+    disk = await filled(kind)
+    async with disk.broker(session={**kind[0], "max_queue_length": 6}) as life:
+        await publish(life, "t", b"5", b"6", b"7")
+        assert life.node.metrics.dropped[DropReason.QUEUE_FULL] == 2
+        assert is_unread(life)
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 6) == [*OLD, b"5"]
+        await nothing_more(wire)
+
+
+@pytest.mark.parametrize("limit", [{"max_queue_length": 6}, {"max_queue_bytes": 1000}])
+async def test_the_oldest_are_dropped_of_a_queue_that_has_to_be_read_for_that(limit: dict[str, int]) -> None:
+    kind = {"priorities": {"high": 10}}, "t", "t"
+    disk = await filled(kind)
+    async with disk.broker(session={**kind[0], **limit}) as life:
+        new = [b"%d" % number for number in range(5, 20)]
+        await publish(life, "t", *new)
+        await until(lambda: not is_unread(life))
+        dropped = life.node.metrics.dropped[DropReason.QUEUE_FULL]
+        assert dropped >= 14 if "max_queue_length" in limit else dropped > 5
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 20 - dropped) == [*OLD, *new][dropped:]
+        await nothing_more(wire)
+
+
+async def test_what_has_expired_does_not_come(clock: MockClock) -> None:
+    kind = KINDS["new messages are dropped"]
+    disk = Disk()
+    async with disk.broker(session=kind[0]) as life:
+        await leave(life, "away", ("t", 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.publish("t", b"short", qos=1, properties=raw.message_expiry(10))
+        await publisher.publish("t", b"long", qos=1)
+    async with disk.broker(session=kind[0]) as life:
+        await trio.sleep(20)
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 1) == [b"long"]
+        assert life.node.metrics.dropped[DropReason.EXPIRED] == 1
+
+
+async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dict[str, Any], str, str]) -> None:
+    disk, heard, hooks = await filled(kind), list[bytes](), Hooks()
+    hooks.add(MESSAGE_DROPPED, lambda client, message, reason: heard.append(message.payload))
+    async with disk.broker(session=kind[0], hooks=hooks) as life:
+        wire = await life.wire()
+        assert not (await wire.connect("away", clean=True)).session_present
+        await emptied(life, disk)
+        assert heard == OLD
+        await nothing_more(wire)
+
+
+async def test_a_session_that_expires_unread_leaves_nothing(
+    clock: MockClock, kind: tuple[dict[str, Any], str, str]
+) -> None:
+    disk = await filled(kind, expiry=50)
+    async with disk.broker(session=kind[0]) as life:
+        await trio.sleep(60)
+        assert life.node.metrics.session_expired == 1
+        await emptied(life, disk)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_other_members_of_its_group_get_what_was_unread(monkeypatch: pytest.MonkeyPatch, crashes: bool) -> None:
+    disk = await filled(KINDS["a shared group"])
+    async with disk.broker() as life:
+        other, _ = await life.stay("other")
+        await other.subscribe(("$share/away/t", 1))
+        wire = await life.wire()
+        if crashes:
+            with monkeypatch.context() as patched, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                patched.setattr(Outbound, "attach", lambda *_: 1 / 0)
+                await wire.send(raw.connect("away", clean=False))
+                await until(lambda: life.node.metrics.session_crashed == 1)
+        else:
+            await wire.connect("away", clean=True)
+        assert await messages(other, 5) == OLD
+        await nothing_more(other)
+        await emptied(life, disk)
+
+
+async def test_a_store_that_cannot_be_read_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, kind: tuple[dict[str, Any], str, str]
+) -> None:
+    disk = await filled(kind)
+    scan, failed = disk.engine.scan, list[Space]()
+
+    def fail(space: Space, *args: Any, **kwargs: Any) -> list[tuple[bytes, bytes]]:
+        if space == QUEUES and len(failed) < 2:
+            failed.append(space)
+            raise StoreError("on purpose")
+        return scan(space, *args, **kwargs)
+
+    monkeypatch.setattr("trunkline.broker.session.unread_queue.PAUSE", 0.0)
+    async with disk.broker(session=kind[0]) as life:
+        monkeypatch.setattr(disk.engine, "scan", fail)
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 5) == OLD
+        assert len(failed) == 2
+
+
+async def test_a_client_that_goes_while_its_queue_is_read_finds_it_later(
+    kind: tuple[dict[str, Any], str, str],
+) -> None:
+    disk = await filled(kind)
+    async with disk.broker(session=kind[0]) as life:
+        for _ in range(3):
+            wire, _ = await life.stay("away")
+            await wire.abort()
+        await settled(life)
+        wire, _ = await life.stay("away")
+        await got_all(wire, OLD)
+
+
+async def got_all(wire: Wire, payloads: list[bytes]) -> None:
+    got = await messages(wire, len(payloads))
+    assert got == payloads
+    await nothing_more(wire)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("cut", range(8))
+async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: tuple[dict[str, Any], str, str]) -> None:
+    """What was acknowledged does not come again, and nothing else is lost."""
+    settings, _, topic = kind
+    disk = await filled(kind, "away", "other")
+    sent, acknowledged, promised = [*OLD], list[bytes](), list[bytes]()
+    async with disk.broker(session=settings) as life:
+        life.cut_in(cut, applied=applied)
+        with trio.move_on_after(2) as patience:
+
+            async def until_cut() -> None:
+                await life.cut_off.wait()
+                patience.cancel()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(until_cut)
+                for number in range(5, 8):
+                    sent.append(b"%d" % number)
+                    await publish(life, topic, sent[-1])
+                    promised.append(sent[-1])
+                    wire, _ = await life.stay("away")
+                    acknowledged += await messages(wire, 1)
+                    await wire.abort()
+                    await settled(life)
+                nursery.cancel_scope.cancel()
+    async with disk.broker(session=settings) as life:
+        for client_id in ("away", "other"):
+            wire, _ = await life.stay(client_id)
+            had = acknowledged if client_id == "away" else []
+            session = life.node.sessions.get(client_id)
+            assert session is not None
+            got = list[bytes]()
+            while session.session.waiting[0] or len(session.session.inflight):
+                got += await messages(wire, 1)
+                await wait_all_tasks_blocked()
+            assert set(got) | set(had) >= {*OLD, *promised}
+            assert len(set(got)) == len(got)
+            assert sorted(got, key=int) == got
+            assert set(got) <= set(sent)
+        await emptied(life, disk)
+
+
+async def test_a_store_that_an_earlier_version_wrote_is_counted(kind: tuple[dict[str, Any], str, str]) -> None:
+    disk = await filled(kind, "away", "other")
+    counted = {key: row for space in (WINDOWS, REFERENCES) for key, row in disk.engine.scan(space)}
+    batch = WriteBatch()
+    for key, row in disk.engine.scan(WINDOWS):
+        batch.put(WINDOWS, key, pack(head_from_row(row)[:2]))
+    batch.delete_range(REFERENCES, b"", b"\xff" * 9)
+    batch.delete(NODE, COUNTED)
+    disk.engine.commit(batch)
+    async with disk.broker(session=kind[0]) as life:
+        assert {key: row for space in (WINDOWS, REFERENCES) for key, row in disk.engine.scan(space)} == counted
+        for client_id in ("away", "other"):
+            wire, _ = await life.stay(client_id)
+            await got_all(wire, OLD)
+        await emptied(life, disk)
