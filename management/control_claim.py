@@ -79,7 +79,7 @@ def _clear(path: Path) -> None:
         cause = error.__cause__
         refused = isinstance(cause, ConnectionRefusedError)
         # a port may belong to another program by now, a socket may not
-        if not refused and (unix or isinstance(error.__context__, TimeoutError)):
+        if not refused and (unix or isinstance(cause, TimeoutError)):
             raise PlaceTaken(f"{path} belongs to a running broker that does not answer") from error
     path.unlink()
 

@@ -138,8 +138,8 @@ class ControlClient:
             self._http.request(method, path, body, self._headers)
             with self._http.getresponse() as response:
                 content = self._content(response)
-        except TimeoutError:
-            raise NoBroker(f"the broker at {self.path} does not answer") from None
+        except TimeoutError as error:
+            raise NoBroker(f"the broker at {self.path} does not answer") from error
         except OSError as error:
             raise NoBroker(f"the broker at {self.path} is gone: {error.strerror or error}") from error
         except (HTTPException, ValueError) as error:
