@@ -28,7 +28,7 @@ from trunkline.broker.backlogs.rows import (
 )
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.queue_rows import QUEUES
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.broker.alive_note import COUNTED, NODE
 from trunkline.broker.session.mqueue import LOWEST, QueueHead
-from trunkline.broker.session.queue_rows import NO_QUEUE, QUEUES, Begun, head_from_row, head_to_row
+from trunkline.broker.session.stored_queue import NO_HEAD, QUEUES, StoredHead, head_from_row, head_to_row
 from trunkline.broker.session.stored_sessions import place_in
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import REFERENCES, stored_bytes
@@ -29,18 +29,16 @@ _logger = logging.getLogger("trunkline.store")
 
 
 def count_queues(engine: Engine) -> None:
-    """It takes long where there is something to count: call it in a thread.
+    """It takes long: call it in a thread.
 
     Raises:
         StoreError: the store cannot be read, or not be written.
     """
-    waiting = engine.count(QUEUES)
-    if waiting and engine.get(NODE, COUNTED) is None:
-        _logger.info("counting what waits in the queues, once: %d rows", waiting)
-        batch = WriteBatch()
-        _Count(engine, batch).run()
-        batch.put(NODE, COUNTED, pack(True))
-        engine.commit(batch)
+    _logger.info("counting what waits in the queues, once: %d rows", engine.count(QUEUES))
+    batch = WriteBatch()
+    _Count(engine, batch).run()
+    batch.put(NODE, COUNTED, pack(True))
+    engine.commit(batch)
 
 
 class _Count:
@@ -48,7 +46,7 @@ class _Count:
         self._engine = engine
         self._batch = batch
         #: By the key of the session.
-        self._heads: dict[bytes, tuple[int, Begun, QueueHead | None]] = {}
+        self._heads: dict[bytes, StoredHead] = {}
         #: By publication.
         self._rows = Counter[int]()
         #: Publications to which something else refers, too.
@@ -59,14 +57,13 @@ class _Count:
         engine, batch = self._engine, self._batch
         for key, row in rows(engine, WINDOWS):
             if len(key) == NUMBER_SIZE:
-                last_id, begun, _ = head_from_row(row)
-                self._heads[key] = last_id, begun, None
+                self._heads[key] = head_from_row(row)._replace(queue=None)
             elif place := place_in(WINDOWS, key, row):
                 self._others.add(place[0])
         for key, row in rows(engine, QUEUES):
             self._take(key[:NUMBER_SIZE], number_of(key[NUMBER_SIZE:]), row)
         for key, head in self._heads.items():
-            batch.put(WINDOWS, key, head_to_row(*head))
+            batch.put(WINDOWS, key, head_to_row(head))
         batch.delete_range(REFERENCES, key_of(0), key_of(2**64 - 1))
         for number, count in self._rows.items():
             if count > 1 or number in self._others:
@@ -76,13 +73,13 @@ class _Count:
         place = place_in(QUEUES, session, row)
         assert place is not None
         number, _, count, entries = place
-        last_id, begun, head = self._heads.get(session, (0, *NO_QUEUE))
-        left = count - (dict(begun).get(first, first) - first)
-        _, byte_size, lengths = head or QueueHead(0, 0, {})
+        head = self._heads.get(session, NO_HEAD)
+        left = count - (dict(head.begun).get(first, first) - first)
+        _, byte_size, lengths = head.queue or QueueHead(0, 0, {})
         # of which priority it is, the settings say when it is read
         counted = QueueHead(first + count - 1, byte_size + round(left * self._weight(number)), {LOWEST: left})
         counted.lengths[LOWEST] += lengths.get(LOWEST, 0)
-        self._heads[session] = last_id, begun, counted
+        self._heads[session] = head._replace(queue=counted)
         self._rows[number] += 1
         if entries:
             self._others.add(number)

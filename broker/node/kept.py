@@ -11,10 +11,9 @@ import trio
 
 from trunkline.broker.alive_note import ALIVE, NODE
 from trunkline.broker.committer import Committer
-from trunkline.broker.session.durable import StoredQueue, make_durable
+from trunkline.broker.session.durable import StoredParts, make_durable
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
-from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.broker.stored_retained import RETAINED, retained_to_bytes
 from trunkline.mqtt.packing import pack
 from trunkline.plugins.store import PLUGINS
@@ -64,9 +63,8 @@ def _write_sessions(node: Node, batch: WriteBatch) -> None:
     committer.stop()  # the batch is all that is written
     for number, actor in enumerate(node.sessions, 1):
         session = copy(actor.session)
-        window, awaiting_rel = StoredWindow(committer, number, maxsize, 0), StoredAwaitingRel(committer, number, 0, 0)
-        queue = StoredQueue(committer, max_length=0)
-        make_durable(session, committer, number, window, queue, awaiting_rel).changed()
+        parts = StoredParts.new(committer, number, (maxsize, 0), {"max_length": 0}, (0, 0))
+        make_durable(session, committer, number, parts).changed()
     committer.write(batch)
     note = node.clock.note(trio.current_time())
     batch.put(NODE, ALIVE, pack((note.stored, committer.publications.number, note.calendar)))

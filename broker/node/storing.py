@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from trunkline.actors import Paced
+from trunkline.broker.alive_note import COUNTED, NODE
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.committer import Committer
-from trunkline.broker.queue_count import count_queues
 from trunkline.broker.session.recovery import Recovery
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
@@ -231,7 +232,11 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 
 def _find(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
-    count_queues(engine)
+    if engine.count(QUEUES) and engine.get(NODE, COUNTED) is None:
+        # imported here: it is done once
+        from trunkline.broker.queue_count import count_queues
+
+        count_queues(engine)
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 

@@ -24,7 +24,6 @@ from trunkline.broker.session.services import bounded_expiry
 from trunkline.broker.session.slow_consumer import Budget
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
-from trunkline.broker.session.unread_queue import UnreadQueue
 from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import MESSAGE_QUEUED
 from trunkline.mqtt.errors import ProtocolError
@@ -52,9 +51,9 @@ if TYPE_CHECKING:
     from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.queue_rows import QueueRows
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session, Storage
+    from trunkline.broker.session.unread_queue import UnreadQueue
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
@@ -352,18 +351,16 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not None and message.channel in (None, channel):
             self._life.disconnect(message.reason, message.text)
 
-    def leave_unread(self, rows: QueueRows) -> None:
-        """What has waited for the session since before the start is in these rows."""
-        committer = self._services.committer
-        assert committer is not None
-        unread = UnreadQueue(self._context, rows, committer.read, self._queue_is_read)
-        self.session.queue.leave_unread(unread)
-        self._outbound.follow_unread(unread)
+    def leave_unread(self, unread: UnreadQueue) -> None:
+        """What has waited for the session since before the start is there."""
+        unread.bind(self._context, self._queue_is_read)
+        self._outbound.arrange()
 
     def _queue_is_read(self, gone: list[tuple[Message, DropReason]]) -> None:
         self.not_restored(gone)
         self._life.drop_not_restored()
-        self._outbound.follow_unread(None)
+        self._outbound.arrange()
+        self._outbound.wake()
 
     def not_restored(self, gone: list[tuple[Message, DropReason]]) -> None:
         """These were stored for this session, and are dropped."""

@@ -12,10 +12,9 @@ from sortedcontainers import SortedList
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.durable import Durable, StoredQueue, make_durable
+from trunkline.broker.session.durable import Durable, StoredParts, make_durable
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
 from trunkline.broker.session.state import Session
-from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
 from trunkline.mqtt.session.window import Inflight
@@ -142,9 +141,9 @@ class Directory:
         already."""
         committer = self._services.committer
         if number and committer is not None:
-            window, queue, awaiting_rel = self._stored_parts(committer, number)
-            session = Session(client, window, queue, awaiting_rel)
-            session.durable = Durable(session, committer, number, window, queue, awaiting_rel)
+            parts = self._stored_parts(committer, number)
+            session = Session(client, *parts)
+            session.durable = Durable(session, committer, number, parts)
             self._last_number = max(self._last_number, number)
         else:
             in_flight, awaited = self._limits
@@ -166,20 +165,16 @@ class Directory:
             (settings.max_awaiting_rel, self._services.config.queue_bytes),
         )
 
-    def _stored_parts(self, committer: Committer, number: int) -> tuple[StoredWindow, StoredQueue, StoredAwaitingRel]:
+    def _stored_parts(self, committer: Committer, number: int) -> StoredParts:
         in_flight, awaited = self._limits
-        return (
-            StoredWindow(committer, number, *in_flight),
-            StoredQueue(committer, **self._queue),
-            StoredAwaitingRel(committer, number, *awaited),
-        )
+        return StoredParts.new(committer, number, in_flight, self._queue, awaited)
 
     def _store(self, session: Session) -> None:
         """The session began in memory, and its client has come by a listener where it is stored."""
         committer = self._services.committer
         assert committer is not None
         self._last_number = number = self._last_number + 1
-        make_durable(session, committer, number, *self._stored_parts(committer, number))
+        make_durable(session, committer, number, self._stored_parts(committer, number))
 
     def _forget(self, session: Session) -> None:
         known = self._sessions.get(session.client_id)

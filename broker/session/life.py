@@ -343,12 +343,14 @@ class SessionLife:
     def _remove_routes(self) -> None:
         context = self.context
         filters = list(context.session.subscriptions)
-        context.services.pubsub.remove_subscriber(
-            context.subscriber, filters, partial(context.soon, partial(self.outbound.when_read, self._give_up))
-        )
+        context.services.pubsub.remove_subscriber(context.subscriber, filters, partial(context.soon, self._give_up))
 
     def _give_up(self) -> None:
-        self.context.in_slices(self._remains.give_up())
+        unread = self.context.session.queue.unread
+        if unread is None:
+            self.context.in_slices(self._remains.give_up())
+        else:
+            unread.then(self._give_up)
 
     @property
     def _remains(self) -> Remains:

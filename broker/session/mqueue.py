@@ -68,8 +68,8 @@ class QueueHead(NamedTuple):
         return sum(self.lengths.values())
 
 
-class Unread(Protocol):
-    """Messages of a queue that are in a store."""
+class UnreadPart(Protocol):
+    """Messages of a queue that are in a store. It is the source in front of the queue."""
 
     @property
     def head(self) -> QueueHead: ...
@@ -81,6 +81,15 @@ class Unread(Protocol):
     def then(self, action: Callable[[], object]) -> None:
         """Read them, and do this afterwards."""
         ...
+
+    async def read_now(self) -> None:
+        """In place of the session, which has crashed."""
+        ...
+
+    @property
+    def waits(self) -> bool: ...
+
+    def take(self, room: int, now: float) -> Sequence[Taken[Any]]: ...
 
 
 class QueueSettings(TypedDict, total=False):
@@ -167,7 +176,7 @@ class MessageQueue(Generic[T]):
         self.before_backlogs = 0
         self.length = 0
         self.byte_size = 0
-        self.unread: Unread | None = None
+        self.unread: UnreadPart | None = None
 
     def limit(self, max_length: int, max_bytes: int, *, store_qos0: bool) -> None:
         """Limits from now on. What is there above them stays until it is sent; a new message takes an old one's
@@ -227,7 +236,7 @@ class MessageQueue(Generic[T]):
             self._forget(top)
         return ((message, entry[1], "waited", 0),)
 
-    def leave_unread(self, unread: Unread) -> None:
+    def leave_unread(self, unread: UnreadPart) -> None:
         """Messages that came before all others are in a store."""
         self.unread, head = unread, unread.head
         self.number = max(self.number, head.last)

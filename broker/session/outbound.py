@@ -24,7 +24,7 @@ from trunkline.mqtt.session.states import State
 from trunkline.mqtt.topics import STREAM_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.arrivals import Arrivals
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.stream_feed import StreamFeeds
-    from trunkline.broker.session.unread_queue import UnreadQueue
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
@@ -83,7 +82,6 @@ class Outbound(Sending):
         "_queue",
         "_replays",
         "_sources",
-        "_unread",
     )
 
     def __init__(self, context: SessionContext) -> None:
@@ -94,8 +92,6 @@ class Outbound(Sending):
         self._replays: Replays | None = None
         #: None where the session has never had a subscription to a stream.
         self._feeds: StreamFeeds | None = None
-        #: What waits since before the start, until it is read.
-        self._unread: UnreadQueue | None = None
         super().__init__(context)
 
     def bind(self) -> None:
@@ -108,9 +104,9 @@ class Outbound(Sending):
         if session.durable is not None and backlogs is not None:
             self._arrivals = self._merged_arrivals()
             self._cursor = session.cursor = self._arrivals.open_cursor(backlogs)
-        self._arrange()
+        self.arrange()
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         """Put the sources that there are in their order."""
         arrivals, replays, feeds = self._arrivals, self._replays, self._feeds
         if arrivals is None and replays is not None:
@@ -119,7 +115,7 @@ class Outbound(Sending):
             arrivals.replays = replays
         came = self._queue if arrivals is None else arrivals
         self._sources: tuple[Source, ...] = tuple(
-            [source for source in (self._window, self._unread, came, replays, feeds) if source is not None]
+            [source for source in (self._window, self._queue.unread, came, replays, feeds) if source is not None]
         )
         self._review()
 
@@ -271,7 +267,7 @@ class Outbound(Sending):
             self._cursor.detach()
         if self._feeds is not None:
             self._feeds.detach()
-        self._arrange()
+        self.arrange()
 
     def repeat(self, interval: float) -> None:
         """Send again what a 3.x client has not acknowledged for that long."""
@@ -297,24 +293,6 @@ class Outbound(Sending):
             self.give_up(gone, target, DropReason.SESSION_ENDED)
         return True
 
-    def follow_unread(self, unread: UnreadQueue | None) -> None:
-        """What waits in the queue is unread, or is read now."""
-        self._unread = unread
-        self._arrange()
-        self.wake()
-
-    def when_read(self, action: Callable[[], object]) -> None:
-        """Do it, when all that waits in the queue is in memory."""
-        if self._unread is None:
-            action()
-        else:
-            self._unread.then(action)
-
-    async def read_now(self) -> None:
-        """The actor has crashed."""
-        if self._unread is not None:
-            await self._unread.read_now()
-
     @property
     def empty(self) -> bool:
         """Nothing waits, and nothing is unacknowledged."""
@@ -329,7 +307,7 @@ class Outbound(Sending):
         if self._replays is None:
             self._replays = Replays(retained, services.config.retained.replay_batch)
         self._replays.add(Replay(grant, target, retained, self._may_replay, self.now))
-        self._arrange()
+        self.arrange()
 
     def _may_replay(self, message: Message) -> bool:
         services = self._services
@@ -354,7 +332,7 @@ class Outbound(Sending):
     def _forget_replays(self) -> None:
         if self._replays is not None and not self._replays.waits:
             self._replays = None
-            self._arrange()
+            self.arrange()
 
     # Streams
 
@@ -374,7 +352,7 @@ class Outbound(Sending):
             from trunkline.broker.session.stream_feed import StreamFeeds
 
             self._feeds = StreamFeeds(self._context, self._services.streams(), self.wake)
-            self._arrange()
+            self.arrange()
         return self._feeds
 
     def end_feeds(self) -> Iterator[None]:

@@ -12,7 +12,6 @@ from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.dormant import Dormant, Dormants
 from trunkline.broker.session.durable import Durable, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
-from trunkline.broker.session.queue_rows import QueueRows
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import unpack
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
-    from trunkline.broker.session.mqueue import QueueHead
-    from trunkline.broker.session.queue_rows import Begun
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
@@ -119,7 +116,7 @@ class Recovery:
 
     def _finish(self, number: int, stored: StoredSession) -> None:
         """It has ended, and its messages were not all given to other members of its shared groups."""
-        if stored.is_idle and stored.queue is None:
+        if stored.is_idle and stored.window_head.queue is None:
             if self._committer is not None:
                 self._committer.change(_Discarded(number))
             return
@@ -196,7 +193,7 @@ class Recovery:
         target = partial(target_from_plain, subscriber=subscriber, group_of=self._router.group)
         restore_head(head, session, -self._epoch, gone)
         lost: list[tuple[Space, bytes]] = []
-        last_id = stored.last_id
+        last_id = stored.window_head.last_id
         if stored.sent:  # ids go on behind those that may come again
             last_id = stored.sent[-1][0].first + stored.sent[-1][0].length - 1
         sent: list[Exported[Target[Subscriber]]] = []
@@ -214,12 +211,12 @@ class Recovery:
             ids, weight, place = unpack(value)
             awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
         session.awaiting_rel.restore(awaited, gone)
-        if stored.queue is not None:
-            self._restore_queue(actor, session_number, stored.queue, stored.begun, target)
+        if stored.window_head.queue is not None:
+            self._restore_queue(actor, session_number, stored, target)
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
-        durable.restored(stored.position, stored.begun, stored.queue)
+        durable.restored(stored.position, stored.window_head)
         durable.window.restored(sent_rows)
         durable.awaiting_rel.restored(
             (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)
@@ -232,16 +229,18 @@ class Recovery:
         self,
         actor: SessionActor,
         number: int,
-        head: QueueHead,
-        begun: Begun,
+        stored: StoredSession,
         target: Callable[[Mapping[str, Any]], Target[Subscriber]],
     ) -> None:
         """Leave it unread, if it stays in the store."""
+        # imported here: most stores have none
+        from trunkline.broker.session.unread_queue import QueueRows, UnreadQueue
+
         queue, committer = actor.session.queue, self._committer
         publications = None if committer is None else committer.publications
-        rows = QueueRows(number, head, begun, queue, target, publications, self._epoch)
+        rows = QueueRows(number, stored.window_head, queue, target, publications, self._epoch)
         if committer is not None:
-            actor.leave_unread(rows)
+            actor.leave_unread(UnreadQueue(rows, committer.read))
         elif self._engine is not None:
             rows.read_all(self._engine, self._now)
             dropped = queue.adopt(rows.entries)

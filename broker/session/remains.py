@@ -51,7 +51,9 @@ class Remains:
 
     async def give_up_in_task(self) -> None:
         """The actor has crashed."""
-        await self._outbound.read_now()
+        unread = self._context.session.queue.unread
+        if unread is not None:
+            await unread.read_now()
         for step in (*self._steps(), self._lose_undelivered):
             try:
                 while step(MESSAGES_AT_ONCE):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.backlogs import Rejoined
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import MessageQueue
-    from trunkline.broker.session.queue_rows import QueueRows
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Will
@@ -57,10 +56,6 @@ class Storage(Protocol):
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call back when the session is stored as it is now, in any turn: let `action` cast."""
-        ...
-
-    def adopt(self, rows: QueueRows) -> None:
-        """The rows of its queue, which were left unread, are read."""
         ...
 
     def end(self) -> None:

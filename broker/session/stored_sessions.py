@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from trunkline.broker.alive_note import ALIVE, CLOCK, NODE
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.queue_rows import QUEUES, head_from_row
+from trunkline.broker.session.stored_queue import NO_HEAD, QUEUES, StoredHead, head_from_row
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES, queued_rows
@@ -18,8 +18,6 @@ from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
 
 if TYPE_CHECKING:
     from trunkline.broker.backlogs.rows import StoredBacklog
-    from trunkline.broker.session.mqueue import QueueHead
-    from trunkline.broker.session.queue_rows import Begun
     from trunkline.mqtt.stored import IndexEntry, Place
     from trunkline.store import Engine, Row, Space
 
@@ -45,10 +43,8 @@ class StoredSession:
     position: bytes = b""
     sent: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
     awaited: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
-    #: The packet id that was given last, and what is known of the queue, whose rows are not read.
-    last_id: int = 0
-    begun: Begun = field(default_factory=list["tuple[int, int]"])
-    queue: QueueHead | None = None
+    #: Also what is known of the queue, whose rows are not read.
+    window_head: StoredHead = NO_HEAD
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +96,7 @@ def find(engine: Engine) -> Found:
             elif space == POSITIONS:
                 stored.position = value
             elif len(key) == NUMBER_SIZE:
-                stored.last_id, stored.begun, stored.queue = head_from_row(value)
+                stored.window_head = head_from_row(value)
             else:
                 row_key = RowKey.of(key[NUMBER_SIZE:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))

@@ -192,7 +192,7 @@ STORED_IN: dict[str, Callable[[Life], Awaitable[list[Any]]]] = {
     "stream-blocks": from_the_stream,
     "plugins": from_the_plugin,
 }
-WITHOUT_PROPERTIES = {"subscriptions", "queues", "positions", "windows", "filters", "entries", "node"} | {
+WITHOUT_PROPERTIES = {"subscriptions", "queues", "positions", "windows", "filters", "entries", "node", "references"} | {
     *("streams", "stream-deleted", "stream-topics", "consumers")
 }
 

@@ -9,7 +9,7 @@ from tests.broker.disk import Disk, Life
 from tests.broker.node.test_storing import queued
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.session.queue_rows import QUEUES
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest

@@ -22,6 +22,7 @@ from trunkline.broker.stored_publications import MESSAGES
 from trunkline.management.cli import cli
 from trunkline.management.store_commands import lost_messages
 from trunkline.store import WriteBatch
+from trunkline.store.format import VERSION
 from trunkline.store.sqlite import SqliteEngine
 
 
@@ -54,7 +55,7 @@ def test_info(file: Path) -> None:
     shown = json.loads(call("info", "--store", file, "--json"))
     assert shown == {
         "path": str(file),
-        "format": 1,
+        "format": VERSION,
         "size": file.stat().st_size,
         "rows": {"colours": 1000, "others": 1},
     }
@@ -218,7 +219,7 @@ def test_what_a_log_has_lost_is_said(file: Path, tmp_path: Path) -> None:
 
 def test_a_store_of_a_later_format_is_not_made_one_of_this(file: Path) -> None:
     with closing(sqlite3.connect(file)) as database:
-        database.execute("PRAGMA user_version = 2")
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = file.read_bytes()
     assert "start the newer Trunkline" in call("repair", "--store", file, code=1)
     assert file.read_bytes() == before

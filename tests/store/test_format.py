@@ -74,7 +74,7 @@ def test_an_older_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pyte
     with_version(path, 0)
     rename = "UPDATE spaces SET name = 'digits' WHERE name = 'numbers'"
     monkeypatch.setitem(format.MIGRATIONS, 0, lambda database: database.execute(rename) and None)
-    with pytest.raises(StoreUnavailable, match="start the broker once, which makes it format 1"):
+    with pytest.raises(StoreUnavailable, match=f"start the broker once, which makes it format {format.VERSION}"):
         SqliteEngine(path, read_only=True)
     engine = SqliteEngine(path)
     assert engine.count(Space("digits")) == 20

@@ -19,7 +19,7 @@ from tests.store.conftest import THOROUGH
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.session.durable import POSITIONS
-from trunkline.broker.session.queue_rows import QUEUES
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packets import SubscriptionRequest
 

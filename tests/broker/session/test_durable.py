@@ -21,17 +21,18 @@ from trunkline.broker.session.durable import (
     SESSIONS,
     SUBSCRIPTIONS,
     Durable,
-    StoredQueue,
+    StoredParts,
     make_durable,
 )
 from trunkline.broker.session.export import head_to_plain, target_to_plain
-from trunkline.broker.session.mqueue import MessageQueue, QueueHead, Unread
-from trunkline.broker.session.queue_rows import QUEUES, QueueRows
+from trunkline.broker.session.mqueue import MessageQueue, QueueHead, QueueSettings, UnreadPart
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
+from trunkline.broker.session.stored_queue import QUEUES, StoredQueue
 from trunkline.broker.session.stored_sessions import find
-from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
+from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.session.unread_queue import QueueRows, UnreadQueue
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
@@ -122,13 +123,10 @@ class Home:
         self.add_dormant = lambda dormants: None
 
     def add(self, client: ClientInfo, number: int, subscriber: None = None, *, claims: bool = True) -> Any:
-        queue = StoredQueue(self.committer, max_length=6, priority=self.priorities.get)
-        window, awaiting_rel = (
-            StoredWindow(self.committer, number, 8, 0),
-            StoredAwaitingRel(self.committer, number, 0, 0),
-        )
-        session = Session(client, window, queue, awaiting_rel)
-        session.durable = Durable(session, self.committer, number, window, queue, awaiting_rel)
+        queue: QueueSettings = {"max_length": 6, "priority": self.priorities.get}
+        parts = StoredParts.new(self.committer, number, (8, 0), queue, (0, 0))
+        session = Session(client, *parts)
+        session.durable = Durable(session, self.committer, number, parts)
         to = Subscriber(client.client_id, lambda mail: None)
         self.actors.append(Sleeper(session, to))
         return self.actors[-1]
@@ -142,9 +140,9 @@ class Sleeper:
         self.rows: QueueRows | None = None
         self.is_asked = False
 
-    def leave_unread(self, rows: QueueRows) -> None:
-        self.rows = rows
-        self.session.queue.leave_unread(cast("Unread", self))
+    def leave_unread(self, unread: UnreadQueue) -> None:
+        self.rows = unread._rows
+        self.session.queue.leave_unread(cast("UnreadPart", self))
 
     @property
     def head(self) -> QueueHead:
@@ -157,9 +155,11 @@ class Sleeper:
     def read(self, engine: Engine, now: float) -> None:
         if self.rows is not None:
             self.rows.read_all(engine, now)
-            self.session.queue.adopt(self.rows.entries)
+            queue = cast("StoredQueue", self.session.queue)
+            queue.adopt_runs(self.rows.runs, anew=self.rows.is_mixed)
+            queue.adopt(self.rows.entries)
             assert self.session.durable is not None
-            self.session.durable.adopt(self.rows)
+            self.session.durable.changed()
             self.rows = None
 
 
@@ -548,8 +548,8 @@ def test_a_session_that_is_stored_from_now_on_is_stored_with_all_that_it_holds()
             session.queue.push(message, to, 2)
         else:
             session.awaiting_rel.receive([7], message, message.weight, 0.0)
-    window, awaiting_rel = StoredWindow(store.committer, 1, 8, 0), StoredAwaitingRel(store.committer, 1, 0, 0)
-    make_durable(session, store.committer, 1, window, StoredQueue(store.committer, max_length=6), awaiting_rel)
+    parts = StoredParts.new(store.committer, 1, (8, 0), {"max_length": 6}, (0, 0))
+    make_durable(session, store.committer, 1, parts)
     store.commit(session)
     found = find(store.engine)
     committer, _, _ = committer_of(store.engine, found.last_number)

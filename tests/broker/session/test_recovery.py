@@ -13,7 +13,7 @@ from tests.conformance import raw
 from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.session.durable import SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.life import SessionLife
-from trunkline.broker.session.queue_rows import QUEUES
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.session.stored_window import SENT, WINDOWS
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packing import pack, unpack

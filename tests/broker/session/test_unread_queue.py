@@ -12,16 +12,13 @@ from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled, until
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.alive_note import COUNTED, NODE
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.queue_rows import QUEUES, head_from_row
-from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks import Hooks
 from trunkline.hooks.points import MESSAGE_DROPPED
-from trunkline.mqtt.packing import pack
-from trunkline.store import Space, StoreError, WriteBatch
+from trunkline.store import Space, StoreError
 from trunkline.store.memory import MemoryEngine
 
 #: Where messages wait in queues: the settings, the filter, and the topic.
@@ -307,21 +304,4 @@ async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: tupl
             assert len(set(got)) == len(got)
             assert sorted(got, key=int) == got
             assert set(got) <= set(sent)
-        await emptied(life, disk)
-
-
-async def test_a_store_that_an_earlier_version_wrote_is_counted(kind: tuple[dict[str, Any], str, str]) -> None:
-    disk = await filled(kind, "away", "other")
-    counted = {key: row for space in (WINDOWS, REFERENCES) for key, row in disk.engine.scan(space)}
-    batch = WriteBatch()
-    for key, row in disk.engine.scan(WINDOWS):
-        batch.put(WINDOWS, key, pack(head_from_row(row)[:2]))
-    batch.delete_range(REFERENCES, b"", b"\xff" * 9)
-    batch.delete(NODE, COUNTED)
-    disk.engine.commit(batch)
-    async with disk.broker(session=kind[0]) as life:
-        assert {key: row for space in (WINDOWS, REFERENCES) for key, row in disk.engine.scan(space)} == counted
-        for client_id in ("away", "other"):
-            wire, _ = await life.stay(client_id)
-            await got_all(wire, OLD)
         await emptied(life, disk)
