@@ -68,6 +68,16 @@ class QueueHead(NamedTuple):
         return sum(self.lengths.values())
 
 
+class ReadPart(Protocol[T]):
+    """Messages of QoS 1 and 2 that were in a store."""
+
+    #: By priority, in order.
+    lanes: dict[int, deque[Queued[T]]]
+    byte_size: int
+    #: Everything up to this number came before all that waits in backlogs.
+    before_backlogs: int
+
+
 class UnreadPart(Protocol):
     """Messages of a queue that are in a store. It is the source in front of the queue."""
 
@@ -243,19 +253,20 @@ class MessageQueue(Generic[T]):
         self.length += head.length
         self.byte_size += head.byte_size
 
-    def adopt(self, entries: Sequence[Queued[T]]) -> list[Dropped[T]]:
-        """These messages of QoS 1 and 2 are those that were unread. Returns what the limits do not allow: if new
-        messages are dropped, that is none, as they are there."""
+    def adopt(self, read: ReadPart[T]) -> list[Dropped[T]]:
+        """This was unread. Returns what the limits do not allow: if new messages are dropped, that is none, as these
+        are there."""
         if self.unread is not None:
             self.length -= self.unread.head.length
             self.byte_size -= self.unread.head.byte_size
             self.unread = None
-        for entry in reversed(entries):
-            message, qos = entry[0], entry[2]
-            into = self._top if self._classes is None else self._class_of(message.topic)
-            (into.open_lane(qos) if into.rest is _NO_LANE else into.rest).appendleft(entry)
-            self.length += 1
-            self.byte_size += message.weight
+        for priority, lane in read.lanes.items():
+            into = self._top if self._classes is None else self._class(priority)
+            self.length += len(lane)
+            lane.extend(into.rest)
+            into.rest = lane
+        self.byte_size += read.byte_size
+        self.before_backlogs = max(self.before_backlogs, read.before_backlogs)
         dropped: list[Dropped[T]] = []
         if not self._drop_new:
             for at in list(self._each_class()):
@@ -303,8 +314,10 @@ class MessageQueue(Generic[T]):
         return self._default_priority if priority is None else priority
 
     def _class_of(self, topic: str) -> _Class[T]:
+        return self._class(self.priority_of(topic))
+
+    def _class(self, priority: int) -> _Class[T]:
         assert self._classes is not None
-        priority = self.priority_of(topic)
         found = self._classes.get(-priority)
         if found is None:
             found = self._classes[-priority] = _Class(priority)

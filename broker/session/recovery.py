@@ -243,7 +243,7 @@ class Recovery:
             actor.leave_unread(UnreadQueue(rows, committer.read))
         elif self._engine is not None:
             rows.read_all(self._engine, self._now)
-            dropped = queue.adopt(rows.entries)
+            dropped = queue.adopt(rows)
             actor.not_restored([*rows.gone, *[(gone.message, gone.reason) for gone in dropped]])
 
 

@@ -51,9 +51,7 @@ class Remains:
 
     async def give_up_in_task(self) -> None:
         """The actor has crashed."""
-        unread = self._context.session.queue.unread
-        if unread is not None:
-            await unread.read_now()
+        await self._read_queue()
         for step in (*self._steps(), self._lose_undelivered):
             try:
                 while step(MESSAGES_AT_ONCE):
@@ -63,6 +61,14 @@ class Remains:
         for _ in self._outbound.end_feeds():
             await trio.lowlevel.checkpoint()
         self._forget()
+
+    async def _read_queue(self) -> None:
+        unread = self._context.session.queue.unread
+        if unread is not None:
+            try:
+                await unread.read_now()
+            except Exception:
+                _logger.exception(ANOTHER_ERROR, extra=self._context.session.client.log_fields)
 
     def _steps(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.mqueue import QueueSettings, UnreadPart
+    from trunkline.broker.session.mqueue import QueueSettings, ReadPart, UnreadPart
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.session.window import Taken
     from trunkline.mqtt.stored import StoredPublication
@@ -140,15 +140,11 @@ class StoredQueue(MessageQueue["T"]):
         super().leave_unread(unread)
         self._stored_size += unread.head.byte_size
 
-    def adopt(self, entries: Sequence[Queued[T]]) -> list[Dropped[T]]:
+    def adopt(self, read: ReadPart[T]) -> list[Dropped[T]]:
         if self.unread is not None:
             self._stored_size -= self.unread.head.byte_size
-        for message, target, _, number in entries:
-            self._publications.pin(stored_of(message), 1)
-            self._stored_size += message.weight
-            if target.group is None:
-                self.before_backlogs = max(self.before_backlogs, number)
-        return super().adopt(entries)
+        self._stored_size += read.byte_size
+        return super().adopt(read)
 
     def adopt_runs(self, by_priority: Mapping[int, deque[Run]], *, anew: bool) -> None:
         """These are the rows of what was unread."""

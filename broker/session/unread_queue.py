@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     T: TypeAlias = Target[Subscriber]
 
-#: Rows that are read in one step, and about so many bytes of their publications.
-ROWS_AT_ONCE: Final = 256
-MAX_PAGE_BYTES: Final = 1 << 18
+#: Rows that are read in one step, and about so many bytes of their publications: thousands of messages may be in them.
+ROWS_AT_ONCE: Final = 64
+MAX_PAGE_BYTES: Final = 1 << 16
 #: Seconds until a read that failed is tried again.
 PAUSE: Final = 1.0
 
@@ -81,10 +81,12 @@ class QueueRows:
         self._epoch = epoch
         self._begun = dict(head.begun)
         self._read = 0
-        #: In order.
-        self.entries: list[Queued[T]] = []
-        #: The rows, by priority.
+        #: The messages, and the rows, by priority.
+        self.lanes: dict[int, deque[Queued[T]]] = {}
         self.runs: dict[int, deque[Run]] = {}
+        self.byte_size = 0
+        #: The last of those that came before all that waits in backlogs.
+        self.before_backlogs = 0
         #: Messages that are not in the queue any more, and why.
         self.gone: list[tuple[Message, DropReason]] = []
         self.lost = 0
@@ -136,22 +138,27 @@ class QueueRows:
             return None
         publication = publication_from_bytes(data, self._epoch)
         if self._publications is not None:
-            number, _, _, entries = place
-            publication.stored = self._publications.found(number, publication.guid, entries, noted, in_queue=True)
+            number, _, _, indexed = place
+            publication.stored = self._publications.found(number, publication.guid, indexed, noted, in_queue=True)
         return publication
 
     def _add(self, row: QueueRow, some: Publication, now: float) -> None:
-        queue, target = self._queue, self._target(row.target)
+        target, priority_of, kept = self._target(row.target), self._queue.priority_of, 0
         left = self._begun.get(row.first, row.first)
         for number, message in enumerate(some.messages[left - row.first :], left):
             if message.expires_at <= now:  # it would take the place of one that has not expired
                 self.gone.append((message, DropReason.EXPIRED))
             else:
-                self.entries.append((message, target, row.qos, number))
-        priority = queue.priority_of(some.topic)
-        self.is_mixed = self.is_mixed or any(queue.priority_of(topic) != priority for topic in some.topics)
-        if some.stored is not None:
-            self.runs.setdefault(priority, deque()).append(Run(row.first, row.first + some.count - 1, some.stored))
+                self.lanes.setdefault(priority_of(message.topic), deque()).append((message, target, row.qos, number))
+                self.byte_size += message.weight
+                kept += 1
+        last, priority = row.first + some.count - 1, priority_of(some.topic)
+        self.is_mixed = self.is_mixed or any(priority_of(topic) != priority for topic in some.topics)
+        if target.group is None:
+            self.before_backlogs = last
+        if some.stored is not None and self._publications is not None:
+            self._publications.pin(some.stored, kept)
+            self.runs.setdefault(priority, deque()).append(Run(row.first, last, some.stored))
 
 
 class UnreadQueue:
@@ -232,7 +239,7 @@ class UnreadQueue:
         self._is_over = True
         durable, rows = self._context.session.durable, self._rows
         self._queue.adopt_runs(rows.runs, anew=rows.is_mixed)
-        dropped = self._queue.adopt(rows.entries)
+        dropped = self._queue.adopt(rows)
         if durable is not None:
             durable.changed()
         self._waiter(rows.gone + [(gone.message, gone.reason) for gone in dropped])

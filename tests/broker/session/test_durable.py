@@ -157,7 +157,7 @@ class Sleeper:
             self.rows.read_all(engine, now)
             queue = cast("StoredQueue", self.session.queue)
             queue.adopt_runs(self.rows.runs, anew=self.rows.is_mixed)
-            queue.adopt(self.rows.entries)
+            queue.adopt(self.rows)
             assert self.session.durable is not None
             self.session.durable.changed()
             self.rows = None
