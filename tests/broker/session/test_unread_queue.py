@@ -1,6 +1,5 @@
 """A start reads no queue: it knows how much waits, and what comes goes behind. Who needs a queue has it read."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -47,7 +46,7 @@ class Watched(MemoryEngine):
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], str, str]]:
+def kind(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str, str]:
     return KINDS[request.param]
 
 
