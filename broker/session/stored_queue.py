@@ -158,7 +158,7 @@ class StoredQueue(MessageQueue["T"]):
 
     def write(self, batch: WriteBatch, last_id: int) -> None:
         """`last_id` is the packet id that was given last."""
-        if self.length or self._runs:
+        if self.length or self._runs or self._anew:
             self._write_rows(batch)
         if self._runs or self._head is not NO_QUEUE:
             self._write_head(batch, last_id)
@@ -205,8 +205,9 @@ class StoredQueue(MessageQueue["T"]):
             last, _, lengths = self.unread.head
         for at in self._each_class():
             if at.rest:
-                last = max(last, at.rest[-1][3])
                 lengths = lengths | {at.priority: lengths.get(at.priority, 0) + len(at.rest)}
+        # rows go on behind messages that are there: what has expired was not taken in
+        last = max([last, *[runs[-1].last for runs in self._runs.values()]])
         return QueueHead(last, self._stored_size, lengths) if lengths else None
 
     def release(self) -> None:

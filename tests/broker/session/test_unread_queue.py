@@ -17,7 +17,8 @@ from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks import Hooks
 from trunkline.hooks.points import MESSAGE_DROPPED
-from trunkline.store import Space, StoreError
+from trunkline.store import Space, StoreError, WriteBatch
+from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine
 
 #: Where messages wait in queues: the settings, the filter, and the topic.
@@ -182,6 +183,41 @@ async def test_what_has_expired_does_not_come(clock: MockClock) -> None:
         wire, _ = await life.stay("away")
         assert await messages(wire, 1) == [b"long"]
         assert life.node.metrics.dropped[DropReason.EXPIRED] == 1
+
+
+async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: tuple[dict[str, Any], str, str]) -> None:
+    """Their numbers are not given anew while their rows are there."""
+    settings, filter, topic = kind
+    disk = Disk()
+    async with disk.broker(session=settings) as life:
+        await leave(life, "away", (filter.replace("/g/", "/away/"), 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.publish(topic, b"0", qos=1)
+        await publisher.publish(topic, b"1", qos=1)
+        await publisher.publish(topic, b"short", qos=1, properties=raw.message_expiry(10))
+    async with disk.broker(session={**settings, "max_inflight": 1}) as life:
+        await trio.sleep(20)
+        wire, _ = await life.stay("away")
+        assert (await wire.expect_type(raw.PUBLISH)).payload == b"0"
+        await wire.abort()
+        await settled(life)
+    async with disk.broker(session=settings) as life:
+        await publish(life, topic, b"new", b"newer")
+    async with disk.broker(session=settings) as life:
+        wire, _ = await life.stay("away")
+        await got_all(wire, [b"0", b"1", b"new", b"newer"])
+        await emptied(life, disk)
+
+
+async def test_rows_of_which_all_is_lost_leave_the_store(kind: tuple[dict[str, Any], str, str]) -> None:
+    disk = await filled(kind)
+    batch = WriteBatch()
+    batch.delete_range(MESSAGES, key_of(0), key_of(2**64 - 1))
+    disk.engine.commit(batch)
+    async with disk.broker(session=kind[0]) as life:
+        wire, _ = await life.stay("away")
+        await nothing_more(wire)
+        await emptied(life, disk)
 
 
 async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dict[str, Any], str, str]) -> None:
