@@ -23,7 +23,7 @@ from trunkline.management.logs import printable
 from trunkline.management.store_export import NotAnExport, export_lines, import_lines
 from trunkline.mqtt.explanations import quoted
 from trunkline.store import StoreCorrupt, StoreError, StoreInUse
-from trunkline.store.format import VERSION, publish
+from trunkline.store.format import publish
 from trunkline.store.lock import FileLock, give_to_owner
 from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
@@ -119,9 +119,9 @@ def info(place: Place, as_json: bool) -> None:
     finally:
         engine.close()
     if as_json:
-        click.echo(json.dumps({"path": str(place.path), "format": VERSION, "size": size, "rows": counts}))
+        click.echo(json.dumps({"path": str(place.path), "format": engine.format, "size": size, "rows": counts}))
         return
-    click.echo(f"{printable(str(place.path))}: format {VERSION}, {size:,} bytes")
+    click.echo(f"{printable(str(place.path))}: format {engine.format}, {size:,} bytes")
     if counts:
         print_columns(["space", "rows"], [[printable(name), f"{rows:,}"] for name, rows in counts.items()], [])
 

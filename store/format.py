@@ -11,6 +11,8 @@ from zlib import crc32
 #: In the file's header, as `file` and SQLite's own tools show it: "Trkl".
 APPLICATION_ID: Final = 0x54726B6C
 VERSION: Final = 2
+#: The first with these tables: what only reads takes it as it is.
+SAME_TABLES: Final = 1
 PAGE_SIZE: Final = 4096
 #: The state of a store.
 CLOSED: Final = "closed"
@@ -122,8 +124,8 @@ def publish(new: Path, path: Path) -> None:
             os.close(folder)
 
 
-def migrate(database: sqlite3.Connection, version: int) -> None:
-    """Bring the tables up to date in one transaction."""
+def migrate(database: sqlite3.Connection, version: int) -> int:
+    """Bring the tables up to date in one transaction. Returns their version."""
     if version < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -134,3 +136,4 @@ def migrate(database: sqlite3.Connection, version: int) -> None:
         except BaseException:
             database.execute("ROLLBACK")
             raise
+    return VERSION

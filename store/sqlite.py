@@ -27,6 +27,7 @@ from trunkline.store.format import (
     MIGRATIONS,
     OPEN,
     PAGE_SIZE,
+    SAME_TABLES,
     VERSION,
     create,
     migrate,
@@ -102,7 +103,8 @@ class SqliteEngine:
                 self._lock.lock_store()
             self._connect("ro")
             self._open.callback(lambda: self._database.close())
-            version = self._check_format()
+            #: The version of its format.
+            self.format = version = self._check_format()
             self._execute("BEGIN")  # one state for all that is read, however long that takes
             if verify or not read_only:
                 self._refuse(self._log_defects())
@@ -112,7 +114,7 @@ class SqliteEngine:
                 # only now: a connection that may write takes the log into the file, and deletes it, when it is closed
                 self._database.close()
                 self._connect("rw")
-                migrate(self._database, version)
+                self.format = migrate(self._database, version)
                 self._begin(durability, max_size)
                 self._set_state(OPEN[durability])
                 self._checkpoint()  # the state has to be in the file: it is what a lost log is missed by
@@ -157,7 +159,7 @@ class SqliteEngine:
             )
         if any(old not in MIGRATIONS for old in range(version, VERSION)):
             self._corrupt(f"there is no format {version}")
-        if self._read_only and version < VERSION:
+        if self._read_only and version < SAME_TABLES:
             raise StoreUnavailable(
                 f"the store {self.path} has format {version}: start the broker once, which makes it format {VERSION}"
             )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -297,3 +298,14 @@ def test_the_page_says_what_is_in_each_space() -> None:
         r"^\| (`[^|]+) \|", page.partition("The spaces are:")[2].partition("The exit code")[0], re.MULTILINE
     )
     assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == spaces
+
+
+def test_a_store_of_an_earlier_format_is_read_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "1.db"
+    shutil.copy(Path(__file__).parents[1] / "store" / "formats" / "1.db", file)
+    before = file.read_bytes()
+    assert call("info", "--store", file).startswith(f"{file}: format 1, ")
+    assert "no problems" in call("check", "--store", file)
+    call("backup", tmp_path / "copy.db", "--store", file)
+    call("export", tmp_path / "rows", "--store", file)
+    assert file.read_bytes() == before

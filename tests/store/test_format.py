@@ -31,10 +31,13 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1])
-def test_each_format_is_read_for_ever(version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("read_only", [False, True])
+def test_each_format_is_read_for_ever(version: int, read_only: bool, tmp_path: Path) -> None:
+    """Who only reads need not bring it up to date."""
     path = tmp_path / "a.db"
     shutil.copy(STORES / f"{version}.db", path)
-    engine = SqliteEngine(path)
+    engine = SqliteEngine(path, read_only=read_only)
+    assert engine.format == (version if read_only else format.VERSION)
     assert list(engine.check()) == []
     assert engine.spaces() == [Space("big"), Space("names"), Space("numbers")]
     numbers = [number for number in range(30) if not 10 <= number < 20]
