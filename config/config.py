@@ -176,7 +176,10 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
         path = ("listeners", index)
         first = labels.setdefault(listener.label, index)
         if first != index:
-            yield path, f'listeners[{first}] is called "{listener.label}" too: give one a name of its own'
+            if config.listeners[first].url == listener.url and listener.port:
+                yield path, f"listeners[{first}] is at {listener.url}, too"
+            else:
+                yield path, f'listeners[{first}] is called "{listener.label}" too: give one a name of its own'
         if not (listener.loopback or config.authenticates(listener) or config.allows_anonymous(listener)):
             text = (
                 f"other machines can reach {listener.url} without logging in: set auth.password_file, "

@@ -4,6 +4,7 @@ later wins.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ class ConfigReader:
         except UnicodeDecodeError:
             self._complain(source, (), "is not UTF-8 text")
         except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
-            self._complain(source, (), f"is not TOML: {error}{file_hint(text)}")
+            self._complain(source, (), f"is not TOML: {error}{_list_hint(text)}{file_hint(text)}")
         else:
             self.take_table(table, source, path.parent)
 
@@ -401,3 +402,9 @@ def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
         or f"; known are {', '.join(model.model_fields)}"
     )
     return f"unknown key{hint}"
+
+
+def _list_hint(text: str) -> str:
+    """Of a file that is no TOML, where what is a list was begun as a table."""
+    found = next((name for name in LISTS if re.search(rf"^\s*\[{name}[.\]]", text, re.MULTILINE)), None)
+    return "" if found is None else f"; {found} is a list, in which each table begins with [[{found}]]"

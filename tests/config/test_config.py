@@ -43,7 +43,10 @@ def test_who_may_come_without_credentials(file: Path) -> None:
 
 def test_keys_that_contradict() -> None:
     assert problems_of({"listeners": ["tcp://127.0.0.1:1", "tcp://127.0.0.1:1"]}) == [
-        'listeners[1]: listeners[0] is called "tcp://127.0.0.1:1" too: give one a name of its own'
+        "listeners[1]: listeners[0] is at tcp://127.0.0.1:1, too"
+    ]
+    assert problems_of({"listeners": ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"]}) == [
+        'listeners[1]: listeners[0] is called "tcp://127.0.0.1:0" too: give one a name of its own'
     ]
     assert problems_of({"mqtt": {"server_keep_alive": 60, "max_keep_alive": 30}}) == [
         "mqtt.server_keep_alive: is longer than mqtt.max_keep_alive"

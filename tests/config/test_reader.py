@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.problems import problems, problems_of
-from trunkline.config.config import Config
+from trunkline.config.config import LISTS, Config
 from trunkline.config.errors import ConfigError
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import Override, load
@@ -100,6 +100,13 @@ def test_configuration_file_that_cannot_be_read(file: Path) -> None:
     assert line.startswith(f"{file}: is not TOML: ")
     file.write_bytes(b"\xff")
     assert problems(file) == [f"{file}: is not UTF-8 text"]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_table_of_what_is_a_list_is_told_how_it_begins(file: Path, name: str) -> None:
+    file.write_text(f'{name} = ["tcp://127.0.0.1:1"]\n[{name}.tls]\ncert = "a"\n')
+    (line,) = problems(file)
+    assert line.endswith(f"; {name} is a list, in which each table begins with [[{name}]]")
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[mqtt]\nmax_qos = " + "9" * 5000])
