@@ -166,7 +166,6 @@ class UnreadQueue:
 
     __slots__ = ("_actions", "_context", "_has_begun", "_is_over", "_queue", "_read", "_rows", "_waiter")
 
-    waits: Final = True
     _context: SessionContext
     _queue: StoredQueue
     _waiter: Callable[[list[tuple[Message, DropReason]]], None]
@@ -193,6 +192,10 @@ class UnreadQueue:
     @property
     def head(self) -> QueueHead:
         return self._rows.head
+
+    @property
+    def waits(self) -> bool:
+        return True
 
     def take(self, room: int, now: float) -> Sequence[Taken[Target[Subscriber]]]:
         del room, now
