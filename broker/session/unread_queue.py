@@ -164,7 +164,7 @@ class QueueRows:
 class UnreadQueue:
     """It is the source in front of the queue, until that has all messages."""
 
-    __slots__ = ("_actions", "_context", "_has_begun", "_is_over", "_queue", "_read", "_rows", "_waiter")
+    __slots__ = ("_actions", "_context", "_has_begun", "_queue", "_read", "_rows", "_waiter")
 
     _context: SessionContext
     _queue: StoredQueue
@@ -179,7 +179,7 @@ class UnreadQueue:
         self._rows = rows
         self._read = read
         self._actions: list[Callable[[], object]] = []
-        self._has_begun = self._is_over = False
+        self._has_begun = False
 
     def bind(self, context: SessionContext, waiter: Callable[[list[tuple[Message, DropReason]]], None]) -> None:
         """The `waiter` is called when the queue has what was read, with what is dropped of it, in the session's
@@ -237,9 +237,6 @@ class UnreadQueue:
             _logger.error("the store has lost %d messages", rows.lost, extra=client.log_fields)
 
     def _end(self) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
         durable, rows = self._context.session.durable, self._rows
         self._queue.adopt_runs(rows.runs, anew=rows.is_mixed)
         dropped = self._queue.adopt(rows)

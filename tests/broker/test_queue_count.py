@@ -49,11 +49,11 @@ def batch_of(count: int) -> PublishBatch:
 
 
 def window_row(number: int) -> bytes:
-    return pack((1, (number, 0, 1, ()), {}))
+    return pack((1, (number, 0, 1, ()), None))
 
 
 def queue_row(number: int, count: int = 1, *entries: tuple[int, int]) -> bytes:
-    return pack(((number, 0, count, entries), 1, {}))
+    return pack(((number, 0, count, entries), 1, None))
 
 
 def counted(publications: dict[int, Publication], rows: dict[tuple[Space, bytes], bytes]) -> MemoryEngine:
