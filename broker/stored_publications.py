@@ -199,7 +199,7 @@ class StoredPublications:
         """Who has read what the store said before finds them in memory, until the next commit is stored."""
         recounted, self._recounted = self._recounted, {}
         for stored in recounted:
-            is_alone = not (stored.noted or stored.entries) and stored.references == 1
+            is_alone = not stored.entries and stored.references == 1
             rows = 0 if is_alone else stored.queued
             if rows != stored.noted:
                 stored.noted = rows

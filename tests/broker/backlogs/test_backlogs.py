@@ -10,7 +10,8 @@ from tests.broker.backlogs.test_backlog import Here, Place
 from trunkline.broker.backlogs import backlogs
 from trunkline.broker.backlogs.backlogs import READ_AT_ONCE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, StoredBacklog, filter_from_row
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
+from trunkline.mqtt.packing import pack
 from trunkline.store import Engine, StoreFull, WriteBatch
 from trunkline.store.engine import rows
 
@@ -143,6 +144,22 @@ async def test_a_publication_that_a_session_refers_to_stays() -> None:
     here.committer.after_commit(lambda: None)
     here.turns.end()
     assert here.counts() == (0, 0, 0)
+
+
+async def test_a_publication_that_waits_in_a_queue_that_nobody_has_read_stays() -> None:
+    here, batch = Readable(), WriteBatch()
+    member = here.backlogs.join("t", Place())
+    for _ in range(3):
+        here.publish("t")
+    here.turns.end()
+    keys = [key for key, _ in here.engine.scan(MESSAGES)]
+    batch.put(REFERENCES, keys[1], pack(1))
+    here.engine.commit(batch)
+    assert not here.committer.publications.indexed
+    here.backlogs.leave(member)
+    await here.collect()
+    assert here.engine.count(ENTRIES) == 0
+    assert [key for key, _ in here.engine.scan(MESSAGES)] == [keys[1]]
 
 
 async def test_members_with_too_much_are_told() -> None:

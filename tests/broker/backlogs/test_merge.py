@@ -3,7 +3,8 @@ from hypothesis import strategies as st
 
 from trunkline.broker.backlogs.merge import BACKLOGS_AT_ONCE, MAX_BUFFERED, Merge
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
+from trunkline.mqtt.packing import pack
 from trunkline.store import WriteBatch
 from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine
@@ -52,6 +53,15 @@ def test_what_comes_later_is_found_when_its_backlog_is_named() -> None:
 def test_a_page_is_bounded_in_bytes() -> None:
     merge, engine = Merge(), engine_with({sequence: {1} for sequence in range(1, 50)})
     assert len(merge.page(engine, [(1, 0)], 100, 35)) == 4
+
+
+def test_each_entry_says_how_many_rows_of_queues_have_its_publication() -> None:
+    merge, engine = Merge(), engine_with({sequence: {1} for sequence in range(1, 5)})
+    batch = WriteBatch()
+    batch.put(REFERENCES, key_of(2), pack(4))
+    batch.put(REFERENCES, key_of(3), pack(1))
+    engine.commit(batch)
+    assert [read.queued for read in merge.page(engine, [(1, 0)], 10, 1 << 20)] == [0, 4, 1, 0]
 
 
 def test_many_backlogs_are_looked_into_in_steps_and_few_entries_of_each() -> None:
