@@ -84,7 +84,7 @@ class Recovery:
         for number, stored in found.sessions.items():
             if newest.get(stored.client_id) != number:
                 self._finish(number, stored)
-            elif self._backlogs is not None and self._backlogs.is_used and stored.is_idle:
+            elif self._backlogs is not None and self._backlogs.is_used and self._can_sleep(stored):
                 dormant.append(self._dormant(number, stored))
             else:
                 self._restore(number, stored)
@@ -122,6 +122,13 @@ class Recovery:
             return
         session = self._restore(number, stored, claims=False).session
         session.expiry_interval, session.will = 0.0, None
+
+    def _can_sleep(self, stored: StoredSession) -> bool:
+        """Nobody stores the place in the backlogs of one that is dormant: it is stored, or there is none."""
+        return stored.is_idle and (
+            bool(stored.position)
+            or not any(is_kept(filter, self._subscription(value)[0]) for filter, value in stored.subscriptions)
+        )
 
     def _dormant(self, number: int, stored: StoredSession) -> Dormant:
         subscriber = Subscriber(stored.client_id, _nobody, durable=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -364,6 +364,27 @@ async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: tupl
             assert sorted(got, key=int) == got
             assert set(got) <= set(sent)
         await emptied(life, disk)
+
+
+#: Where new messages of a session wait: in backlogs, or in its queue.
+PLACES: dict[str, dict[str, Any]] = {"backlogs": {}, "queue": {"overflow": "drop_new"}}
+
+
+@pytest.mark.parametrize("at_first", [0, 2])
+@pytest.mark.parametrize("lives", list(product(PLACES, repeat=3)))
+async def test_messages_wait_here_and_there_as_the_settings_change(lives: tuple[str, ...], at_first: int) -> None:
+    disk, sent = Disk(), list[bytes]()
+    for number, place in enumerate(lives):
+        async with disk.broker(session=PLACES[place]) as life:
+            if not number:
+                await leave(life, "away", ("t", 1))
+                await life.stay("another")  # whose CONNACK waits for a commit
+            for _ in range(2 if number else at_first):
+                sent.append(b"%d" % len(sent))
+                await publish(life, "t", sent[-1])
+    async with disk.broker(session=PLACES[lives[-1]]) as life:
+        wire, _ = await life.stay("away")
+        await got_all(wire, sent)
 
 
 # The rows of one queue
