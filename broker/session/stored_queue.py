@@ -192,7 +192,7 @@ class StoredQueue(MessageQueue["T"]):
         begun = self._unread_begun + [
             (runs[0].first, first)
             for priority, first in self.firsts().items()
-            if (runs := self._runs.get(priority)) and runs[0].first < first <= runs[0].last
+            if (runs := self._runs.get(priority)) and runs[0].first < first
         ]
         head = begun, self._queue_head()
         if head != self._head:
