@@ -233,6 +233,14 @@ class Scene:
         for each in (publisher, back):
             await each.wire.abort()
 
+    async def waited(self) -> None:
+        """Comes back for what has been in its queue since before the start."""
+        client = await self.tcp()
+        await client.connect("waited", clean=False, properties=raw.session_expiry(60))
+        await client.ping()
+        await trio.sleep(1)
+        await client.wire.abort()
+
     async def slow(self) -> None:
         """Reads, and acknowledges nothing, while another publishes more than it may have waiting."""
         client, publisher = await self.tcp(acknowledges=False), await self.tcp()
@@ -339,7 +347,7 @@ class Scene:
             await node.plugins.enable("probe", factory=Plugin)
         async with trio.open_nursery() as nursery:
             for script in (
-                *(self.busy, self.old, self.slow, self.crowd),
+                *(self.busy, self.old, self.slow, self.crowd, self.waited),
                 *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader),
             ):
                 nursery.start_soon(self.served, script)
@@ -396,8 +404,15 @@ def check_tables(node: Node) -> None:
 
 
 async def live_before(store: dict[str, Any]) -> None:
-    """A broker with this store that leaves a stream in it, and a session whose client does not come back."""
+    """A broker with this store that leaves a stream in it, a session whose client does not come back, and one with a
+    queue whose client does."""
     async with testing.broker(history=0, store=store) as broker, Wire(broker.connect()) as wire:
+        async with Wire(broker.connect()) as leaving:
+            client = Client(leaving)
+            await client.connect("waited", clean=False, properties=raw.session_expiry(60))
+            await client.subscribe("$share/group/waited")
+        await trio.sleep(1)
+        broker.publish("waited", b"stored", qos=1)
         await broker.streams.create(STREAM)
         for number in range(STORED):
             broker.publish(f"log/{number}", b"stored", qos=1)
