@@ -291,6 +291,7 @@ class Backlogs:
 
     async def _discard(self, number: int, entries: list[Entry], queued: frozenset[int]) -> None:
         self._garbage += [(number, entry, entry.number in queued) for entry in entries]
+        self.committer.change(self)  # with the next commit: until then, what has left its last queue is in memory
         if len(self._garbage) >= TRIMMED_AT_ONCE:
             self.committer.change(self, at_once=True)
             self._written = trio.Event()
