@@ -1,6 +1,7 @@
 """The backlogs of a node: the task that keeps them short."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -82,7 +83,8 @@ async def test_many_entries_go_in_several_commits(monkeypatch: pytest.MonkeyPatc
     place.needed = here.committer.publications.number + 1
     here.backlogs.moved(member.backlog)
     await here.collect()
-    assert left == [16, 12, 8, 4, 0]
+    assert left[-1] == 0
+    assert all(before - after <= 4 for before, after in pairwise([20, *left]))
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])
