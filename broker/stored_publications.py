@@ -218,6 +218,13 @@ def queued_rows(engine: Engine, number: int) -> int:
     return 0 if row is None else int(unpack(row))
 
 
+def queued_among(engine: Engine, numbers: Iterable[int]) -> dict[int, int]:
+    """The same, of those of these publications of which it says something."""
+    if not engine.count(REFERENCES):
+        return {}
+    return {number: rows for number in numbers if (rows := queued_rows(engine, number))}
+
+
 def stored_bytes(engine: Engine, number: int) -> bytes | None:
     """None: it is not there, or damaged, which must not keep others back."""
     try:

@@ -13,7 +13,7 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlog import Backlog, Cut, Membership
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, StoredBacklog, entry_from_row, entry_key
-from trunkline.broker.stored_publications import MESSAGES, REFERENCES, queued_rows
+from trunkline.broker.stored_publications import MESSAGES, queued_among
 from trunkline.store import StoreError
 from trunkline.store.engine import key_of
 
@@ -286,14 +286,14 @@ class Backlogs:
             await self._discard(number, entries, queued)
         if low == inf and not backlog.members:
             self._empty.append(backlog)
-        if self._garbage or self._empty:
             self.committer.change(self)
 
     async def _discard(self, number: int, entries: list[Entry], queued: frozenset[int]) -> None:
         self._garbage += [(number, entry, entry.number in queued) for entry in entries]
-        self.committer.change(self)  # with the next commit: until then, what has left its last queue is in memory
-        if len(self._garbage) >= TRIMMED_AT_ONCE:
-            self.committer.change(self, at_once=True)
+        is_much = len(self._garbage) >= TRIMMED_AT_ONCE
+        # with the next commit in any case: until then, what has left its last queue is in memory
+        self.committer.change(self, at_once=is_much)
+        if is_much:
             self._written = trio.Event()
             await self._written.wait()
 
@@ -324,6 +324,4 @@ def _page(begin: bytes, end: bytes, engine: Engine) -> list[Row]:
 def _page_to_trim(begin: bytes, end: bytes, engine: Engine) -> tuple[list[Entry], frozenset[int]]:
     """Entries, and those of their publications that are in queues as well."""
     entries = [entry_from_row(key, row) for key, row in _page(begin, end, engine)]
-    if not engine.count(REFERENCES):
-        return entries, frozenset()
-    return entries, frozenset([entry.number for entry in entries if queued_rows(engine, entry.number)])
+    return entries, frozenset(queued_among(engine, [entry.number for entry in entries]))

@@ -11,7 +11,7 @@ from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_queue import NO_HEAD, QUEUES, StoredHead, head_from_row
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
-from trunkline.broker.stored_publications import MESSAGES, REFERENCES, queued_rows
+from trunkline.broker.stored_publications import MESSAGES, queued_among
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.clock import Note
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of, rows
@@ -112,7 +112,7 @@ def find(engine: Engine) -> Found:
     last_number = max(
         [last_number, *records, *[found.last for found in backlogs], *[number_of(key) for key, _ in wills]]
     )
-    queued = {number: queued_rows(engine, number) for number in records} if engine.count(REFERENCES) else {}
+    queued = queued_among(engine, records)
     return Found(note, sessions, records, referred, queued, last_number, remains, backlogs, wills)
 
 
