@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from trunkline.config.section import PluginSettings, Section, key
 from trunkline.config.units import accepted
 from trunkline.hooks.points import find
-from trunkline.hooks.registration import HookError, RegistrationOptions, check_options, describe
+from trunkline.hooks.registration import HookError, Registration, RegistrationOptions, check_options, describe
 from trunkline.plugins.context import Context
 from trunkline.plugins.errors import PluginError
 
@@ -85,8 +85,11 @@ def settings_of(factory: Factory) -> type[Settings]:
     """The settings model of a plugin, from the annotation of its parameter: `context: Context[MySettings]`.
 
     Raises:
-        PluginError: it cannot be called with a context, or its annotation is something else.
+        PluginError: it cannot be called with a context, its annotation is something else, or a method that it marks
+            does not fit its point.
     """
+    if problems := list(_misfits(factory)):
+        raise PluginError(problems)
     name = describe(factory)
     try:
         parameters = list(inspect.signature(factory).parameters.values())
@@ -116,6 +119,22 @@ def settings_of(factory: Factory) -> type[Settings]:
     if problems := list(_wrong_defaults(model)):
         raise PluginError(problems)
     return model
+
+
+def _misfits(factory: Factory) -> Iterator[str]:
+    """A mistake shows when the configuration is checked, not when the plugin starts."""
+    for name, mark in marks(factory) if inspect.isclass(factory) else ():
+        method = inspect.getattr_static(factory, name)
+        if inspect.isfunction(method):
+            method = MethodType(method, factory)  # its signature is that of an object's
+        elif isinstance(method, staticmethod | classmethod):
+            method = getattr(factory, name)
+        else:
+            continue  # another descriptor needs an object
+        try:
+            Registration(find(mark.point), method, **mark.options)
+        except HookError as error:
+            yield str(error)
 
 
 def _wrong_defaults(model: type[Settings]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -121,12 +122,23 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
         hint = f"; is its extra installed? {point.extras}" if point.extras else ""
         if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
             hint = "; if it was installed with --editable while this process ran, restart the process"
-        raise PluginError(
-            [f"{point.name}: {point.value} cannot be imported: {type(error).__name__}: {error}{hint}"]
-        ) from error
+        raise PluginError([f"{point.value} cannot be imported: {_told(error, point.module)}{hint}"]) from error
     if not callable(factory):
         raise PluginError([f"{point.name}: {point.value} is {factory!r:.80}, which cannot be called"])
     return cast("Factory", factory)
+
+
+def _told(error: BaseException, module: str) -> str:
+    """The error, behind the line of the plugin's code that raised it or that called what raised it."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    package = module.rpartition(".")[0] or module
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if _is_in(frame.f_globals.get("__name__", ""), package)
+    ]
+    return ": ".join(filter(None, (*lines[-1:], type(error).__name__, str(error))))
 
 
 def _is_in(name: str, module: str) -> bool:

@@ -1,6 +1,6 @@
 """What a plugin's class or function says of itself."""
 
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from trunkline.config.units import Duration, Text, Whole
 from trunkline.hooks import HookError
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
-from trunkline.plugins.declaring import hooked_methods, settings_of
+from trunkline.plugins.declaring import hooked_methods, marks, settings_of
 
 
 class Own(Settings):
@@ -150,6 +150,61 @@ def test_methods_without_self_and_attributes_of_any_kind() -> None:
         ("client.connected", "outside"),
         ("client.disconnected", "shared"),
     ]
+
+
+class Misfits:
+    """Each method fits its point in every way but one."""
+
+    def __init__(self, context: Context[Own]) -> None: ...
+
+    @hook("client.connected")
+    def too_many(self, client: object, packet: object) -> None: ...
+
+    @hook("client.connected")
+    def too_few(self) -> None: ...
+
+    @hook("message.publish")
+    def other_order(self, message: object, client: object) -> None: ...
+
+    @hook("message.publish")
+    async def cannot_wait(self, client: object, message: object) -> None: ...
+
+    @hook("client.connected", filter=lambda: True)
+    def filtered(self, client: object) -> None: ...
+
+    @hook("client.connected", publications=True)
+    def no_publication(self, client: object) -> None: ...
+
+    @hook("client.connected")
+    def fits(self, client: object) -> None: ...
+
+    @staticmethod
+    @hook("client.connected")
+    def of_nothing(this: object, client: object) -> None: ...
+
+    @classmethod
+    @hook("client.connected")
+    def of_the_class(cls, this: object, client: object) -> None: ...
+
+
+def test_a_marked_method_that_does_not_fit_its_point_shows_before_the_plugin_starts() -> None:
+    with pytest.raises(PluginError) as caught:
+        settings_of(Misfits)
+    misfits = [name for name, _ in marks(Misfits) if name != "fits"]
+    for name, problem in zip(misfits, caught.value.problems, strict=True):
+        assert f"Misfits.{name} " in problem or name == "filtered"
+
+
+def test_what_only_an_object_can_tell_is_left_to_the_start() -> None:
+    class Partial:
+        def __init__(self, context: Context[Own]) -> None: ...
+
+        def say(self, word: str, client: object) -> None: ...
+
+        greet = hook("client.connected")(partialmethod(say, "hello"))  # type: ignore[type-var]
+
+    assert settings_of(Partial) is Own
+    assert len(hooked_methods(Partial(None))) == 1  # type: ignore[arg-type]
 
 
 def test_a_mark_without_a_point_is_refused() -> None:

@@ -71,7 +71,7 @@ def test_fresh_imports_all_of_a_package_or_leaves_it_as_it_was(package: Package,
     inner.write_text("size = 1000")
     assert getattr(load("whole", fresh=True), "__globals__")["size"] == 1000  # noqa: B009
     inner.write_text("oops")
-    with pytest.raises(PluginError, match="NameError: name 'oops'"):
+    with pytest.raises(PluginError, match=r"/whole/inner\.py:1: NameError: name 'oops'"):
         load("whole", fresh=True)
     assert sys.modules["whole"].size == 1000
     assert sys.modules["whole.inner"].size == 1000
@@ -91,11 +91,19 @@ async def test_a_broker_that_runs_imports_in_another_thread(package: Package) ->
 @pytest.mark.parametrize(
     ("source", "value", "words"),
     [
-        ("1 / 0", "bad:plugin", "bad:plugin cannot be imported: ZeroDivisionError"),
-        ("import not_there", "bad:plugin", "No module named 'not_there'"),
+        ("\n1 / 0", "bad:plugin", r"^bad:plugin cannot be imported: /.*/bad\.py:2: ZeroDivisionError"),
+        ("import not_there", "bad:plugin", r"bad\.py:1: ModuleNotFoundError: No module named 'not_there'"),
+        ("import json\njson.loads('[')", "bad:plugin", r": /.*/bad\.py:2: JSONDecodeError"),
+        ("\nclass (:", "bad:plugin", r"imported: /.*/bad\.py:2: SyntaxError: invalid syntax$"),
+        (
+            "from trunkline.plugins import hook\n@hook('a')\ndef f(): ...",
+            "bad:plugin",
+            r"bad\.py:2: HookError: bad\.f: no hook point",
+        ),
+        ("def f():\n return 1 / 0\nf()", "bad:plugin", r"bad\.py:2: ZeroDivisionError"),
         ("", "bad:plugin", "cannot be imported: AttributeError"),
         ("", "absent:plugin", "No module named 'absent'; if it was installed with --editable while this process ran"),
-        ("raise SystemExit", "bad:plugin", "cannot be imported: SystemExit"),
+        ("raise SystemExit", "bad:plugin", r"bad\.py:1: SystemExit$"),
         (SOURCE, "bad:word", "bad:word is 7, which cannot be called"),
     ],
 )
