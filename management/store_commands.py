@@ -302,6 +302,8 @@ def repair(place: Place) -> None:
     path = place.path
     if not path.exists():
         fail([f"there is no store {path}"], FAILED)
+    if not path.is_file():
+        fail([f"{path} is no file"], FAILED)
     _expect_unused(path)
     if _is_whole(place):
         click.echo(f"{path}: nothing is damaged; nothing was changed")
@@ -362,7 +364,7 @@ def _lock(path: Path) -> Generator[None]:
             lock.lock_store()
         yield
     finally:
-        lock.release()
+        lock.discard()
 
 
 def _expect_unused(path: Path) -> None:

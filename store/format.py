@@ -69,6 +69,16 @@ CHANGES: Final = """
 #: `trunkline.broker.queue_count`: a process that knows version 1 must not change them.
 MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], object]]] = {1: lambda _: None}
 
+#: Where the header has the application's id.
+_ID_AT: Final = 68
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether it does not say that it is a store: it is something else, or its first page is damaged."""
+    with open(path, "rb") as file:
+        file.seek(_ID_AT)
+        return file.read(4) != APPLICATION_ID.to_bytes(4, "big")
+
 
 def schema(database: sqlite3.Connection) -> list[tuple[str, ...]]:
     """What SQLite would take for the tables: a bit in their text may have changed the meaning of what is in them."""

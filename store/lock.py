@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Self
 
 from trunkline.store.errors import StoreInUse, StoreUnavailable
 
@@ -71,8 +72,31 @@ class FileLock:
         self._file = self._locked()
         self._descriptor: int | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """An error means that there is no store to lock."""
+        if kind is None:
+            self.release()
+        else:
+            self.discard()
+
     def _locked(self) -> FileIO:
+        while True:
+            file = self._lock_file()
+            if is_same(self._path, os.fstat(file.fileno())):
+                break
+            file.close()  # its holder has discarded it meanwhile
+        with suppress(OSError):  # of a full disk: the lock holds all the same
+            file.truncate(0)
+            file.write(b"%d\n" % os.getpid())
+        return file
+
+    def _lock_file(self) -> FileIO:
         try:
+            #: Whether the file was not there before.
+            self._is_new = not self._path.exists()
             file = FileIO(os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
             give_to_owner(self._path, self._store)
         except OSError as error:
@@ -86,9 +110,6 @@ class FileLock:
             pid = int(holder) if holder.isdigit() else None
             who = "another process" if pid is None else "this process" if pid == os.getpid() else f"process {pid}"
             raise StoreInUse(f"the store {self._store} is in use by {who}") from error
-        with suppress(OSError):  # of a full disk: the lock holds all the same
-            file.truncate(0)
-            file.write(b"%d\n" % os.getpid())
         return file
 
     def lock_store(self) -> None:
@@ -120,6 +141,13 @@ class FileLock:
         self._file.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
+
+    def discard(self) -> None:
+        """Release it, and leave no file that was not there before."""
+        if self._is_new:
+            with suppress(OSError):  # Windows deletes no file that is open
+                self._path.unlink()
+        self.release()
 
 
 def is_same(path: Path, file: os.stat_result) -> bool:

@@ -35,7 +35,10 @@ def salvage(path: Path, into: Engine, progress: Progress = no_progress) -> tuple
         with closing(Pages(path)) as pages:
             spaces = _spaces(pages)
             if not spaces:
-                raise StoreCorrupt(f"nothing of {path} can be read: put a backup in its place")
+                raise StoreCorrupt(
+                    f"nothing of {path} can be read, and nothing was changed: if it was a store, put a backup in its"
+                    " place"
+                )
             _copy(pages, spaces, into, progress)
             log = path.with_name(f"{path.name}-wal")
             was_there = log.exists() and log.stat().st_size > 0

@@ -30,6 +30,7 @@ from trunkline.store.format import (
     SAME_TABLES,
     VERSION,
     create,
+    is_foreign,
     migrate,
     publish,
     row_crc,
@@ -61,7 +62,6 @@ _LOG_PAGES: Final = 1000
 _BACKUP_PAGES: Final = 256
 #: Free bytes of the disk with which a store can be opened: for the log, its index and the lock.
 ROOM: Final = 128 << 10
-NOT_OURS: Final = "it is not a store of Trunkline, or its header is damaged"
 #: How many defects an error names.
 _NAMED: Final = 3
 
@@ -96,7 +96,7 @@ class SqliteEngine:
                 raise StoreUnavailable(f"{path} is a circle of links")
             if not read_only:
                 self._lock = FileLock(self.path)
-                self._open.callback(self._lock.release)
+                self._open.push(self._lock)
             self._max_size = max_size  # for errors until `limit` is called
             self._log_was_there = self._find()
             if not read_only:
@@ -137,7 +137,10 @@ class SqliteEngine:
         elif not self.path.is_file():
             raise StoreUnavailable(f"{self.path} is no file")
         elif not self.path.stat().st_size:
-            self._corrupt("the file is empty")
+            raise StoreCorrupt(
+                f"{self.path} is an empty file, and no store: delete it to begin with an empty store, or put a backup"
+                " in its place"
+            )
         return has_log
 
     def _connect(self, mode: Literal["ro", "rw"]) -> None:
@@ -148,7 +151,7 @@ class SqliteEngine:
     def _check_format(self) -> int:
         (application_id,) = self._execute("PRAGMA application_id").fetchone()
         if application_id != APPLICATION_ID:
-            self._corrupt(NOT_OURS)
+            self._refuse_foreign()
         if self._execute("PRAGMA journal_mode").fetchone() != ("wal",):  # it would not look at the log
             self._corrupt("its header is damaged")
         (version,) = self._execute("PRAGMA user_version").fetchone()
@@ -376,6 +379,12 @@ class SqliteEngine:
             " or put a backup in its place, or move it away to begin with an empty store"
         )
 
+    def _refuse_foreign(self) -> NoReturn:
+        raise StoreCorrupt(
+            f"{self.path} is not a store of Trunkline: give another path. If it was one, its first page is damaged, and"
+            " `trunkline store repair` makes a new one of what is whole"
+        )
+
     @contextmanager
     def _transaction(self) -> Generator[None]:
         self._execute("BEGIN IMMEDIATE")
@@ -410,8 +419,10 @@ class SqliteEngine:
         except sqlite3.Error as error:
             kind = _ERRORS.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, StoreUnavailable)
             if kind is StoreCorrupt:
-                is_other = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB
-                self._corrupt(NOT_OURS if is_other else str(error))
+                if is_foreign(self.path):
+                    self._refuse_foreign()
+                is_header = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB
+                self._corrupt("its header is damaged" if is_header else str(error))
             if kind is StoreFull and self._max_size and shutil.disk_usage(self.path.parent).free >= ROOM:
                 raise StoreFull(
                     f"the store {path} is full: store.max_size ({self._max_size:,} bytes) is reached"

@@ -280,7 +280,29 @@ def test_an_import_leaves_all_or_nothing(file: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     for name in ("cut.json", "binary.json"):
         assert f"{name}: " in call("import", tmp_path / name, "--store", tmp_path / "b.db", code=1)
-    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["b.db-lock"]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("what", ["text", "database", "nothing", "folder"])
+@pytest.mark.parametrize("command", ["info", "check", "backup", "export", "repair", "compact"])
+def test_what_is_no_store_is_called_so_and_nothing_is_left_beside_it(command: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    if what == "folder":
+        path.mkdir()
+    elif what == "database":
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE mine (number)")
+    else:
+        path.write_text("my notes\n" * 1000 if what == "text" else "")
+    target = [tmp_path / "target"] if command in ("backup", "export") else []
+    said = call(command, *target, "--store", path, code=1)
+    words = {"folder": "is no file", "nothing": "is an empty file, and no store"}.get(
+        what, "is not a store of Trunkline"
+    )
+    if command == "repair" and what != "folder":
+        words = "can be read, and nothing was changed"
+    assert f"{path} {words}" in said
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_default_folder_is_made_for_an_import(file: Path, tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ def test_a_file_that_was_cut_off(stores: dict[str, Path], size: int, quick_path:
     path = copy(stores["closed"], quick_path)
     os.truncate(path, size)
     assert checked(path)
-    with pytest.raises(StoreCorrupt, match=r"closed\.db is damaged: .*trunkline store repair"):
+    words = {0: "an empty file", 1: "not a store of Trunkline.*trunkline store repair"}
+    with pytest.raises(StoreCorrupt, match=rf"closed\.db is {words.get(size, 'damaged: .*trunkline store repair')}"):
         SqliteEngine(path)
 
 
@@ -235,6 +236,10 @@ def test_a_log_without_its_file_and_a_file_without_its_log(
             SqliteEngine(path)
 
 
+def files_beside(path: Path) -> list[Path]:
+    return sorted(path.parent.iterdir()) if path.parent.exists() else []
+
+
 def folder(path: Path) -> None:
     path.mkdir()
 
@@ -251,6 +256,10 @@ def text(path: Path) -> None:
     path.write_text("[listeners]\n" * 1000)
 
 
+def empty(path: Path) -> None:
+    path.touch()
+
+
 def other_database(path: Path) -> None:
     import sqlite3
 
@@ -265,7 +274,8 @@ def other_database(path: Path) -> None:
         (folder, StoreUnavailable, "is no file"),
         (circle, StoreUnavailable, "is a circle of links"),
         (no_parent, StoreUnavailable, "No such file or directory"),
-        (text, StoreCorrupt, "not a store of Trunkline"),
+        (text, StoreCorrupt, "not a store of Trunkline: give another path"),
+        (empty, StoreCorrupt, "is an empty file, and no store"),
         (other_database, StoreCorrupt, "not a store of Trunkline"),
     ],
 )
@@ -274,7 +284,9 @@ def test_what_is_no_store(make: Callable[[Path], None], kind: type[StoreError], 
     path = quick_path / "here" / "a.db"
     make(path)
     before = path.read_bytes() if path.is_file() else b""
+    beside = files_beside(path)
     with pytest.raises(kind, match=message) as caught:
         SqliteEngine(path)
     assert str(path) in str(caught.value)
+    assert files_beside(path) == beside, "a file was left"
     assert before == (path.read_bytes() if path.is_file() else b""), "it is not ours to change"

@@ -3,6 +3,7 @@ import sys
 import time
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -51,6 +52,37 @@ def test_who_only_looks_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "sleep", sleep)
     FileLock(tmp_path / "a.db").release()
     assert looking.closed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows deletes no file that is open")
+def test_an_error_leaves_no_file_that_was_not_there() -> None:
+    for was_there in (False, True):
+        with TemporaryDirectory() as folder:
+            store = Path(folder) / "a.db"
+            if was_there:
+                FileLock(store).release()
+            before = list(Path(folder).iterdir())
+            with pytest.raises(LookupError), FileLock(store):
+                raise LookupError
+            assert list(Path(folder).iterdir()) == before
+            with FileLock(store):
+                pass
+            assert [path.name for path in Path(folder).iterdir()] == ["a.db-lock"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows deletes no file that is open")
+def test_a_file_that_its_holder_discards_is_no_lock_for_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = FileLock(tmp_path / "a.db")
+
+    def sleep(seconds: float) -> None:
+        first.discard()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    second = FileLock(tmp_path / "a.db")
+    assert is_locked(tmp_path / "a.db")
+    second.release()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such locks")
