@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import Clock
-from trunkline.testing.expecting import call_plain, written_as
+from trunkline.testing.expecting import call_plain
 from trunkline.testing.fault import nobody
 from trunkline.testing.faults import Faults
 from trunkline.testing.messages import Messages
 from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in_broker, maybe_async, waiting_in_broker
 from trunkline.testing.running import Activity, Address, check_hooks
+from trunkline.testing.source_text import written_as
 
 if TYPE_CHECKING:
     import ssl

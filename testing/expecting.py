@@ -12,6 +12,7 @@ from trunkline.broker.traced_message import DROPPED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import matches, validate_filter
 from trunkline.testing.published import MAX_SHOWN, from_whom
+from trunkline.testing.source_text import WIDTH, shortened, written_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from trunkline.testing.published import Published
 
 T = TypeVar("T")
-
-#: Characters of a payload that a failure shows.
-WIDTH: Final = 120
 
 
 @final
@@ -49,7 +47,7 @@ def call_plain(function: Callable[..., T], *args: object) -> T:
     if inspect.iscoroutine(answer):
         answer.close()  # or Python warns that it was never awaited
     if inspect.isawaitable(answer):
-        raise TypeError(f"{_name(function)} is async, but is not awaited here: a plain function is needed")
+        raise TypeError(f"{written_as(function)} is async, but is not awaited here: a plain function is needed")
     return answer
 
 
@@ -79,7 +77,7 @@ class Expected:
             "" if self.qos is None else f"at QoS {self.qos}",
             "" if self.retain is None else ("with RETAIN" if self.retain else "without RETAIN"),
             "" if self.publisher is None else from_whom(self.publisher),
-            "" if self.predicate is None else f"for which {_name(self.predicate)} is true",
+            "" if self.predicate is None else f"for which {written_as(self.predicate)} is true",
         ]
         return "".join(f" {part}" for part in parts if part)
 
@@ -106,14 +104,14 @@ class Expected:
         if self.to is not None and self.to not in message.delivered_to:
             found.append(f"for {self.to!r}: {message.fate(self.to)}")
         if not found and self.predicate is not None and not call_plain(self.predicate, message):
-            found.append(f"{_name(self.predicate)} is false")
+            found.append(f"{written_as(self.predicate)} is false")
         return found
 
 
 def payload_difference(wanted: Any, payload: bytes) -> str:
     """How a payload differs from the expected one; empty if it does not."""
     if callable(wanted):
-        return "" if call_plain(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
+        return "" if call_plain(wanted, payload) else f"{written_as(wanted)} is false of payload {_cut(payload)}"
     if isinstance(wanted, str):
         wanted = wanted.encode()
     if isinstance(wanted, bytes | bytearray):
@@ -206,27 +204,8 @@ def counted(number: int, name: str) -> str:
 
 
 def _wanted(payload: Any) -> str:
-    return _name(payload) if callable(payload) else _cut(payload)
-
-
-def written_as(function: Callable[..., object]) -> str:
-    """The line of the test that has a lambda, as far as its source can be read; the name of another function."""
-    name = _name(function)
-    if name.endswith("<lambda>"):
-        try:
-            return _short(" ".join(inspect.getsource(function).split()))
-        except (OSError, TypeError, SyntaxError):  # typed at a prompt, changed since, or no text of Python
-            pass
-    return name
-
-
-def _name(function: Callable[..., object]) -> str:
-    return getattr(function, "__qualname__", "") or repr(function)
+    return written_as(payload) if callable(payload) else _cut(payload)
 
 
 def _cut(value: object) -> str:
-    return _short(repr(value))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
+    return shortened(repr(value))

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from threading import Event
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
@@ -129,25 +129,37 @@ def mqtt_broker_session(request: pytest.FixtureRequest) -> Generator[ThreadBroke
 
 @pytest.fixture
 def mqtt_paho(mqtt_broker: Broker | ThreadBroker) -> Generator[Callable[..., paho.Client], None, None]:
-    """Called with a client id, and arguments of paho's Client, it gives a client of paho-mqtt that is connected to the
-    broker of this test, in a thread of its own, until the test ends."""
+    """Called with a client id, a user name and a password, and arguments of paho's Client, it gives a client of
+    paho-mqtt that is connected to the broker of this test, in a thread of its own, until the test ends."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion
 
     with ExitStack() as stack:
 
-        def connect(client_id: str = "", **options: Any) -> paho.Client:
+        def connect(
+            client_id: str = "", *, username: str | None = None, password: str | None = None, **options: Any
+        ) -> paho.Client:
+            __tracebackhide__ = True
             client: Any = Client(CallbackAPIVersion.VERSION2, client_id, **options)
+            client.username_pw_set(username, password)
             if mqtt_broker.url.startswith("mqtts:"):
                 client.tls_set_context(mqtt_broker.client_context())
-            answered = Event()
-            client.on_connect = lambda *_: answered.set()  # pyright: ignore[reportUnknownLambdaType]
+            answers = SimpleQueue[object]()
+
+            def answered(_client: paho.Client, _data: object, _flags: object, reason: object, *_: object) -> None:
+                answers.put(reason)
+
+            client.on_connect = answered
             client.connect(mqtt_broker.host, mqtt_broker.port)
             client.loop_start()
             stack.callback(client.loop_stop)
             stack.callback(client.disconnect)
-            if not answered.wait(CONNECT_TIMEOUT) or not client.is_connected():
-                raise ConnectionError(f"the client {client_id!r} of paho-mqtt did not connect")
+            try:
+                reason = answers.get(timeout=CONNECT_TIMEOUT)
+            except Empty:
+                reason = "no answer came"
+            if not client.is_connected():
+                raise ConnectionError(f"the client {client_id!r} of paho-mqtt did not connect: {reason}")
             client.on_connect = None
             connected: paho.Client = client
             return connected

@@ -530,9 +530,17 @@ def test_paho(mqtt_broker, mqtt_paho):
     assert [row.client_id for row in mqtt_broker.clients] == ["lamp"]
     lamp.publish("lamp/state", "on", qos=1)
     mqtt_broker.wait_for("lamp/state", payload="on", publisher="lamp")
-    with pytest.raises(ConnectionError, match="'no' of paho-mqtt did not connect"):
+    with pytest.raises(ConnectionError, match="'no' of paho-mqtt did not connect: Not authorized"):
         with mqtt_broker.faults.refuse_connect("NOT_AUTHORIZED", client="no"):
             mqtt_paho("no")
+
+@pytest.mark.mqtt_broker(users={"ada": "secret"})
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_paho_logs_in(mqtt_broker, mqtt_paho, protocol):
+    mqtt_paho("lamp", username="ada", password="secret", protocol=protocol)
+    assert [row.username for row in mqtt_broker.clients] == ["ada"]
+    with pytest.raises(ConnectionError, match="'no' of paho-mqtt did not connect: Bad user name or password"):
+        mqtt_paho("no", username="ada", password="wrong", protocol=protocol)
 
 @pytest.mark.mqtt_broker(listeners=["tls://127.0.0.1:0"])
 def test_paho_over_tls(mqtt_broker, mqtt_paho):
@@ -549,7 +557,7 @@ async def test_aiomqtt(mqtt_broker, mqtt_aiomqtt):
 
 def test_clients_of_others(run: Run) -> None:
     result = run("-q", plugins=("asyncio",), ini="mqtt_leaks = true", test_clients=CLIENTS)
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=5)
 
 
 LEAKS = """
