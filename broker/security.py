@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
@@ -26,7 +27,7 @@ from trunkline.hooks.points import (
 from trunkline.hooks.priorities import CLIENT_IDS, CONFIGURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from trunkline.broker.password_check import GuessReport
@@ -142,12 +143,8 @@ class _Files:
         found: ScramAuthenticator | None = self.read(files.scram_file, _parse_scram)
         return found
 
-    def rules(self, path: Path | None, listeners: Container[str]) -> list[Rule] | None:
-        rules: list[Rule] | None = self.read(path, parse_rules)
-        named = sorted({name for rule in rules or () for name in rule.listeners or ()})
-        self.problems += [
-            f"{path}: listener: no listener is called {name!r}" for name in named if name not in listeners
-        ]
+    def rules(self, path: Path | None, listeners: Collection[str]) -> list[Rule] | None:
+        rules: list[Rule] | None = self.read(path, partial(parse_rules, listeners=listeners))
         return rules
 
     def read(self, path: Path | None, parse: Callable[[str, str], Any]) -> Any:

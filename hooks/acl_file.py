@@ -11,10 +11,14 @@ qos = [0, 1]
 retain = false                   # for publish only
 """
 
+import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_network
+from itertools import zip_longest
 from typing import Annotated, Final, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, Strict, ValidationError
@@ -30,6 +34,9 @@ _MOSQUITTO: Final = re.compile(r"^(user|topic|pattern)[ \t]+[^\s=]", re.MULTILIN
 
 #: The line that begins a rule in the file.
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
+
+#: The line of a key of a rule.
+_KEY: Final = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*[=.]""", re.MULTILINE)
 
 #: The rules when no file is given: only this machine may subscribe to `$SYS` and to everything at once; everything else
 #: is allowed to everybody.
@@ -125,8 +132,31 @@ class _RuleTable(BaseModel):
     retain: Flag | None = Field(None, description="true or false")
 
 
-def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
-    """The rules in a file's text; `source` is its name, for the errors.
+@dataclass
+class RulePlace:
+    """Where a rule is written: in a file's lines, or where the source says."""
+
+    source: str
+    #: The line of its header. None: the source says it.
+    line: int | None = None
+    text: str = ""
+
+    def of(self, key: str) -> str:
+        return self.source if self.line is None else f"{self.source}:{self._lines.get(key, self.line)}"
+
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        lines = dict[str, int]()
+        line, at = self.line or 0, 0
+        for match in _KEY.finditer(self.text):
+            line += self.text.count("\n", at, match.start())
+            at = match.start()
+            lines.setdefault(match[1], line)
+        return lines
+
+
+def parse_rules(text: str, source: str = "rules file", listeners: Collection[str] | None = None) -> list[Rule]:
+    """The rules in a file's text; `source` is its name, for the errors, and `listeners` are those that there are.
 
     Raises:
         AclError: with all problems at once.
@@ -146,43 +176,48 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
         problems.append(f"{source}: rule: found one table; write [[rule]], with two brackets, for each rule")
     else:
         entries = cast("list[object]", tables)
-        lines = list(_header_lines(text))
-        # rules may be written in other TOML forms, without headers to search for
-        headed = len(lines) == len(entries)
-        places = (
-            [f"{source}:{line}" for line in lines]
-            if headed
-            else [f"{source}: rule {n + 1}" for n in range(len(entries))]
-        )
-        rules = read_rules(zip(places, entries, strict=True), problems)
+        places = list(_places(text, source))
+        if len(places) != len(entries):  # they are written in other TOML forms, without headers to search for
+            places = [RulePlace(f"{source}: rule {n + 1}") for n in range(len(entries))]
+        rules = read_rules(zip(places, entries, strict=True), problems, listeners)
     if problems:
         raise AclError(problems)
     return rules
 
 
-def read_rules(tables: Iterable[tuple[str, object]], problems: list[str]) -> list[Rule]:
+def read_rules(
+    tables: Iterable[tuple[RulePlace, object]], problems: list[str], listeners: Collection[str] | None = None
+) -> list[Rule]:
     """The rules in tables, each of which comes with its place. Mistakes are added to `problems`."""
     rules = list[Rule]()
     for place, table in tables:
         if isinstance(table, dict):
-            rules += _read(place, cast("dict[str, object]", table), problems)
+            rules += _read(place, cast("dict[str, object]", table), problems, listeners)
         else:
-            problems.append(f"{place}: found {table!r:.200}; accepted: a [[rule]] table")
+            problems.append(f"{place.of('')}: found {_shown(table)}; accepted: a [[rule]] table")
     return rules
 
 
-def _read(place: str, table: dict[str, object], problems: list[str]) -> Iterator[Rule]:
+def _read(
+    place: RulePlace, table: dict[str, object], problems: list[str], listeners: Collection[str] | None
+) -> Iterator[Rule]:
     """The rule of a table; None if there are mistakes, which are added to `problems`."""
     count = len(problems)
     if "retain" in table and table.get("action") != "publish":
-        problems.append(f'{place}: retain: only a rule with action = "publish" can have it')
+        problems.append(f'{place.of("retain")}: retain: only a rule with action = "publish" can have it')
     if "user" in table and "anonymous" in table:
-        problems.append(f"{place}: anonymous: a rule has either user or anonymous, not both")
+        problems.append(f"{place.of('anonymous')}: anonymous: a rule has either user or anonymous, not both")
     try:
         rule = _RuleTable.model_validate(table)
     except ValidationError as error:
-        problems += [f"{place}: {problem}" for problem in problems_in(error, _RuleTable)]
+        problems += [f"{place.of(key)}: {problem}" for key, problem in problems_in(error, _RuleTable)]
         return
+    if listeners is not None:
+        problems += [
+            f"{place.of('listener')}: listener: no listener is called {_shown(name)}{_nearest(name, listeners)}"
+            for name in rule.listener or ()
+            if name not in listeners
+        ]
     if len(problems) == count:
         yield Rule(
             rule.permit,
@@ -198,25 +233,40 @@ def _read(place: str, table: dict[str, object], problems: list[str]) -> Iterator
         )
 
 
-def problems_in(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
-    """A problem with a rule: the key, its value, and the accepted values according to the model."""
+def problems_in(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a rule, by key: the key, its value, and the accepted values according to the model."""
     for detail in error.errors():
         keys = ", ".join(model.model_fields)
         if not detail["loc"]:
-            yield f"found {detail['input']!r:.200}; accepted: a table of {keys}"
+            yield "", f"found {_shown(detail['input'])}; accepted: a table of {keys}"
             continue
         key = str(detail["loc"][0])
         if detail["type"] == "extra_forbidden":
-            yield f"{key}: unknown; accepted: {keys}"
+            yield key, f"{key}: unknown{_nearest(key, model.model_fields) or f'; accepted: {keys}'}"
             continue
         words = str(detail.get("ctx", {}).get("error", ""))
-        found = "nothing" if detail["type"] == "missing" else f"{detail['input']!r:.200}"
-        yield f"{key}: found {found}{words and f' ({words})'}; accepted: {model.model_fields[key].description}"
+        found = "nothing" if detail["type"] == "missing" else _shown(detail["input"])
+        accepted = model.model_fields[key].description
+        yield key, f"{key}: found {found}{words and f' ({words})'}; accepted: {accepted}"
 
 
-def _header_lines(text: str) -> Iterator[int]:
+def _nearest(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only needed to explain a mistake
+
+    found = get_close_matches(name, names, 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _shown(value: object) -> str:
+    """As the file has it."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _places(text: str, source: str) -> Iterator[RulePlace]:
     line, at = 1, 0
-    for header in _HEADER.finditer(text):
+    headers = list(_HEADER.finditer(text))
+    for header, after in zip_longest(headers, headers[1:]):
         line += text.count("\n", at, header.start())
         at = header.start()
-        yield line
+        yield RulePlace(source, line, text[at : after.start() if after else len(text)])

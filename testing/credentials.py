@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.config.errors import SecurityError
-from trunkline.hooks.acl_file import read_rules
+from trunkline.hooks.acl_file import RulePlace, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -81,7 +81,7 @@ def _rules_text(rules: object) -> str:
             texts.append(dumps({"rule": [dict(cast("Mapping[str, object]", rule))]}))
         except TypeError as error:
             raise TypeError(f"{place}: {error}") from None
-        read_rules([(place, table) for table in tomllib.loads(texts[-1])["rule"]], problems)
+        read_rules([(RulePlace(place), table) for table in tomllib.loads(texts[-1])["rule"]], problems)
     if problems:
         raise SecurityError(problems)
     return "\n".join(texts)

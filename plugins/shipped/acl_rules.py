@@ -122,5 +122,5 @@ def _read(value: object) -> tuple[list[Rule], bool]:
     try:
         rules = [rule for entry in entries for rule in model.model_validate(entry).rules]
     except ValidationError as error:
-        raise RulesError(f"access rules: {next(problems_in(error, model))}") from None
+        raise RulesError(f"access rules: {next(problems_in(error, model))[1]}") from None
     return rules, model is _AllowedTopics

@@ -210,7 +210,7 @@ async def test_rules_that_name_a_listener_that_is_not_there_are_refused(tmp_path
     with pytest.raises(SecurityError) as error:
         async with testing.broker(acl={"file": str(tmp_path / "rules")}):
             raise AssertionError("it started")
-    assert error.value.problems == [f"{tmp_path / 'rules'}: listener: no listener is called 'publik'"]
+    assert error.value.problems == [f'{tmp_path / "rules"}:3: listener: no listener is called "publik"']
 
 
 async def test_passwords_are_guessed_in_vain(files: dict[str, Any]) -> None:

@@ -59,30 +59,32 @@ def test_all_problems_are_told_at_once() -> None:
     [[rule]]
     topics = "a"
     client = []
+    zzz = { deep = 1 }
     """
     with pytest.raises(AclError) as caught:
         parse_rules(text)
     expected = [
         "rules file: title: unknown; a rules file holds [[rule]] tables only",
-        'rules file:3: permit: found \'maybe\'; accepted: "allow" or "deny"',
-        "rules file:3: usr: unknown; accepted: permit, action,",
-        'rules file:6: retain: only a rule with action = "publish" can have it',
-        'rules file:6: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
-        "rules file:6: user: found 7; accepted: a user name or a list of them",
-        "rules file:6: address: found '10.0.0.1/8' (10.0.0.1/8 has host bits set); accepted: \"10.0.0.0/8\"",
-        "rules file:6: address: found 'nowhere'",
-        "rules file:6: topics: found 'a/#/b' (",
-        "rules file:6: topics: found 'a+' (",
-        "rules file:6: topics: found '' (",
-        "rules file:6: topics: found {'eq': 5}; accepted",
-        "rules file:6: topics: found {'like': 'x'}; accepted",
-        "rules file:6: topics: found '$share/g/a' (shared subscriptions are judged by",
-        "rules file:6: qos: found 3; accepted: 0, 1, 2",
-        "rules file:6: qos: found True; accepted",
-        "rules file:6: retain: found 'yes'; accepted: true or false",
+        'rules file:4: permit: found "maybe"; accepted: "allow" or "deny"',
+        "rules file:5: usr: unknown; did you mean user?",
+        'rules file:13: retain: only a rule with action = "publish" can have it',
+        'rules file:10: action: found "read"; accepted: "publish", "subscribe", "receive" or "all"',
+        "rules file:8: user: found 7; accepted: a user name or a list of them",
+        'rules file:9: address: found "10.0.0.1/8" (10.0.0.1/8 has host bits set); accepted: "10.0.0.0/8"',
+        'rules file:9: address: found "nowhere"',
+        'rules file:11: topics: found "a/#/b" (',
+        'rules file:11: topics: found "a+" (',
+        'rules file:11: topics: found "" (',
+        'rules file:11: topics: found {"eq": 5}; accepted',
+        'rules file:11: topics: found {"like": "x"}; accepted',
+        'rules file:11: topics: found "$share/g/a" (shared subscriptions are judged by',
+        "rules file:12: qos: found 3; accepted: 0, 1, 2",
+        "rules file:12: qos: found true; accepted",
+        'rules file:13: retain: found "yes"; accepted: true or false',
         "rules file:14: permit: found nothing; accepted",
-        "rules file:14: client: found [] (the rule would never match)",
-        "rules file:14: topics: found 'a'; accepted: a list",
+        "rules file:16: client: found [] (the rule would never match)",
+        'rules file:15: topics: found "a"; accepted: a list',
+        "rules file:17: zzz: unknown; accepted: permit, action, user,",
     ]
     assert len(caught.value.problems) == len(expected)
     for problem, start in zip(caught.value.problems, expected, strict=True):
@@ -146,7 +148,7 @@ def test_rules_for_clients_without_a_user_name_and_for_listeners() -> None:
 def test_a_rule_for_users_and_for_clients_that_are_none_would_never_match() -> None:
     with pytest.raises(AclError) as caught:
         parse_rules("\n[[rule]]\npermit = 'allow'\nuser = 'ann'\nanonymous = true\n", "acl.toml")
-    assert caught.value.problems == ["acl.toml:2: anonymous: a rule has either user or anonymous, not both"]
+    assert caught.value.problems == ["acl.toml:5: anonymous: a rule has either user or anonymous, not both"]
 
 
 def test_rules_that_are_written_without_headers_are_counted() -> None:
@@ -154,6 +156,17 @@ def test_rules_that_are_written_without_headers_are_counted() -> None:
         parse_rules("rule = [{permit = 'allow'}, {permit = 'maybe'}]", "acl.toml")
     (problem,) = caught.value.problems
     assert problem.startswith("acl.toml: rule 2: permit: found")
+
+
+def test_a_listener_that_is_not_there() -> None:
+    text = "[[rule]]\npermit = 'deny'\n'listener' = ['lann', 'lan', 'zzz']\n"
+    assert parse_rules(text)[0].listeners == ("lann", "lan", "zzz")
+    with pytest.raises(AclError) as caught:
+        parse_rules(text, "acl.toml", {"lan", "in-process"})
+    assert caught.value.problems == [
+        'acl.toml:3: listener: no listener is called "lann"; did you mean lan?',
+        'acl.toml:3: listener: no listener is called "zzz"',
+    ]
 
 
 def test_many_rules_are_walked_through_once() -> None:
@@ -168,6 +181,6 @@ def test_many_rules_are_walked_through_once() -> None:
             return super().count(part, start, end)
 
     text = Text('[[rule]]\npermit = "deny"\n\n' * 100 + '[[rule]]\npermit = "no"\n')
-    with pytest.raises(AclError, match="rules file:301: permit"):
+    with pytest.raises(AclError, match="rules file:302: permit"):
         parse_rules(text)
     assert walked < 2 * len(text)

@@ -44,7 +44,7 @@ async def test_users_and_rules_need_no_files() -> None:
         ({"rules": {"permit": "allow"}}, TypeError, r"rules=\{'permit': 'allow'\}: accepted is a list of rules"),
         ({"rules": ["allow"]}, TypeError, r"rules\[0\] is 'allow': accepted is a table"),
         ({"rules": [*RULES, {"permit": None}]}, TypeError, r"rules\[2\]: .*NoneType"),
-        ({"rules": [{"permit": "alow"}]}, SecurityError, r"rules\[0\]: permit: found 'alow'; accepted: "),
+        ({"rules": [{"permit": "alow"}]}, SecurityError, r"rules\[0\]: permit: found \"alow\"; accepted: "),
         (
             {"rules": [{"permit": "allow", "topics": [{"eq": "#"}], "qos": 7}, *RULES, {"user": ("a", "b")}]},
             SecurityError,

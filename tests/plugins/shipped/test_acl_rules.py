@@ -79,12 +79,12 @@ def test_a_name_that_would_change_a_topic_matches_nothing() -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ("all", "found 'all'; accepted: a table of pub, sub, all"),
-        ({"publish": ["a"]}, "publish: unknown; accepted: pub, sub, all"),
-        ({"pub": "a"}, "pub: found 'a'; accepted: a list"),
+        ("all", 'found "all"; accepted: a table of pub, sub, all'),
+        ({"publish": ["a"]}, r"publish: unknown; did you mean pub\?"),
+        ({"pub": "a"}, 'pub: found "a"; accepted: a list'),
         ({"pub": ["a"] * 1001}, "no more than 1000"),
         ([{"permission": "deny", "topic": "a"}] * 1001, "more than 1000"),
-        (["a"], "found 'a'; accepted: a table of permission, "),
+        (["a"], 'found "a"; accepted: a table of permission, '),
         ([{"permission": "deny", "topic": "a", "zone": "x"}], "zone: unknown"),
         ([{"permission": "no", "topic": "a"}], "permission"),
         ([{"topic": "a"}], "permission"),
