@@ -57,7 +57,10 @@ class Turn:
         self._scheduler = scheduler
 
     def __enter__(self) -> None:
-        self._scheduler._open_turn()
+        scheduler = self._scheduler
+        scheduler._open = True
+        scheduler.enqueue = scheduler.ready.append
+        scheduler.now = trio.current_time()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -84,13 +87,13 @@ class Scheduler:
         "_later",
         "_open",
         "_parked",
-        "_ready",
         "_running",
         "_stepping",
         "_turn_time",
         "crashes",
         "enqueue",
         "now",
+        "ready",
         "turn",
     )
 
@@ -105,12 +108,13 @@ class Scheduler:
         self._batch = batch
         self._turn_time = turn_time
         self._clock = clock
-        self._ready: deque[Ref[Any]] = deque()
+        #: Actors that have messages, in the order of their turns. Others only look at it.
+        self.ready: deque[Ref[Any]] = deque()
         #: Messages that actors have postponed to a later step.
         self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
-        self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
+        self.enqueue: Callable[[Ref[Any]], None] = self.ready.append
         self._deadlines = Deadlines(self._wake_sooner)
         #: The scheduler's task, while it sleeps.
         self._parked: Task | None = None
@@ -130,22 +134,17 @@ class Scheduler:
         #: `with scheduler.turn:` surrounds the work of a poller's turn, which has no await in it.
         self.turn = Turn(self)
 
-    @property
-    def ready(self) -> int:
-        """How many actors are ready."""
-        return len(self._ready)
-
     async def drained(self) -> None:
         """Wait until no actor is ready, so that all casts and their consequences are handled, or until a second has
         passed. The poller waits for that before it reads more, so that mailboxes stay short however fast clients
         send."""
         over = perf_counter() + MAX_DRAIN  # a test's clock stands still meanwhile
-        while self._ready and perf_counter() < over:
+        while self.ready and perf_counter() < over:
             await checkpoint()
 
     def advance(self, ref: Ref[Any]) -> None:
         """If this actor is ready, let it step before all other ready actors."""
-        ready = self._ready
+        ready = self.ready
         self._advanced = True
         if ready and ready[-1] is ref:  # it was made ready just now
             ready.rotate()
@@ -186,7 +185,7 @@ class Scheduler:
             raise RuntimeError("a handler may not step the scheduler that runs it")
         self._open = self._stepping = True
         self._advanced = False
-        ready = self._ready
+        ready = self.ready
         self.enqueue = ready.append
         self.now = now = trio.current_time()
         try:
@@ -267,41 +266,33 @@ class Scheduler:
                         if self.step():
                             await checkpoint()
                         else:
-                            await self._park()
+                            self._parked = current_task()
+                            self.enqueue = self._enqueue_and_wake
+                            await wait_task_rescheduled(self._abort_park)
         finally:
             self._alarm = None
             self._running = False
 
-    async def _park(self) -> None:
-        self._parked = current_task()
-        self.enqueue = self._enqueue_and_wake
-        await wait_task_rescheduled(self._abort_park)
-
     def _abort_park(self, _raise_cancel: object) -> Abort:
         self._parked = None
-        self.enqueue = self._ready.append
+        self.enqueue = self.ready.append
         return Abort.SUCCEEDED
 
     def _enqueue_and_wake(self, ref: Ref[Any]) -> None:
-        self._ready.append(ref)
+        self.ready.append(ref)
         self._wake()
 
     def _wake(self) -> None:
         task = self._parked
         if task is not None:
             self._parked = None
-            self.enqueue = self._ready.append
+            self.enqueue = self.ready.append
             reschedule(task)
 
     def _wake_sooner(self, due: float) -> None:
         if self._alarm is not None and due < self._alarm_at:
             self._alarm_at = due
             self._alarm.deadline = due
-
-    def _open_turn(self) -> None:
-        self._open = True
-        self.enqueue = self._ready.append
-        self.now = trio.current_time()
 
     def _fire(self, now: float) -> None:
         for timer in self._deadlines.pop_due(now):
@@ -343,7 +334,7 @@ class Scheduler:
         if len(messages) > limit:
             batch = messages[:limit]
             del messages[:limit]
-            self._ready.append(ref)
+            self.ready.append(ref)
         else:
             batch = messages
             ref._messages = []

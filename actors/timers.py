@@ -89,10 +89,12 @@ class Timer:
 class Deadlines:
     """A heap of (when, number, timer). The number keeps timers of the same instant in the order they were armed."""
 
-    __slots__ = ("_count", "_entries", "_sooner", "stale")
+    __slots__ = ("_count", "_entries", "_sooner", "next", "stale")
 
     def __init__(self, sooner: Callable[[float], None]) -> None:
         self._entries: list[tuple[float, int, Timer]] = []
+        #: No timer fires before this time.
+        self.next = inf
         self._count = 0
         #: Told when a new entry is the first to come up.
         self._sooner = sooner
@@ -103,11 +105,6 @@ class Deadlines:
         """How many timers are armed."""
         return len(self._entries) - self.stale
 
-    @property
-    def next(self) -> float:
-        """No timer fires before this time."""
-        return self._entries[0][0] if self._entries else inf
-
     def push(self, timer: Timer, due: float) -> None:
         if timer._due < inf:
             self.stale += 1  # the later entry that it had
@@ -117,6 +114,7 @@ class Deadlines:
         entries = self._entries
         heappush(entries, (due, self._count, timer))
         if entries[0][2] is timer:
+            self.next = due
             self._sooner(due)
 
     def drop(self) -> None:
@@ -135,6 +133,7 @@ class Deadlines:
                     kept.append(entry)
             heapify(kept)
             self._entries = kept
+            self.next = kept[0][0] if kept else inf
             self.stale = 0
 
     def pop_due(self, now: float) -> list[Timer]:
@@ -154,4 +153,5 @@ class Deadlines:
                 self.push(timer, timer.deadline)
             else:
                 self.stale -= 1
+        self.next = entries[0][0] if entries else inf
         return due

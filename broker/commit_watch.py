@@ -31,7 +31,7 @@ class CommitWatch:
     def begun(self) -> None:
         self._is_running = True
         self._since = self._scheduler.now
-        if not self._timer.armed:
+        if self._timer.deadline == inf:
             self._timer.restart_at(self._since + MAX_COMMIT)
 
     def ended(self) -> None:

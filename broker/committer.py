@@ -1,9 +1,11 @@
 """What survives the process: all that changed is committed together, and whoever waits for that is told.
 
 What is gathered is a snapshot of the whole broker between two turns of the run queue: what a turn does to one session
-and to another is on the disk together or not at all. While a commit runs, or the store refuses, much that changes is
-gathered piece by piece, so that no turn is long. The next commit has all pieces, or those of them, in order, for which
-there is room. A store that refuses loses nothing: what was refused is in the next commit, and acknowledgements wait.
+and to another is on the disk together or not at all. What takes long is gathered in slices, one in each turn: the last
+one has all that has changed since the first, so that together they are such a snapshot, too. While a commit runs, or
+the store refuses, much that changes is gathered piece by piece as soon as it is there. The next commit has all pieces,
+or those of them, in order, for which there is room. A store that refuses loses nothing: what was refused is in the next
+commit, and acknowledgements wait.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from enum import Enum
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -24,7 +27,7 @@ from trunkline.broker.stored_publications import StoredPublications
 from trunkline.store import StoreError, WriteBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.alarms import Alarms
@@ -43,7 +46,9 @@ MAX_RETRY: Final = 8.0
 MAX_CLOSE: Final = 20.0
 #: While a commit runs, or the store refuses, so many bytes or changed parts are gathered as soon as they are there.
 PIECE: Final = 1 << 18
-PIECE_PARTS: Final = 256
+PIECE_PARTS: Final = 128
+#: No more parts are gathered in one turn, unless that would take more turns than these.
+MAX_SLICES: Final = 64
 
 
 class Commits(Protocol):
@@ -101,6 +106,7 @@ class Committer:
         self._note = AliveNote(clock, self.publications)
         self._timer = scheduler.call_at(inf, self._is_due)
         self._next = scheduler.call_at(inf, self._tell)
+        self._next_slice = scheduler.call_at(inf, self._arm)
         self._watch = CommitWatch(scheduler, alarms)
         self.heartbeat = Heartbeat(scheduler, heartbeat, self._is_alive)
         self.state = CommitState.IDLE
@@ -124,6 +130,9 @@ class Committer:
         self._ended = trio.Event()
         self._changed: dict[Persistent, None] = {}
         self._waiting: list[Callable[[], None]] = []
+        #: Of what is being gathered in slices: what the first ones have written, and how many they are.
+        self._begun: WriteBatch | None = None
+        self._slices = 0
         #: In order: what is not stored yet, and what is, but nobody was told of it.
         self._gathered: list[Gathering] = []
         self._stored = deque[Gathering]()
@@ -152,7 +161,7 @@ class Committer:
     def waiting(self) -> int:
         """Publications, and others that are told when they are stored."""
         gathered = sum(len(each.unsafe) + len(each.waiting) for each in self._gathered)
-        return gathered + self.publications.waiting + len(self._waiting)
+        return gathered + len(self.publications.unsafe) + len(self._waiting)
 
     @property
     def uncommitted(self) -> float:
@@ -162,7 +171,7 @@ class Committer:
     @property
     def is_crowded(self) -> bool:
         """So much waits for the store that nothing more is read from those whose messages do."""
-        return self.uncommitted > self.max_uncommitted / 2
+        return self.noted + self._weight > self.max_uncommitted / 2
 
     @property
     def is_full(self) -> bool:
@@ -183,13 +192,13 @@ class Committer:
         if not self._armed and self.state is not _CLOSED:
             self._armed = True
             self._scheduler.at_end(self)
-            if not self._timer.armed:
+            if self._timer.deadline == inf:
                 self._timer.restart_at(self._scheduler.now + DELAY)
 
     @property
     def _is_pending(self) -> bool:
         """Whether anything is to be stored, or to be told."""
-        return bool(self._changed or self._waiting or self._gathered or self.publications.waiting)
+        return bool(self._changed or self._waiting or self._gathered or self.publications.unsafe)
 
     def _is_due(self) -> None:
         if not (self._is_pending or self._beats):
@@ -217,19 +226,33 @@ class Committer:
         if told := self.publications.end_turn():
             self._call(told)
         if self.state is not _IDLE:
-            if self.noted > PIECE or len(self._changed) > PIECE_PARTS:
+            if self._begun is not None or self.noted > PIECE or len(self._changed) > PIECE_PARTS:
                 self._gather(beats=False)
             return
         due, self._due = self._due and bool(self._changed), False
-        if due or self._waiting or self._beats or self._gathered or self.publications.waiting:
+        if due or self._waiting or self._beats or self._gathered or self._begun is not None or self.publications.unsafe:
             self._commit()
 
-    def _gather(self, *, beats: bool) -> None:
+    def _gather(self, *, beats: bool) -> bool:
+        """Returns False if others have their turn before the rest is gathered."""
+        batch = WriteBatch() if self._begun is None else self._begun
+        changed = self._changed
+        if len(changed) > PIECE_PARTS and self._slices < MAX_SLICES - 1:
+            some = list(islice(changed, max(PIECE_PARTS, len(changed) // (MAX_SLICES - self._slices))))
+            for part in some:
+                del changed[part]
+            self._write(some, batch)
+            self._begun = batch
+            self._slices += 1
+            self._next_slice.restart(0.0)
+            return False
+        self._begun, self._slices = None, 0
+        if changed:
+            self._changed = {}
+            self._write(changed, batch)
+        unsafe = self.publications.write(batch)
         number = self.gathering
         self.gathering += 1
-        batch = WriteBatch()
-        self.write(batch)
-        unsafe = self.publications.write(batch)
         now = self._scheduler.now
         if beats or (batch.weight and self._note.is_due(now)):
             self._note.write(batch, now)
@@ -242,19 +265,24 @@ class Committer:
             last.take_in(gathering)
         else:
             self._gathered.append(gathering)
+        return True
 
     def write(self, batch: WriteBatch) -> None:
         """Put into the batch what has changed."""
         changed, self._changed = self._changed, {}
-        for part in changed:
+        self._write(changed, batch)
+
+    def _write(self, parts: Iterable[Persistent], batch: WriteBatch) -> None:
+        for part in parts:
             try:
                 part.write(batch)
             except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                 self._scheduler.blame(part.owner, part.write, error)
 
     def _commit(self) -> None:
-        beats, self._beats = self._beats, False
-        self._gather(beats=beats or bool(self._gathered))
+        if not self._gather(beats=self._beats or bool(self._gathered)):
+            return
+        self._beats = False
         if not self._weight:
             self._committed(len(self._gathered), None)
             return
@@ -296,7 +324,8 @@ class Committer:
             self._next.restart(0.0)
         told: list[Callable[[], None]] = []
         for stored in gathering.unsafe:
-            told += stored.take_waiting()
+            told += stored.waiting
+            stored.waiting = []
         self._call(told + gathering.waiting)
 
     def _call(self, actions: list[Callable[[], None]]) -> None:
@@ -327,4 +356,5 @@ class Committer:
         self._timer.discard()
         self._watch.stop()
         self._next.discard()
+        self._next_slice.discard()
         self.heartbeat.stop()

@@ -36,23 +36,18 @@ class Guids:
     def next(self, wall: float, count: int = 1) -> int:
         """The first of `count` new ids (at most 65,536), each greater by one than the one before. `wall` is the time in
         seconds since the epoch."""
+        first = self._next
         if wall > self._seen:
             self._seen = wall
-            self._begin(int(wall * 1_000_000))
-        first = self._next
-        self._next = after = first + count
-        if after > self._end:  # no sequence numbers left: on to the next microsecond, ahead of the clock
-            self._begin((self._end - 1 >> 64) + 1)
-            first = self._next
-            self._next = first + count
-        return first
-
-    def _begin(self, microsecond: int) -> None:
-        """Use the numbers of this microsecond from now on, unless they are behind."""
-        first = microsecond << 64 | self._low
-        if first >= self._next:
-            self._next = first
+            begun = int(wall * 1_000_000) << 64 | self._low
+            if begun >= first:
+                first = begun
+                self._end = (first | _SEQUENCE) + 1
+        if first + count > self._end:  # no sequence numbers left: on to the next microsecond, ahead of the clock
+            first = (self._end - 1 >> 64) + 1 << 64 | self._low
             self._end = (first | _SEQUENCE) + 1
+        self._next = first + count
+        return first
 
 
 def node_number(name: str) -> int:

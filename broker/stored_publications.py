@@ -42,12 +42,12 @@ class StoredPublications:
         "_noted",
         "_recounted",
         "_touched",
-        "_unsafe",
         "_unused",
         "epoch",
         "indexed",
         "is_needed",
         "number",
+        "unsafe",
     )
 
     def __init__(self, arm: Callable[[], None], number: int, epoch: float) -> None:
@@ -62,8 +62,8 @@ class StoredPublications:
         self.is_needed: Callable[[Iterable[IndexEntry]], bool] = any
         #: Those that were waited for, or unpinned, in this turn.
         self._touched: dict[StoredPublication, None] = {}
-        #: Those that wait for a commit.
-        self._unsafe: dict[StoredPublication, None] = {}
+        #: Those that the next commit is waited for with.
+        self.unsafe: dict[StoredPublication, None] = {}
         #: No row refers to them any more.
         self._unused: list[StoredPublication] = []
         #: What the store says of their rows may be wrong, and what was put right with the last commit.
@@ -79,7 +79,8 @@ class StoredPublications:
         """Where a publication is stored, or will be."""
         stored = publication.stored
         if stored is None or (stored.publication is None and not stored.written):
-            publication.stored = stored = StoredPublication(self.next_number(), publication.guid, publication)
+            self.number += 1
+            publication.stored = stored = StoredPublication(self.number, publication.guid, publication)
         return stored
 
     def routed(self, publication: Publication) -> None:
@@ -90,10 +91,6 @@ class StoredPublications:
             self.of(publication)
 
     # In memory
-
-    def pin(self, stored: StoredPublication, count: int) -> None:
-        """So many of its messages are now in a durable session."""
-        stored.pins += count
 
     def unpin(self, stored: StoredPublication, count: int) -> None:
         stored.pins -= count
@@ -108,11 +105,6 @@ class StoredPublications:
         self._touched[stored] = None
         self._arm()
 
-    @property
-    def waiting(self) -> int:
-        """Those that the next commit is to be told of."""
-        return len(self._unsafe)
-
     def end_turn(self) -> list[Callable[[], None]]:
         """Returns what is to be called: the publications need not be stored any more."""
         touched, self._touched = self._touched, {}
@@ -120,33 +112,30 @@ class StoredPublications:
         for stored in touched:
             if stored.pins:
                 if stored.waiting:
-                    self._unsafe[stored] = None
+                    self.unsafe[stored] = None
             else:
-                self._unsafe.pop(stored, None)
-                told += stored.take_waiting()
+                self.unsafe.pop(stored, None)
+                told += stored.waiting
+                stored.waiting = []
         return told
 
     # In the store
 
-    def put(self, stored: StoredPublication, batch: WriteBatch) -> None:
-        """It is written, if it was not yet."""
+    def put(self, stored: StoredPublication, batch: WriteBatch, rows: int = 0) -> None:
+        """It is written, if it was not yet; so many rows more refer to it."""
         if not stored.written:
             publication = stored.publication
             key, weight = key_of(stored.number), publication.weight
             batch.put_packed(MESSAGES, key, weight, publication_to_bytes, publication, self.epoch)
             stored.publication, stored.written = None, True
-
-    def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:
-        """A row that refers to it is written, and it with the first of them."""
-        self.put(stored, batch)
-        stored.references += 1
-        if stored.queued:
+        stored.references += rows
+        if stored.queued and rows:
             self._recounted[stored] = None
 
-    def refer_queued(self, stored: StoredPublication, batch: WriteBatch) -> None:
-        """That row is one of a queue."""
+    def put_queued(self, stored: StoredPublication, batch: WriteBatch) -> None:
+        """A row of a queue more refers to it."""
         stored.queued += 1
-        self.refer(stored, batch)
+        self.put(stored, batch, 1)
 
     def unrefer_queued(self, stored: StoredPublication) -> None:
         stored.queued -= 1
@@ -175,7 +164,8 @@ class StoredPublications:
     def unrefer(self, stored: StoredPublication) -> None:
         """A row that refers to it is deleted, and it with the last of them."""
         stored.references -= 1
-        self.delete_unused(stored)
+        if stored.references <= 0:
+            self._unused.append(stored)
 
     def delete_unused(self, stored: StoredPublication) -> None:
         """It is deleted with this commit, if nothing refers to it any more."""
@@ -190,7 +180,7 @@ class StoredPublications:
                 batch.delete(MESSAGES, key_of(stored.number), put_once=True)
                 stored.written = False
         self._unused.clear()
-        unsafe, self._unsafe = self._unsafe, {}
+        unsafe, self.unsafe = self.unsafe, {}
         if self._recounted or self._noted:
             self._note_rows(batch, unsafe)
         return unsafe

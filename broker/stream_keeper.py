@@ -186,7 +186,7 @@ class StreamKeeper:
         committer = self._committer
         if committer is not None:
             stored = committer.publications.of(publication)
-            committer.publications.pin(stored, 1)
+            stored.pins += 1
             if not self._held:
                 committer.after_commit(partial(self._let_go, committer, self._held))
             self._held.append(stored)

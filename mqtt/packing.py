@@ -8,13 +8,16 @@ from trunkline.mqtt.plain import plain
 
 _msgpack: Final[Any] = msgpack
 
+#: Bytes that a packer begins with, and grows from: its default of 256 KiB takes longer to get than most values to pack.
+_BUFFER: Final = 1024
+
 
 def pack(value: object) -> bytes:
     """
     Raises:
         TypeError, ValueError, OverflowError: it cannot be made plain.
     """
-    return cast("bytes", _msgpack.packb(value, default=_made_plain))
+    return cast("bytes", _msgpack.Packer(default=_made_plain, buf_size=_BUFFER).pack(value))
 
 
 def unpack(data: bytes) -> Any:

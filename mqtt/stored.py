@@ -41,7 +41,8 @@ class StoredPublication:
         self.publication = publication
         #: Is it in the store? From the batch on that holds it.
         self.written = publication is None
-        #: Messages of it in the windows and queues of durable sessions, in memory.
+        #: Messages of it in the windows and queues of durable sessions, in memory: while there are any, whoever
+        #: published it waits for the commit.
         self.pins = 0
         #: Rows of sessions in the store that refer to it, how many of them are those of queues, and what the store says
         #: of the latter; 0: nothing.
@@ -54,7 +55,3 @@ class StoredPublication:
     def place(self, guid: int, count: int) -> Place:
         """Of `count` messages in a row, the first of which has this GUID."""
         return self.number, guid - self.first_guid, count, self.entries
-
-    def take_waiting(self) -> list[Callable[[], None]]:
-        waiting, self.waiting = self.waiting, []
-        return waiting

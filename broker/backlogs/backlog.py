@@ -191,7 +191,7 @@ class Backlog:
             self.recent = deque()
         self.recent.append(Recent(entry, publication))
         publications.indexed_by(stored, (self.number, sequence))
-        publications.pin(stored, 1)
+        stored.pins += 1
         self._committer.change(self, at_once=True)
         for member in self.watchers:
             member.cursor.wake(member)

@@ -145,6 +145,8 @@ class SessionActor(Actor["mail.ToSession"]):
             for message in messages:
                 if type(message) is tuple:
                     deliver(message[0], message[1])
+                elif type(message) is mail.Stored:
+                    outbound.answers.stored(message)
                 else:
                     self._mail[type(message)](self, message)
                     if self.session.durable is not None:

@@ -19,7 +19,7 @@ from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, P
 from trunkline.mqtt.session.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
@@ -100,8 +100,10 @@ class Answering:
                 owed = self.ledger.owe(kind, packet.packet_ids)
             if owed is None:
                 self._pieces.append(wire)
+            elif wait is None:
+                self._settle(owed, wire)
             else:
-                self._settle(owed, wire, wait, weight)
+                self.hold(wait, weight, owed, wire)
             self._sent[kind] += 1
         return bool(wire)
 
@@ -112,8 +114,10 @@ class Answering:
         head = _HEADS[kind]
         count = len(packet_ids)
         wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
-        if self.ledger.entries or wait is not None:
-            self._settle(self.ledger.owe(kind, packet_ids), wire, wait, weight)
+        if wait is not None:
+            self.hold(wait, weight, self.ledger.owe(kind, packet_ids), wire)
+        elif self.ledger.entries:
+            self._settle(self.ledger.owe(kind, packet_ids), wire)
         else:
             self._pieces.append(wire)
         self._sent[kind] += count
@@ -123,36 +127,36 @@ class Answering:
         self._pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
         self._sent[PacketType.PUBREL] += 1
 
-    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None, weight: float = 0.0) -> None:
-        if wait is None:
-            self._pieces += self.ledger.settle(owed, wire)
-            self._review()
-        else:
-            self.hold(wait, weight, partial(self._settle, owed, wire, None))
+    def _settle(self, owed: Owed, wire: bytes) -> None:
+        self._pieces += self.ledger.settle(owed, wire)
+        self._review()
 
-    def waits(self, wait: Wait | None, weight: float, *, answer: bool = True) -> Wait | None:
-        """What an answer waits for: nothing, if there is none or its client's answers wait for no store. Then what it
-        sent takes memory all the same, and it is not read from while that is too much."""
-        if wait is None or (answer and not self._in_memory):
+    def waits(self, wait: Wait | None, weight: float) -> Wait | None:
+        """What an answer waits for: nothing, if its client's answers wait for no store. Then what it sent takes memory
+        all the same, and it is not read from while that is too much."""
+        if wait is None or not self._in_memory:
             return wait
         self.hold(wait, weight)
         return None
 
-    def hold(self, wait: Wait, weight: float, then: Callable[[], None] | None = None) -> None:
-        """So many bytes of what the client sent wait until `wait` calls back."""
+    def hold(self, wait: Wait, weight: float, owed: Owed | None = None, wire: bytes = b"") -> None:
+        """So many bytes of what the client sent wait until `wait` calls back, and with them an answer, if there is
+        one."""
         committer = self._context.services.committer
         assert committer is not None
         self._unacknowledged += weight
         committer.noted += weight
-        gathering = committer.gathering
+        wait(partial(self._context.cast, mail.Stored(committer.gathering, weight, owed, wire)))
+        self._review()
 
-        def go_on() -> None:
-            self._unacknowledged -= weight
-            if committer.gathering == gathering:  # everybody was done with it before it was in a batch
-                committer.noted -= weight
-            (then or self._review)()
-
-        wait(partial(self._context.soon, go_on))
+    def stored(self, what: mail.Stored) -> None:
+        committer = self._context.services.committer
+        assert committer is not None
+        self._unacknowledged -= what.weight
+        if committer.gathering == what.gathering:  # everybody was done with it before it was in a batch
+            committer.noted -= what.weight
+        if what.owed is not None:
+            self._pieces += self.ledger.settle(what.owed, what.wire)
         self._review()
 
     def _review(self) -> None:

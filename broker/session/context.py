@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SessionContext(Later):
-    __slots__ = ("config", "reading", "services", "session", "state", "subscriber")
+    __slots__ = ("cast", "config", "reading", "services", "session", "state", "subscriber")
 
     def __init__(
         self,
@@ -30,6 +30,8 @@ class SessionContext(Later):
         subscriber: Subscriber | None = None,
     ) -> None:
         super().__init__(ref, scheduler)
+        #: To the session itself.
+        self.cast = ref.cast
         self.session = session
         self.services = services
         #: The settings for its client: those of the zone that the client came by last.

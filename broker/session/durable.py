@@ -159,7 +159,7 @@ class Durable:
             return
         terms = self._promised()
         if terms != self._terms:
-            self._terms, self._terms_in = terms, self._committer.gathering - 1
+            self._terms, self._terms_in = terms, self._committer.gathering
         attributes = plain_attributes(client) if client.attributes else None
         head = (client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended)
         if head != self._head:

@@ -154,8 +154,8 @@ class Inbound:
                     return
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
             if not qos:
-                if routed.stored is not None or routed.retain:
-                    self._wait(routed, qos)
+                if (routed.stored is not None or routed.retain) and (wait := self._wait(routed, qos)):
+                    self._answers.hold(wait, routed.weight)
                 return
         else:
             found = services.pubsub.router.match(routed.topic)
@@ -168,13 +168,15 @@ class Inbound:
                 return
             self.expect_pubrel()
             reached = bool(found)
-        wait = None if services.committer is None else self._wait(routed, qos)
+        weight, wait = 0.0, None if services.committer is None else self._wait(routed, qos)
+        if wait is not None:
+            weight = routed.weight
+            wait = self._answers.waits(wait, weight)
         if not reached:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
-        elif wait is None:
-            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
         else:
-            self._answers.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait, routed.weight)
+            packet_ids = (publication.packet_id,) if count == 1 else publication.packet_ids
+            self._answers.acknowledge(_ANSWERED_BY[qos], packet_ids, wait, weight)
 
     def _exceeds_quota(self, publication: ReceivedPublication, channel: Channel) -> bool:
         """Whether it was refused because it is too large, or comes too soon."""
@@ -211,7 +213,10 @@ class Inbound:
             else:
                 wait = self._wait(message, message.qos)
                 if message.qos:
+                    wait = self._answers.waits(wait, message.weight)
                     self._acknowledge(channel, message, Reason.SUCCESS, wait=wait)
+                elif wait is not None:
+                    self._answers.hold(wait, message.weight)
 
     def _wait(self, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
@@ -220,16 +225,14 @@ class Inbound:
         if committer is None:
             return None
         if qos == 2:
-            wait = None if self._session.durable is None else committer.after_commit
-        elif publication.retain and (qos or committer.is_crowded):
-            wait = committer.after_commit
-        elif stored is None:
+            return None if self._session.durable is None else committer.after_commit
+        if publication.retain and (qos or committer.is_crowded):
+            return committer.after_commit
+        if stored is None:
             return None
-        elif self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
-            wait = committer.after_commit
-        else:
-            wait = partial(committer.publications.wait_for, stored)
-        return self._answers.waits(wait, publication.weight, answer=qos > 0)
+        if self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
+            return committer.after_commit
+        return partial(committer.publications.wait_for, stored)
 
     def _stored(self, channel: Channel) -> Wait | None:
         """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.publication import Decoded, Publication
     from trunkline.mqtt.reasons import Reason
+    from trunkline.mqtt.session.ledger import Owed
     from trunkline.router.target import Target
 
 
@@ -44,6 +45,18 @@ class Received:
     channel: Channel
     packets: list[Decoded]
     error: ProtocolError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """What the client sent, so many bytes, is stored, or need not be any more; and its answer may leave, if there is
+    one."""
+
+    #: The commit that was being gathered when it came.
+    gathering: int
+    weight: float
+    owed: Owed | None
+    wire: bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -185,5 +198,6 @@ if TYPE_CHECKING:
         | RulesChanged
         | Queued
         | Due
+        | Stored
     )
     ToConnection: TypeAlias = Close | Pause | Resume | LogPackets

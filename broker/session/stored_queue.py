@@ -105,7 +105,7 @@ class StoredQueue(MessageQueue["T"]):
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
-            self._publications.pin(self._publications.of(message), 1)
+            self._publications.of(message).pins += 1
             self._stored_size += message.weight
         dropped = super().push(message, target, qos)
         if qos and target.group is None:  # it was routed before its filter had a backlog
@@ -175,7 +175,7 @@ class StoredQueue(MessageQueue["T"]):
             for run, (message, target, qos, _) in _in_rows(entries):
                 place = run.stored.place(message.guid, run.last - run.first + 1)
                 batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
-                publications.refer_queued(run.stored, batch)
+                publications.put_queued(run.stored, batch)
                 runs.append(run)
         self._written_to = self.number
         firsts = self.firsts()

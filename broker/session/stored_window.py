@@ -159,7 +159,7 @@ class WindowRows(Generic[E]):
             stored, before = self._stored_of(entry), rows.places
             if rows.left:
                 if stored is not None and not before:
-                    self._publications.refer(stored, batch)
+                    self._publications.put(stored, batch, 1)
                 places: list[tuple[int, int]] = []
                 for at, count, value in self._rows_of(entry, stored):
                     places.append((at, count))
@@ -199,7 +199,7 @@ class StoredWindow(Inflight["T"]):
         stored = self._publications.of(publication)
         packet_ids = super().insert(publication, target, qos, now, delivery)
         if packet_ids:
-            self._publications.pin(stored, len(packet_ids))
+            stored.pins += len(packet_ids)
             self.rows.add(self._entries[packet_ids.start], packet_ids.start, len(packet_ids))
         return packet_ids
 
@@ -222,7 +222,7 @@ class StoredWindow(Inflight["T"]):
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         entries = list(entries)
         for _, _, publication, _ in entries:
-            self._publications.pin(stored_of(publication), publication.count)
+            stored_of(publication).pins += publication.count
         super().restore(last_id, entries, now)
 
     def take_over(self, window: Inflight[T]) -> None:

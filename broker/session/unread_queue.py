@@ -157,7 +157,7 @@ class QueueRows:
         if target.group is None:
             self.before_backlogs = last
         if some.stored is not None and self._publications is not None:
-            self._publications.pin(some.stored, kept)
+            some.stored.pins += kept
             self.runs.setdefault(priority, deque()).append(Run(row.first, last, some.stored))
 
 

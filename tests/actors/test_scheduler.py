@@ -65,7 +65,7 @@ async def test_step_runs_what_is_ready_and_what_that_makes_ready() -> None:
             probe.next = ref
         assert scheduler.step() is False
         refs[0].cast(0)
-        assert scheduler.ready == 1
+        assert len(scheduler.ready) == 1
         assert scheduler.step() is False
         assert [probe.got for probe in probes] == [[0], [1], [2], [3], [4]]
         nursery.cancel_scope.cancel()

@@ -59,8 +59,8 @@ class House:
         self.turns, self.writer = Turns(), Slow()
         self.alarms = Alarms(Hooks(), lambda: 0.0)
         self.machine = Clocks(lambda: CALENDAR + self.turns.now)
-        clock = StoreClock(self.machine, 0.0)
-        self.committer = Committer(self.writer, self.turns, self.alarms, clock, 10.0, 0)  # type: ignore[arg-type]
+        self.clock = StoreClock(self.machine, 0.0)
+        self.committer = Committer(self.writer, self.turns, self.alarms, self.clock, 10.0, 0)  # type: ignore[arg-type]
         self.told: list[str] = []
 
     def set(self, part: Value, value: int) -> None:
@@ -69,6 +69,12 @@ class House:
 
     def tell(self, what: str) -> Callable[[], None]:
         return lambda: self.told.append(what)
+
+    def go_on(self) -> None:
+        """The turns in which the rest of what is gathered in slices is."""
+        while self.committer._next_slice.armed:
+            self.committer._next_slice.fire(0.0)
+            self.turns.end()
 
     def fire(self) -> None:
         for timer in self.turns.timers:

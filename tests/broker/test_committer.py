@@ -5,10 +5,13 @@ import trio
 import trio.testing
 
 from tests.broker.committing import SPACE, House, Value
+from trunkline.actors import Scheduler
 from trunkline.broker.alarms import STORE_FAILED
 from trunkline.broker.alive_note import NODE
-from trunkline.broker.committer import PIECE, PIECE_PARTS
+from trunkline.broker.committer import MAX_SLICES, PIECE, PIECE_PARTS, Committer
+from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.stored import StoredPublication
 from trunkline.store import StoreFull, WriteBatch
 
 
@@ -53,7 +56,7 @@ def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
     house, part, message = House(), Value(b"k"), Message("t", b"x", 1)
     house.committer.change(part, weight=5000.0)
     stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 1)
+    stored.pins += 1
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.committer.after_commit(house.tell("stored"))
     assert house.committer.uncommitted == 5000
@@ -61,7 +64,7 @@ def test_what_waits_for_the_store_is_counted_and_weighed() -> None:
     gathered = house.committer.uncommitted
     assert 800 < gathered < 900, "a row, and three of the node"
     other = house.committer.publications.of(Message("t", b"y", 1))
-    house.committer.publications.pin(other, 1)
+    other.pins += 1
     house.committer.publications.wait_for(other, house.tell("safe, too"))
     house.committer.after_commit(house.tell("stored, too"))
     house.committer.change(part, weight=300.0)
@@ -128,6 +131,7 @@ def test_while_a_commit_runs_what_is_much_is_gathered_piece_by_piece(weight: flo
         if number % each == 0:
             house.committer.after_commit(house.tell(f"{number // each}"))
         house.turns.end()
+        house.go_on()
     house.writer.end()
     house.turns.end()
     keys = [set(batch.values[SPACE]) for batch in house.writer.pieces]
@@ -140,6 +144,106 @@ def test_while_a_commit_runs_what_is_much_is_gathered_piece_by_piece(weight: flo
     house.fire()
     assert house.told == ["1", "2", "3"]
     assert house.committer.committed == house.committer.gathering - 1
+
+
+def many(house: House, count: int) -> list[Value]:
+    parts = [Value(b"%d" % number) for number in range(count)]
+    for part in parts:
+        house.set(part, 1)
+    return parts
+
+
+def test_what_takes_long_is_gathered_in_slices_and_committed_together() -> None:
+    house = House()
+    first, *_, last = parts = many(house, 2 * PIECE_PARTS + 1)
+    house.committer.after_commit(house.tell("stored"))
+    house.turns.end()
+    house.set(first, 2)  # it is in the first slice
+    house.set(last, 2)
+    house.turns.end()
+    assert not house.writer.batches
+    house.set(late := Value(b"late"), 3)
+    house.go_on()
+    assert house.writer.values == [{part.key: b"%d" % part.value for part in (*parts, late)}]
+    assert (house.committer.gathering, house.told) == (1, [])
+    house.writer.end()
+    assert house.told == ["stored"]
+    house.fire()
+    assert len(house.writer.batches) == 1
+
+
+def test_slices_end_although_ever_more_changes() -> None:
+    house, turns = House(), 0
+    house.committer.after_commit(house.tell("stored"))
+    while not house.writer.batches:
+        many(house, 10 * PIECE_PARTS)
+        house.turns.end()
+        turns += 1
+    assert turns == MAX_SLICES
+
+
+class Row(Value):
+    """A row that refers to a publication."""
+
+    def __init__(self, key: bytes, house: House, stored: StoredPublication) -> None:
+        super().__init__(key)
+        self._publications, self._stored = house.committer.publications, stored
+
+    def write(self, batch: WriteBatch) -> None:
+        if self.value:
+            self._publications.put(self._stored, batch, 1)
+        else:
+            self._publications.unrefer(self._stored)
+        super().write(batch)
+
+
+def test_a_publication_that_a_later_slice_refers_to_stays() -> None:
+    house = House()
+    stored = house.committer.publications.of(Message("t", b"x", 1))
+    first, last = Row(b"first", house, stored), Row(b"last", house, stored)
+    house.set(first, 1)
+    many(house, PIECE_PARTS)
+    house.committer.after_commit(house.tell("stored"))
+    house.turns.end()
+    house.set(first, 0)
+    many(house, PIECE_PARTS)
+    house.set(last, 1)
+    house.turns.end()
+    assert stored.references == 0, "the second slice has taken the reference of the first away"
+    house.go_on()
+    (batch,) = house.writer.batches
+    assert [value is not None for value in batch.values[MESSAGES].values()] == [True]
+    house.writer.end()
+    house.set(last, 0)
+    house.fire()
+    assert list(house.writer.batches[1].values[MESSAGES].values()) == [None]
+
+
+def test_a_commit_that_ends_between_two_slices_is_followed_by_all_of_them() -> None:
+    house = House()
+    house.set(Value(b"k"), 1)
+    house.fire()
+    parts = many(house, PIECE_PARTS + 1)
+    house.committer.after_commit(house.tell("stored"))
+    house.turns.end()
+    house.writer.end()
+    house.turns.end()
+    assert [len(values) for values in house.writer.values] == [1, len(parts)]
+    house.writer.end()
+    assert house.told == ["stored"]
+
+
+async def test_slices_follow_each_other_without_other_work() -> None:
+    house, scheduler = House(), Scheduler()
+    committer = Committer(house.writer, scheduler, house.alarms, house.clock, 10.0, 0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(scheduler.run)
+        with scheduler.turn:
+            for number in range(3 * PIECE_PARTS):
+                committer.change(Value(b"%d" % number), at_once=not number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [len(values) for values in house.writer.values] == [3 * PIECE_PARTS]
+        nursery.cancel_scope.cancel()
 
 
 class Large(Value):
@@ -345,7 +449,7 @@ def test_an_error_of_one_that_is_told_costs_no_other() -> None:
 
     for count in range(2):  # held until it is stored, and done with at once
         stored = house.committer.publications.of(Message("t", b"x", 1))
-        house.committer.publications.pin(stored, 1)
+        stored.pins += 1
         house.committer.publications.wait_for(stored, fail)
         house.committer.publications.wait_for(stored, house.tell(f"safe {count}"))
         house.committer.publications.unpin(stored, count)

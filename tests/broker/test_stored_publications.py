@@ -33,7 +33,7 @@ def test_what_waits_in_backlogs_is_stored_again_by_itself_when_more_of_it_is_rou
 def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
     house, message = House(), Message("t", b"x", 1)
     stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 2)
+    stored.pins += 2
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.set(Value(b"k"), 1)
     house.turns.end()
@@ -51,7 +51,7 @@ def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
 def test_who_waits_for_a_publication_is_told_once() -> None:
     house = House()
     stored = house.committer.publications.of(Message("t", b"x", 1))
-    house.committer.publications.pin(stored, 1)
+    stored.pins += 1
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.set(Value(b"k"), 1)
     house.turns.end()
@@ -67,7 +67,7 @@ def test_nobody_waits_any_more_for_a_publication_that_is_done_with_while_a_commi
     house.set(Value(b"k"), 1)
     house.fire()
     stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 1)
+    stored.pins += 1
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.turns.end()
     assert house.committer.waiting == 1
@@ -79,7 +79,7 @@ def test_nobody_waits_any_more_for_a_publication_that_is_done_with_while_a_commi
 def test_a_publication_that_is_done_with_in_its_turn_is_never_written() -> None:
     house, message = House(), Message("t", b"x", 1)
     stored = house.committer.publications.of(message)
-    house.committer.publications.pin(stored, 1)
+    stored.pins += 1
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.committer.publications.unpin(stored, 1)
     house.turns.end()
@@ -99,7 +99,7 @@ class Holder:
     def write(self, batch: WriteBatch) -> None:
         stored = self._committer.publications.of(self._message)
         if self.holds:
-            self._committer.publications.refer(stored, batch)
+            self._committer.publications.put(stored, batch, 1)
         else:
             self._committer.publications.unrefer(stored)
 
@@ -134,7 +134,7 @@ def test_what_came_to_wait_while_a_commit_ran_is_in_the_next_one_at_once() -> No
     house.set(Value(b"k"), 1)
     house.fire()
     stored = house.committer.publications.of(Message("t", b"x", 1))
-    house.committer.publications.pin(stored, 1)
+    stored.pins += 1
     house.committer.publications.wait_for(stored, house.tell("safe"))
     house.turns.end()
     house.writer.end()
@@ -156,11 +156,11 @@ class Notes:
         found in memory until this is stored."""
         publications, batch = self.publications, WriteBatch()
         for _ in range(queue):
-            publications.refer_queued(self.stored, batch)
+            publications.put_queued(self.stored, batch)
         for _ in range(-queue):
             publications.unrefer_queued(self.stored)
         for _ in range(window):
-            publications.refer(self.stored, batch)
+            publications.put(self.stored, batch, 1)
         for _ in range(-window):
             publications.unrefer(self.stored)
         is_held = self.stored in publications.write(batch)

@@ -76,18 +76,18 @@ class Turns:
         raise error
 
     def call_at(self, deadline: float, callback: Callable[..., None], *args: object) -> Any:
-        timer = SimpleNamespace(armed=deadline < inf, delays=[])
+        timer = SimpleNamespace(armed=deadline < inf, deadline=deadline, delays=[])
 
         def arm(delay: float) -> None:
-            timer.armed = True
+            timer.armed, timer.deadline = True, self.now
             timer.delays.append(delay)
 
         def cancel() -> None:
-            timer.armed = False
+            timer.armed, timer.deadline = False, inf
 
         timer.restart_at = timer.restart = arm
         timer.cancel = timer.discard = cancel
-        timer.fire = lambda: (cancel(), callback(*args))
+        timer.fire = lambda now=0.0: (cancel(), callback(*args))
         self.timers = [*getattr(self, "timers", []), timer]
         return timer
 
