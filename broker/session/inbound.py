@@ -108,8 +108,11 @@ class Inbound:
         if publication.properties:
             self._read_properties(publication, channel)
         if kind:
-            if self._is_limited or channel.receive_maximum_in:
-                self._check_limits(publication, channel)
+            if self._is_limited:
+                self._check_offer(publication)
+            # what comes one after the other is below any maximum
+            if channel.receive_maximum_in and qos and (self._answers.ledger.entries or self._awaiting_rel.open):
+                self._answers.ledger.check(publication.packet_ids[:1])
             if qos == 2 and publication.packet_id in self._awaiting_rel:
                 self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))  # [MQTT-4.3.3-10]
                 return
@@ -334,13 +337,11 @@ class Inbound:
         if interval is not None:
             packet.expires_at = self._outbound.now + interval
 
-    def _check_limits(self, packet: ReceivedPublication, channel: Channel) -> None:
+    def _check_offer(self, packet: ReceivedPublication) -> None:
         if packet.qos > self._mqtt.max_qos:
             raise ProtocolError(f"QoS {packet.qos} is not offered", Reason.QOS_NOT_SUPPORTED)  # [MQTT-3.2.2-11]
         if packet.retain and not self._mqtt.retain_available:
             raise ProtocolError("retained messages are not offered", Reason.RETAIN_NOT_SUPPORTED)  # [MQTT-3.2.2-14]
-        if packet.qos and channel.receive_maximum_in:
-            self._answers.ledger.check(packet.packet_ids[:1])
 
     def _acknowledge(
         self,

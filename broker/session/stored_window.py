@@ -126,12 +126,15 @@ class WindowRows(Generic[E]):
 
     def add(self, entry: E, first: int, count: int) -> None:
         """So many of its messages are open."""
+        if not self.changed:
+            self._committer.change(self)
         self._last += 1
         self._all[entry] = self.changed[entry] = EntryRows(self._last, first, count)
-        self._committer.change(self)
 
     def remove(self, entry: E, count: int) -> None:
         """So many of its messages are not open any more."""
+        if not self.changed:
+            self._committer.change(self)
         rows = self._all[entry]
         rows.left -= count
         if rows.left or rows.places:
@@ -140,7 +143,6 @@ class WindowRows(Generic[E]):
             self.changed.pop(entry, None)
         if not rows.left:
             del self._all[entry]
-        self._committer.change(self)
 
     def restored(self, entries: Iterable[tuple[E, RowKey]]) -> None:
         """These are all, and are stored."""
@@ -269,20 +271,20 @@ class StoredAwaitingRel(AwaitingRel):
         if is_taken:
             if publication is not None:
                 self._publications.of(publication)  # what came together is stored together
-            self.rows.add(self._open[packet_ids[0]][0], 0, len(packet_ids))
+            self.rows.add(self.open[packet_ids[0]][0], 0, len(packet_ids))
         return is_taken
 
     def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
-        for held, group in groupby([self._open[packet_id][0] for packet_id in packet_ids]):
+        for held, group in groupby([self.open[packet_id][0] for packet_id in packet_ids]):
             self.rows.remove(held, len(list(group)))
         return super().release(packet_ids)
 
     def restored(self, keys: Iterable[tuple[int, RowKey]]) -> None:
         """What is here came from these rows, and no others. With each the first packet id."""
-        self.rows.restored([(self._open[packet_id][0], key) for packet_id, key in keys])
+        self.rows.restored([(self.open[packet_id][0], key) for packet_id, key in keys])
 
     def _rows_of(self, held: Held, stored: StoredPublication | None) -> Iterable[tuple[int, int, object]]:
-        opened, packet_ids = self._open, held.packet_ids
+        opened, packet_ids = self.open, held.packet_ids
         is_open = [opened.get(packet_id, _NO_HELD)[0] is held for packet_id in packet_ids]
         weight = held.weight // len(packet_ids)
         guids = range(len(packet_ids)) if held.publication is None else held.publication.guids

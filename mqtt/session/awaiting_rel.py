@@ -33,34 +33,34 @@ class AwaitingRel:
     PUBREL, however long that takes, unless `expire` drops it: the message is not published yet.
     """
 
-    __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
+    __slots__ = ("byte_size", "max_bytes", "maximum", "open")
 
     def __init__(self, maximum: int = 0, max_bytes: int = 0) -> None:
         #: Ids that may be open at once, and the bytes that they may take; 0 means no limit.
         self.maximum = maximum
         self.max_bytes = max_bytes
         self.byte_size = 0
-        #: The held publication of each id, and the number of the id's message in it.
-        self._open: dict[int, tuple[Held, int]] = {}
+        #: The held publication of each id, and the number of the id's message in it. Others only look at it.
+        self.open: dict[int, tuple[Held, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def __contains__(self, packet_id: int) -> bool:
-        return packet_id in self._open
+        return packet_id in self.open
 
     def has_room(self, number: int, weight: int) -> bool:
         """Whether there is room for `count` more ids, whose messages take `weight` bytes."""
-        return not (0 < self.maximum < len(self._open) + number or 0 < self.max_bytes < self.byte_size + weight)
+        return not (0 < self.maximum < len(self.open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
     def are_new(self, packet_ids: Sequence[int]) -> bool:
         """Whether none of these ids is open, and none occurs twice. A client that sends one again gets PUBREC, and the
         message is not published again.  # [MQTT-4.3.3-10]"""
-        return self._open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
+        return self.open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
 
     def count_new(self, packet_ids: Sequence[int]) -> int:
         """How many of these ids are not open."""
-        return len(packet_ids) - sum(map(self._open.__contains__, packet_ids))
+        return len(packet_ids) - sum(map(self.open.__contains__, packet_ids))
 
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
@@ -70,7 +70,7 @@ class AwaitingRel:
         if not self.has_room(len(packet_ids), weight):
             return False
         held = Held(publication, weight, packet_ids, now)
-        self._open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
+        self.open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
         self.byte_size += held.weight
         return True
 
@@ -78,9 +78,9 @@ class AwaitingRel:
         """PUBREL came. What follows is complete when all of it has been looked at."""
         if isinstance(packet, Acknowledgement):
             packet_ids: Sequence[int] = (packet.packet_id,)
-            is_open = packet.packet_id in self._open
+            is_open = packet.packet_id in self.open
         else:
-            opened = self._open.keys()
+            opened = self.open.keys()
             packet_ids, distinct = packet.packet_ids, set(packet.packet_ids)
             is_open = opened >= distinct
             if len(distinct) < packet.count or not (is_open or opened.isdisjoint(distinct)):
@@ -96,7 +96,7 @@ class AwaitingRel:
     def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
         """PUBRELs of open ids came. Returns the held messages in order; messages that came together are returned
         together."""
-        pop = self._open.pop
+        pop = self.open.pop
         released: list[Publication | None] = []
         held, first = pop(packet_ids[0])
         last = first + 1
@@ -119,19 +119,19 @@ class AwaitingRel:
     @property
     def oldest(self) -> float:
         """When the oldest open id came."""
-        return next(iter(self._open.values()))[0].came_at
+        return next(iter(self.open.values()))[0].came_at
 
     def expire(self, before: float, limit: int) -> list[Publication]:
         """Forget up to `limit` ids that came before the given time. Returns the messages that were held."""
         # the ids first: to look for the first of a dict again and again passes all that were taken from it before
-        ids = [packet_id for packet_id, (held, _) in islice(self._open.items(), limit) if held.came_at <= before]
+        ids = [packet_id for packet_id, (held, _) in islice(self.open.items(), limit) if held.came_at <= before]
         return [held for held in self.release(ids) if held is not None] if ids else []
 
     def export(self) -> list[Exported]:
         """The ids in order, with the weight of what they hold and itself, for another node."""
         return [
             ([packet_id], held.weight // len(held.packet_ids), held.publication and held.publication.messages[number])
-            for packet_id, (held, number) in self._open.items()
+            for packet_id, (held, number) in self.open.items()
         ]
 
     def restore(self, entries: Iterable[Exported], now: float = 0.0) -> None:

@@ -83,7 +83,11 @@ class Ledger:
     def owe(self, kind: PacketType, packet_ids: Sequence[int] = ()) -> Owed:
         """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the
         message."""
-        owed = Owed(len(packet_ids) or 1, self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
+        count = len(packet_ids)
+        if kind not in _TO_PUBLISH:
+            owed = Owed(count or 1, 0)
+        else:
+            owed = Owed(count, self._awaiting_rel.count_new(packet_ids) if self._awaiting_rel.open else count)
         self.place(owed)
         return owed
 
