@@ -15,7 +15,7 @@ from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire, connect
 from trunkline import testing
-from trunkline.actors import Scheduler
+from trunkline.actors import scheduler as run_queue
 from trunkline.broker.net.poller import Poller
 from trunkline.broker.node.life import NodeFailed
 from trunkline.broker.node.opening import open_node
@@ -157,7 +157,7 @@ async def test_the_number_of_tasks_does_not_grow_with_the_clients() -> None:
     ("target", "name", "words"),
     [
         (Poller, "_keep_pace", "the poller has failed: a fault"),
-        (Scheduler, "_park", "the run queue has failed: a fault"),
+        (run_queue, "wait_task_rescheduled", "the run queue has failed: a fault"),
     ],
 )
 async def test_a_fault_in_the_heart_ends_the_node_by_name(
