@@ -270,7 +270,7 @@ class Scheduler:
                             self.enqueue = self._enqueue_and_wake
                             await wait_task_rescheduled(self._abort_park)
         finally:
-            self._alarm = None
+            self._alarm = self._parked = None
             self._running = False
 
     def _abort_park(self, _raise_cancel: object) -> Abort:
