@@ -83,6 +83,8 @@ def split_listener_url(url: str) -> ListenerAddress:
     elif path:
         raise ValueError("only ws and wss have a path")
     try:
+        if not parts.hostname.isprintable() or " " in parts.hostname:
+            raise UnicodeError
         parts.hostname.encode("idna")
     except UnicodeError:
         raise ValueError(f"{parts.hostname} cannot be the name of a host") from None

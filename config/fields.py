@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -49,6 +49,17 @@ def wrong_value(field: FieldInfo | None, detail: ErrorDetails, *, entry: bool = 
     return f"{value}: accepted is {accepted(field, entry=entry)}"
 
 
+def told(error: ValidationError) -> list[ErrorDetails]:
+    """What to report of an error. A list of wrong entries is too short as well, as these do not count."""
+    details = error.errors()
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short"
+        or not any(detail["loc"] == other["loc"][: len(detail["loc"])] != other["loc"] for other in details)
+    ]
+
+
 def based(annotation: Any, value: object, base: Path) -> object:
     """A value as a file holds it, with relative paths resolved against `base` at any depth."""
     if get_origin(annotation) is Annotated:
@@ -58,6 +69,8 @@ def based(annotation: Any, value: object, base: Path) -> object:
     if isinstance(value, list):
         inside = next(iter(get_args(annotation)), None)
         return [based(inside, entry, base) for entry in cast("list[object]", value)]
+    if get_origin(annotation) is tuple:
+        return value  # no list: validation reports it
     model = _model_in(annotation)
     if model is not None and issubclass(model, Section):
         with suppress(ValueError):  # validation reports it

@@ -8,6 +8,7 @@ from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
+from trunkline.config.key_path import nearest
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.section import Section, key
 from trunkline.config.security_settings import CredentialFiles
@@ -151,7 +152,8 @@ class ListenerSettings(Section):
             path = PARAMETERS.get(name, tuple(name.split(".")))
             field = _field(cls, path)
             if field is None or path == ("url",):
-                raise ValueError(f"{settings['url']} has an unknown parameter, {name}")
+                hint = nearest(name, [*PARAMETERS, *cls.model_fields.keys() - {"url"}])
+                raise ValueError(f"{settings['url']} has an unknown parameter, {name}{hint}")
             inner = settings
             for depth, part in enumerate(path[:-1], 1):
                 given = inner.get(part, {})

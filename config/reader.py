@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from trunkline.config.config import LISTS, PREFIX, WHOLE, Config, key_paths, model_of, variable
 from trunkline.config.errors import ConfigError, Problem, Unusable
-from trunkline.config.fields import based, field_at, wrong_value
+from trunkline.config.fields import based, field_at, told, wrong_value
 from trunkline.config.files import FILE_VARIABLE, file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.mosquitto import file_hint, word_hint
@@ -153,7 +153,7 @@ class ConfigReader:
                 self._complain(source, (), f"sets nothing; did you mean {single[name]}?")
             elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
                 # other variables are ignored: Kubernetes sets TRUNKLINE_PORT and the like for a service of that name
-                self._complain(source, (), f"unknown key{nearest(name, known)}")
+                self._complain(source, (), f"unknown key{nearest(name, known, cutoff=0.85)}")
 
     def _take_plugin_variable(self, variable: str, text: str, source: str) -> None:
         plugin, _, key = variable.removeprefix(PLUGIN_PREFIX).lower().partition("__")
@@ -223,7 +223,7 @@ class ConfigReader:
             try:
                 settings = checked[name] = model.model_validate(values)
             except ValidationError as error:
-                for detail in error.errors():
+                for detail in told(error):
                     self._take_error(path, model, detail)
             except Exception as error:  # noqa: BLE001 - a plugin's own validator may raise anything
                 text = f"the plugin's settings cannot be checked: {type(error).__name__}: {error}"
@@ -267,7 +267,7 @@ class ConfigReader:
             try:
                 return Config.model_validate(table)
             except ValidationError as error:
-                details = error.errors()
+                details = told(error)
                 if details[0]["type"] == "conflicts":
                     for path, text in details[0].get("ctx", {})["found"]:
                         self._complain(self._source(path), path, text)
@@ -389,6 +389,8 @@ def _is_utf8(text: str) -> bool:
 def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
     """An unknown key, and the key that may have been meant: one with a similar name here, or with the same name
     elsewhere. In TOML, every key below a section's header belongs to that section."""
+    if section == "zones" and key in ("session", "mqtt", "rate"):
+        return f"unknown key; a zone has keys of [{key}] itself, in [zones.NAME]"
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
     if section.startswith("listeners") and key in LISTENS_AT:

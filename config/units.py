@@ -15,8 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from trunkline.config.addresses import split_listener_url
+from trunkline.config.toml_text import toml_text
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.plain import in_words
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter, validate_name
 
@@ -119,7 +119,7 @@ def parse_mark(value: object) -> Mark:
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)):
         if float(found[1]) <= 100:
             return Mark(float(found[1]) / 100, True)
-        raise ValueError("more than all")
+        raise ValueError(f'"{value}": a share is 100% at most')
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     return Mark(parse_size(value), False)
@@ -236,8 +236,8 @@ def check_wire_text(value: object) -> str:
     if isinstance(value, str):
         try:
             decode_string(encode_string(value)[2:])
-        except ProtocolError as error:
-            raise ValueError(str(error)) from None
+        except (ProtocolError, ValueError) as error:
+            raise ValueError(f"{shown(value)}: {error}") from None
         return value
     raise ValueError("not text")
 
@@ -403,5 +403,5 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 def shown(value: object) -> str:
     """A value as the file would hold it, cut when it is long."""
-    text = json.dumps(in_words(value), ensure_ascii=False)
+    text = toml_text(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from trunkline.config.config import LISTS
 from trunkline.config.key_path import dotted
 from trunkline.config.reader import Loaded
+from trunkline.config.toml_text import toml_text
 
 _Table = dict[str, object]
-_Array = list[object]
 
 
 def as_json(loaded: Loaded) -> str:
@@ -49,17 +49,4 @@ def _comment(sources: Mapping[str, str], *path: str) -> str:
 
 
 def _line(key: str, value: object, comment: str) -> str:
-    return f"# {key} is not set" if value is None else f"{key} = {_toml(value)}{comment}"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        given = [(key, inner) for key, inner in cast("_Table", value).items() if inner is not None]
-        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in given)
-        return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(inner) for inner in cast("_Array", value)) + "]"
-    if isinstance(value, str):
-        # JSON writes text as TOML does, except for characters past 16 bits, which it splits, and DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-    return json.dumps(value)
+    return f"# {key} is not set" if value is None else f"{key} = {toml_text(value)}{comment}"

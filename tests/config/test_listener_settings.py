@@ -37,9 +37,11 @@ def test_settings_in_the_query_of_a_url() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ("tcp://127.0.0.1?nam=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, nam"),
+        ("tcp://127.0.0.1?nam=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, nam; did you mean name?"),
+        ("tls://127.0.0.1?crt=x", "listeners[0]: tls://127.0.0.1 has an unknown parameter, crt; did you mean cert?"),
+        ("tcp://127.0.0.1?zzz=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, zzz"),
         ("tcp://127.0.0.1?url=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, url"),
-        ("tcp://127.0.0.1?name.x=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, name.x"),
+        ("tcp://127.0.0.1?x.zzz=x", "listeners[0]: tcp://127.0.0.1 has an unknown parameter, x.zzz"),
         ("tcp://127.0.0.1?name=x&name=y", "listeners[0]: the query of tcp://127.0.0.1 has a parameter twice"),
         (
             "tcp://127.0.0.1?name",

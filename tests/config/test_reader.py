@@ -218,3 +218,39 @@ def test_files_of_a_listener_stand_in_the_folder_of_the_configuration(file: Path
     assert not config.authenticates()
     assert config.allows_anonymous()
     assert not config.allows_anonymous(config.listeners[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('listeners = "tcp://a"', 'listeners: "tcp://a": accepted is a list'),
+        ('[listeners]\nurl = "tcp://a"', 'listeners: { url = "tcp://a" }: accepted is a list'),
+        ("[sys]\ninterval = 1979-05-27", "sys.interval: 1979-05-27: accepted is seconds"),
+        ("[mqtt]\nkeep_alive_multiplier = nan", "mqtt.keep_alive_multiplier: nan: accepted is a number"),
+        ("[mqtt]\nconnect_timeout = inf", "mqtt.connect_timeout: inf: accepted is seconds"),
+        ("[log]\nfile = {a = 1}", "log.file: { a = 1 }: accepted is a file's path"),
+        ('[overload]\nmemory_high = "120%"', 'overload.memory_high: "120%": a share is 100% at most'),
+        ('[mqtt]\nresponse_information = "a\\u0000"', 'mqtt.response_information: "a\\u0000": a string holds U+0000'),
+        ('[[listeners]]\nversions = ["4"]', 'listeners[0].versions[0]: "4": accepted is "3.1"'),
+        ("[[listeners]]\nversions = []", "listeners[0].versions: []: accepted is a list of 1 or more entries"),
+    ],
+)
+def test_a_value_is_shown_once_and_as_it_is_written(file: Path, text: str, problem: str) -> None:
+    file.write_text(text)
+    (found,) = problems(file)
+    assert found.startswith(f"{file}: {problem}")
+
+
+@pytest.mark.parametrize("section", ["session", "mqtt", "rate"])
+def test_a_zone_has_no_sections(file: Path, section: str) -> None:
+    file.write_text(f"[zones.far.{section}]\nmax_inflight = 1\n")
+    assert problems(file) == [
+        f"{file}: zones.far.{section}: unknown key; a zone has keys of [{section}] itself, in [zones.NAME]"
+    ]
+
+
+def test_a_variable_that_is_near_to_none_suggests_none() -> None:
+    assert problems(None, {"TRUNKLINE_SESION__X": "1"}) == ["variable TRUNKLINE_SESION__X: unknown key"]
+    assert problems(None, {"TRUNKLINE_SESION__MAX_INFLIGT": "1"}) == [
+        "variable TRUNKLINE_SESION__MAX_INFLIGT: unknown key; did you mean TRUNKLINE_SESSION__MAX_INFLIGHT?"
+    ]
