@@ -49,6 +49,12 @@ def parse_entries(text: str, source: str, fields: int, read: Callable[[str], V])
     return entries
 
 
+def check_name(name: str) -> None:
+    """Raises ValueError if the name is not allowed in such a file."""
+    if not name or name.startswith("#") or not name.isprintable() or name != name.strip():
+        raise ValueError(f"{name!r}: a name must be printable, without surrounding spaces, and must not begin with #")
+
+
 def replace_entry(text: str, name: str, value: str | None, fields: int) -> str:
     """The text with a new value for the name, in its old place or at the end; for None, without the name.
 
@@ -56,8 +62,7 @@ def replace_entry(text: str, name: str, value: str | None, fields: int) -> str:
         ValueError: the name is not allowed in such a file.
         LookupError: the name to delete does not exist.
     """
-    if not name or name.startswith("#") or not name.isprintable() or name != name.strip():
-        raise ValueError(f"{name!r}: a name must be printable, without surrounding spaces, and must not begin with #")
+    check_name(name)
     lines = text.removesuffix("\n").split("\n") if text else []
     kept = list[str]()
     found = False

@@ -4,8 +4,10 @@ node."""
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stdout
+from getpass import GetPassWarning
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Never, TypeAlias
+from warnings import catch_warnings, simplefilter
 
 import click
 
@@ -164,14 +166,15 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
     """Set the password of NAME in FILE, a file of user names or of client ids (both have the same form)."""
     # imported here: no other command needs them
     from trunkline.hooks.credentials import CredentialsError
-    from trunkline.management.credential_files import change_credentials
+    from trunkline.management.credential_files import change_credentials, check_change
 
     try:
         password: str | None = None
         if stdin and not delete:
             password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
         elif not delete:
-            password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+            check_change(file, name, scram=scram)
+            password = _ask()
         change_credentials(file, name, password, scram=scram)
     except CredentialsError as error:
         fail([*error.problems, f"{file} is unchanged"], BAD_USAGE)
@@ -181,6 +184,16 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
         fail([f"{file}: {error.args[0]}"], FAILED)
     except OSError as error:
         fail([f"{file}: {error.strerror or error}"], FAILED)
+
+
+def _ask() -> str:
+    with catch_warnings():
+        simplefilter("error", GetPassWarning)
+        try:
+            password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        except GetPassWarning:
+            raise ValueError("there is no terminal to ask for the password: --stdin reads it") from None
+    return password
 
 
 def _plugin_settings(name: str) -> "type[PluginSettings]":

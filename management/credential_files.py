@@ -2,10 +2,17 @@
 
 from pathlib import Path
 
-from trunkline.hooks.credentials import CredentialsError
+from trunkline.hooks.credentials import CredentialsError, check_name
 from trunkline.hooks.passwords import delete_password, parse_passwords, set_password
 from trunkline.hooks.scram import delete_scram, parse_scram, set_scram
-from trunkline.management.rewriting import rewrite
+from trunkline.management.rewriting import read, rewrite
+
+
+def check_change(file: Path, name: str, *, scram: bool = False) -> None:
+    """Raises what `change_credentials` would, before anybody has typed a password."""
+    _, text = read(file)
+    _check(text, file, scram)
+    check_name(name)
 
 
 def change_credentials(file: Path, name: str, password: str | None, *, scram: bool = False) -> None:
@@ -13,11 +20,14 @@ def change_credentials(file: Path, name: str, password: str | None, *, scram: bo
 
     Raises:
         ValueError: the name or the password is not allowed in such a file.
-        LookupError: the name to remove does not exist.
+        LookupError: the name to remove does not exist, or the file.
         CredentialsError: the file is of another kind; it is unchanged.
     """
     if password == "":
         raise ValueError("the password must not be empty")
+
+    if password is None and not file.exists():
+        raise LookupError("there is no such file")
 
     def change(text: str) -> str:
         _check(text, file, scram)

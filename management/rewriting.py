@@ -23,17 +23,24 @@ def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
         _rewrite(file, change, private)
 
 
-def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
+def read(file: Path) -> tuple[os.stat_result | None, str]:
+    """What there is to change; None if the file is to be made."""
     try:
         former = file.stat()
         if not stat.S_ISREG(former.st_mode):  # reading a pipe would block, and a device would be replaced
             raise OSError(errno.EINVAL, "is not a regular file")
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            text = stream.read()
+            return former, stream.read()
     except FileNotFoundError:
-        former, text = None, ""
+        if not file.absolute().parent.is_dir():
+            raise
+        return None, ""
     except UnicodeDecodeError as error:
         raise OSError(errno.EINVAL, "is not UTF-8 text") from error
+
+
+def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
+    former, text = read(file)
     newline = "\r\n" if "\r\n" in text else "\n"
     changed = change(text.replace("\r\n", "\n"))
     draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")

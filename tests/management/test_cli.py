@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -230,6 +232,40 @@ def test_passwd_asks_again_when_the_two_differ(run: FakeRun, tmp_path: Path) -> 
     assert verify_password(parse_passwords(file.read_text())["ann"], b"three")
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "said"),
+    [
+        ("users", " ann", "' ann': a name must be"),
+        ("no/users", "ann", "No such file"),
+        ("keys", "ann", "it takes --scram"),
+    ],
+)
+def test_passwd_asks_for_no_password_that_it_cannot_set(
+    run: FakeRun, tmp_path: Path, file: str, name: str, said: str
+) -> None:
+    invoke(run, "passwd", tmp_path / "keys", "ann", "--scram", "--stdin", text="secret\n")
+    result = invoke(run, "passwd", tmp_path / file, name, text="secret\nsecret\n")
+    assert said in result.stderr
+    assert "Password" not in result.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows asks at its console")
+def test_passwd_without_a_terminal_asks_for_stdin(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trunkline", "passwd", str(tmp_path / "users"), "ann"]
+    done = subprocess.run(
+        command,
+        input="secret\nsecret\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    said = "trunkline: there is no terminal to ask for the password: --stdin reads it\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert not (tmp_path / "users").exists()
+
+
 def test_passwd_from_a_pipe(run: FakeRun, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     result = invoke(run, "passwd", file, "ann", "--scram", "--stdin", text="secret word\r\nrest\n")
@@ -244,6 +280,12 @@ def test_passwd_deletes(run: FakeRun, tmp_path: Path) -> None:
     assert invoke(run, "passwd", file, "ann", "--delete").exit_code == 0
     result = invoke(run, "passwd", file, "ann", "--delete")
     assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not in the file\n")
+
+
+def test_passwd_deletes_in_no_file(run: FakeRun, tmp_path: Path) -> None:
+    result = invoke(run, "passwd", tmp_path / "users", "ann", "--delete")
+    assert (result.exit_code, result.stderr) == (1, f"trunkline: {tmp_path / 'users'}: there is no such file\n")
+    assert not (tmp_path / "users").exists()
 
 
 def test_passwd_that_cannot_be(run: FakeRun, tmp_path: Path) -> None:
