@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, read_pairs
+from trunkline.management.command_line import BAD_USAGE, FAILED, FILE_NAME, config_option, fail, read_pairs
 
 _now_option = click.option("--now", is_flag=True, help="Apply it to the running broker, too.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -50,7 +50,9 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("settings", nargs=-1, callback=read_pairs, metavar="[KEY=VALUE]...")
 @config_option
-@click.option("--create", is_flag=True, help="Create the file if there is none.")
+@click.option(
+    "--create", is_flag=True, help=f"Make the file if there is none: {FILE_NAME} here, if --config names no other."
+)
 @_now_option
 def enable(name: str, settings: dict[str, str], path: Path | None, create: bool, now: bool) -> None:
     """Enable the plugin NAME in the configuration file, with these settings.
@@ -60,12 +62,16 @@ def enable(name: str, settings: dict[str, str], path: Path | None, create: bool,
     """
     from trunkline.management import plugin_enabling
 
-    path = _needed(path)
-    if not create and not path.exists():
+    path = Path(FILE_NAME) if path is None and create else _needed(path)
+    is_new = not path.exists()
+    if is_new and not create:
         fail([f"{path}: no such file; --create makes it"], FAILED)
     with _problems_reported(path):
         changed = plugin_enabling.enable(path, name, settings, create=create)
-    _report_change(f"{path} enables {name}", changed, now)
+    if is_new:
+        click.echo(f"{path} is new, and enables {name}: `trunkline --config {path}` starts a broker with it.")
+    else:
+        _report_change(f"{path} enables {name}", changed, now)
     if now:
         _change_broker(path, name, "enable")
 
@@ -117,13 +123,13 @@ def new(name: str, directory: Path | None) -> None:
 
 def _needed(path: Path | None) -> Path:
     if path is None:
-        raise click.UsageError("no configuration file given: name one with --config")
+        raise click.UsageError(f"there is no configuration file, {FILE_NAME} here, say: name one with --config")
     return path
 
 
 def _report_change(what: str, changed: bool, now: bool) -> None:
     if not changed:
-        what += ". Nothing was to be changed"
+        what += ". Nothing was changed"
     elif not now:
         what += ". A running broker applies this at its next reload or start, or at once with --now"
     click.echo(f"{what}.")

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.management.plugin_packages import BELL, Install, installing
+from trunkline.management import command_line
 from trunkline.management.cli import cli
 
 
@@ -86,22 +87,32 @@ def test_enable_and_disable(file: Path) -> None:
     assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: no such file; --create makes it\n")
     result = run("enable", "bell", "word=dong=dong", "--config", file, "--create")
     assert result.exit_code == 0
-    assert (
-        result.stdout
-        == f"{file} enables bell. A running broker applies this at its next reload or start, or at once with --now.\n"
-    )
+    assert result.stdout == f"{file} is new, and enables bell: `trunkline --config {file}` starts a broker with it.\n"
     assert file.read_text() == '[plugins.bell]\nenabled = true\nword = "dong=dong"\n'
-    assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
+    assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was changed.\n"
     result = run("disable", "bell", config=file)
     assert (
         result.stdout == f"{file} no longer enables bell. A running broker applies this at its next reload or start, "
         "or at once with --now.\n"
     )
     assert "enabled = false" in file.read_text()
-    assert run("disable", "bell", config=file).stdout == f"{file} does not enable bell. Nothing was to be changed.\n"
+    assert run("disable", "bell", config=file).stdout == f"{file} does not enable bell. Nothing was changed.\n"
     result = run("disable", "bel", config=file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "trunkline: no plugin 'bel' is installed; did you mean bell?\n"
+
+
+def test_it_makes_the_file_that_a_broker_here_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command_line, "usual_files", lambda: [Path(command_line.FILE_NAME)])
+    assert "name one with --config" in run("enable", "bell").stderr
+    assert run("enable", "bell", "--create").stdout.startswith("trunkline.toml is new, and enables bell: ")
+    assert Path("trunkline.toml").read_text() == "[plugins.bell]\nenabled = true\n"
+    assert (
+        run("enable", "bell", "times=2", "--create").stdout
+        == "trunkline.toml enables bell. A running broker applies this at its next reload or start, or at once with "
+        "--now.\n"
+    )
 
 
 def test_wrong_settings(file: Path) -> None:

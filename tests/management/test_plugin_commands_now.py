@@ -66,7 +66,7 @@ def test_enable_disable_and_reload_at_once(file: Path, broker: ControlClient) ->
     assert result.stdout == f"{file} no longer enables bell.\nbell: the broker trunkline has stopped it.\n"
     assert status(broker) == "stopped"
     result = run("disable", "bell", "--now", config=file)
-    assert result.stdout.endswith("Nothing was to be changed.\nbell: it does not run in the broker trunkline.\n")
+    assert result.stdout.endswith("Nothing was changed.\nbell: it does not run in the broker trunkline.\n")
 
 
 def test_what_the_broker_refuses(file: Path, broker: ControlClient) -> None:
