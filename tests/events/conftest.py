@@ -17,8 +17,8 @@ def files_are_closed() -> Iterator[None]:
 def threadless(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that jumps would not wait for a thread."""
 
-    async def at_once(work: Callable[[], object], **_: object) -> object:
-        return work()
+    async def at_once(work: Callable[..., object], *arguments: object, **_: object) -> object:
+        return work(*arguments)
 
     monkeypatch.setattr("trio.to_thread.run_sync", at_once)
     monkeypatch.setattr("trio.from_thread.check_cancelled", lambda: None)
