@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
@@ -66,7 +66,7 @@ def mqtt_broker(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
         # in the test's own trio run, with its clock: pytest-trio starts it when it starts the test
         yield request.getfixturevalue("_mqtt_broker_in_trio")
     else:
-        with _opened(request.node, _sources_for(request.node)) as broker:
+        with _of_fixture(request.node, _sources_for(request.node)) as broker:
             yield broker.awaitable if awaits else broker
 
 
@@ -91,7 +91,7 @@ async def _mqtt_broker_in_trio(request: pytest.FixtureRequest) -> AsyncGenerator
 def mqtt_thread_broker(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
     """An MQTT broker for this test: a trunkline.testing.ThreadBroker, whatever the test is. Its `awaitable` is the
     trunkline.testing.Broker."""
-    with _opened(request.node, _sources_for(request.node)) as broker:
+    with _of_fixture(request.node, _sources_for(request.node)) as broker:
         yield broker
 
 
@@ -144,25 +144,23 @@ def mqtt_paho(mqtt_broker: Broker | ThreadBroker) -> Generator[Callable[..., pah
             client.username_pw_set(username, password)
             if mqtt_broker.url.startswith("mqtts:"):
                 client.tls_set_context(mqtt_broker.client_context())
-            answers = SimpleQueue[object]()
+            answered, reasons = Event(), list[object]()
 
-            def answered(_client: paho.Client, _data: object, _flags: object, reason: object, *_: object) -> None:
-                answers.put(reason)
+            def connected(_client: paho.Client, _data: object, _flags: object, reason: object, *_: object) -> None:
+                reasons.append(reason)
+                answered.set()
 
-            client.on_connect = answered
+            client.on_connect = connected
             client.connect(mqtt_broker.host, mqtt_broker.port)
             client.loop_start()
             stack.callback(client.loop_stop)
             stack.callback(client.disconnect)
-            try:
-                reason = answers.get(timeout=CONNECT_TIMEOUT)
-            except Empty:
-                reason = "no answer came"
-            if not client.is_connected():
-                raise ConnectionError(f"the client {client_id!r} of paho-mqtt did not connect: {reason}")
+            if not answered.wait(CONNECT_TIMEOUT) or not client.is_connected():
+                why = reasons[0] if reasons else "no answer came"
+                raise ConnectionError(f"the client {client_id!r} of paho-mqtt did not connect: {why}")
             client.on_connect = None
-            connected: paho.Client = client
-            return connected
+            made: paho.Client = client
+            return made
 
         yield connect
 
@@ -201,11 +199,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             for broker in reports.running():
                 broker.check()
         except Exception as error:  # noqa: BLE001 - so that the test itself fails, and not what comes after it
-            outcome.force_exception(error)
+            outcome.force_exception(_without_lines(error))
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    if call.excinfo is not None and _reports() is not None:
+        from trunkline.testing.own_frames import leave_out_own
+
+        leave_out_own(call.excinfo.value)
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
     reports = _reports()
@@ -251,6 +253,24 @@ def _opened(node: pytest.Item | pytest.Collector, sources: Sequence[Source]) -> 
             _check_leaks(broker.clients)
 
 
+@contextmanager
+def _of_fixture(node: pytest.Item | pytest.Collector, sources: Sequence[Source]) -> Generator[ThreadBroker, None, None]:
+    """No code of the test is to blame if it cannot be opened, so there is none to show."""
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(_opened(node, sources))
+        except Exception as error:  # noqa: BLE001 - a broker may fail by anything
+            raise _without_lines(error) from None
+        yield broker
+
+
+def _without_lines(error: Exception) -> BaseException:
+    """Its text alone, if it is what this package says of what a test has wrong."""
+    from trunkline.testing.own_frames import is_raised_here
+
+    return pytest.fail.Exception(str(error), pytrace=False) if is_raised_here(error) else error
+
+
 def _check_leaks(clients: Sequence[Client]) -> None:
     if clients:
         names = ", ".join(repr(row.client_id) for row in clients)
@@ -260,7 +280,7 @@ def _check_leaks(clients: Sequence[Client]) -> None:
 @contextmanager
 def _shared(request: pytest.FixtureRequest, sources: Sequence[Source]) -> Generator[ThreadBroker, None, None]:
     shared = request.config.stash.setdefault(_SHARED_BROKERS, {})
-    with _opened(request.node, sources) as broker:
+    with _of_fixture(request.node, sources) as broker:
         shared[str(request.fixturename)] = broker
         yield broker
 
@@ -283,7 +303,8 @@ def _sources_for(node: pytest.Item | pytest.Collector) -> list[Source]:
     sources = _sources_of_all(node.config)
     for holder, marker in reversed(list(node.iter_markers_with_node("mqtt_broker"))):  # the closest comes last
         if marker.args:
-            raise pytest.UsageError("the marker mqtt_broker takes settings by section: session={'max_inflight': 1}")
+            place = f"the marker mqtt_broker of {holder.name}"
+            pytest.fail(f"{place} takes settings by section: session={{'max_inflight': 1}}", pytrace=False)
         sources.append((f"the marker mqtt_broker of {holder.name}", marker.kwargs))
     return sources
 
@@ -295,7 +316,7 @@ def _sources_of_all(config: pytest.Config) -> list[Source]:
     try:
         return [(f"mqtt_broker in {file}", tomllib.loads(config.getini("mqtt_broker")))]
     except tomllib.TOMLDecodeError as error:
-        raise pytest.UsageError(f"the option mqtt_broker of pytest's configuration is not TOML: {error}") from None
+        pytest.fail(f"the option mqtt_broker of pytest's configuration is not TOML: {error}", pytrace=False)
 
 
 def _merged(sources: Iterable[Source]) -> dict[str, Any]:
@@ -314,10 +335,16 @@ def _with(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 @contextmanager
 def _sources_named(sources: Sequence[Source]) -> Generator[None, None, None]:
     """An error of the configuration says which of the sources is wrong."""
-    from trunkline.config.errors import ConfigError
+    from trunkline.config.errors import ConfigError, SecurityError
 
     try:
         yield
+    except SecurityError as error:  # of users and rules, which stand in no file
+        places = [_source_of(re.split(r"[:\[]", problem)[0], sources) for problem in error.problems]
+        named = zip(places, error.problems, strict=True)
+        raise SecurityError(
+            [problem if place == "settings" else f"{place}: {problem}" for place, problem in named]
+        ) from None
     except ConfigError as error:
         problems = [
             problem._replace(source=_source_of(problem.key, sources)) if problem.source == "settings" else problem

@@ -373,7 +373,7 @@ def test_settings_come_from_markers_and_from_the_configuration(run: Run) -> None
     result = run(here=True, ini=ini, test_settings=SETTINGS)
     result.assert_outcomes(passed=3, errors=2)
     result.stdout.fnmatch_lines(["*session.max_inflightt: unknown key; did you mean*"])
-    result.stdout.fnmatch_lines(["*the marker mqtt_broker takes settings by section*"])
+    result.stdout.fnmatch_lines(["*the marker mqtt_broker of test_not_by_section takes settings by section*"])
 
 
 WRONG = """
@@ -605,3 +605,86 @@ def test_clients_that_are_left(run: Run, leaks: bool) -> None:
     result.assert_outcomes(passed=3 if not leaks else 2, errors=int(leaks), failed=int(leaks))
     if leaks:
         assert result.stdout.str().count("still connected at the end of the test: 'left'") >= 2
+
+
+MISTAKES = """
+import pytest
+import trunkline.client.sync
+
+def test_filter(mqtt_broker):
+    mqtt_broker.wait_for("a#")
+
+def test_point(mqtt_broker):
+    @mqtt_broker.hooks.on("client.conected")
+    def look(client): ...
+
+def test_packet(mqtt_broker):
+    mqtt_broker.faults.drop("PUBLSH")
+
+def test_time(mqtt_broker):
+    mqtt_broker.clock.advance(-1)
+
+def test_client(mqtt_broker):
+    mqtt_broker.kick("nobody")
+
+def test_topic(mqtt_broker):
+    mqtt_broker.publish("a#")
+
+def test_payload(mqtt_broker):
+    mqtt_broker.publish("a", {"a": 1})
+
+def test_settings(mqtt_broker_factory):
+    mqtt_broker_factory(sesion={})
+
+@pytest.mark.mqtt_broker(auth={"allow_anonymous": False})
+def test_paho(mqtt_paho):
+    mqtt_paho("lamp")
+
+@pytest.mark.trio
+async def test_filter_in_trio(mqtt_broker):
+    await mqtt_broker.wait_for("a#")
+
+@pytest.mark.asyncio
+async def test_filter_in_asyncio(mqtt_broker):
+    await mqtt_broker.wait_for("a#")
+
+@pytest.mark.asyncio
+async def test_not_awaited(mqtt_broker):
+    mqtt_broker.wait_for("a")
+
+def test_fault(mqtt_broker):
+    mqtt_broker.faults.drop("PUBLISH")
+
+@pytest.mark.mqtt_broker(sesion={})
+def test_section(mqtt_broker): ...
+
+@pytest.mark.mqtt_broker(sesion={})
+def test_section_of_a_thread(mqtt_thread_broker): ...
+
+@pytest.mark.mqtt_broker(users={"": "x"})
+def test_user(mqtt_broker): ...
+
+@pytest.mark.mqtt_broker(rules=[{"permt": "allow"}])
+def test_rule(mqtt_broker): ...
+
+@pytest.mark.mqtt_broker("x")
+def test_marker(mqtt_broker): ...
+"""
+
+
+def test_what_a_test_has_wrong_shows_its_lines_and_none_of_ours(run: Run) -> None:
+    result = run("-q", plugins=("asyncio", "trio"), test_mistakes=MISTAKES)
+    result.assert_outcomes(failed=13, errors=5)
+    text = result.stdout.str()
+    for folder in ("testing", "hooks", "config", "actors"):
+        assert f"trunkline/{folder}" not in text
+    assert "pytest_plugin.py" not in text
+    for told in (
+        "the marker mqtt_broker of test_section: sesion: unknown section; did you mean session?",
+        "the marker mqtt_broker of test_section_of_a_thread: sesion: unknown section; did you mean session?",
+        "the marker mqtt_broker of test_user: users: '' cannot be a user name",
+        "the marker mqtt_broker of test_rule: rules[0]: permt: unknown; did you mean permit?",
+        "the marker mqtt_broker of test_marker takes settings by section: session=",
+        "wait_for() in * was never awaited",
+    ):
+        result.stdout.fnmatch_lines([f"*{told.replace('[0]', '[[]0]')}*"])
