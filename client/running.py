@@ -10,7 +10,7 @@ import trio
 
 from trunkline.client.connection import ClientConnection, Phase
 from trunkline.client.errors import Disconnected
-from trunkline.client.transport import NETWORK_ERRORS
+from trunkline.client.transport import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ class Runner:
             try:
                 data = bytes(await self._stream.receive_some(MAX_READ))
             except NETWORK_ERRORS as error:
-                connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
+                connection.lost(Disconnected(f"the connection broke: {reason_of(error)}"))
             else:
                 handovers = connection.receive(data, trio.current_time())
                 self._receivers.hand_over(handovers, len(data))
@@ -166,7 +166,7 @@ class Runner:
                 try:
                     await self._stream.send_all(data)
                 except NETWORK_ERRORS as error:
-                    connection.lost(Disconnected(f"the connection broke: {error.__cause__ or error}"))
+                    connection.lost(Disconnected(f"the connection broke: {reason_of(error)}"))
             elif connection.phase is Phase.OVER:
                 return
             else:

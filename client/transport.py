@@ -39,18 +39,20 @@ async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
     try:
         return await _opened(settings)
     except NETWORK_ERRORS as error:
-        raise ConnectFailed(f"cannot connect to {settings.url}: {_reason(error)}") from error
+        raise ConnectFailed(f"cannot connect to {settings.url}: {reason_of(error)}") from error
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The innermost error says most: trio puts others around those of TLS, and of several addresses."""
     cause = error.__cause__
     if isinstance(cause, ExceptionGroup):
-        return _reason(cast("ExceptionGroup[Exception]", cause).exceptions[0])
+        return reason_of(cast("ExceptionGroup[Exception]", cause).exceptions[0])
     if cause is not None:
-        return _reason(cause)
+        return reason_of(cause)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and (alert := (error.reason or "").partition("_ALERT_")[2]):
+        return f"the server ended TLS: {alert.replace('_', ' ').lower()}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed, {error.reason or error}: does the server speak TLS at this port?"
     if isinstance(error, OSError) and error.errno and str(error.strerror).startswith("Error connecting to "):
