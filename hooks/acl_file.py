@@ -89,6 +89,8 @@ def _topic(found: object) -> Topic:
     if isinstance(text, str):
         if text.startswith("$share/"):
             raise ValueError("shared subscriptions are judged by the filter behind $share/group/: write that")
+        if "${" in text and not literal:  # taken literally it would be another topic
+            raise ValueError("placeholders are %c and %u")
         return checked_topic(text, literal)
     raise ValueError
 

@@ -158,6 +158,15 @@ def test_rules_that_are_written_without_headers_are_counted() -> None:
     assert problem.startswith("acl.toml: rule 2: permit: found")
 
 
+@pytest.mark.parametrize("permit", ["allow", "deny"])
+def test_a_placeholder_of_others_is_refused(permit: str) -> None:
+    text = f"[[rule]]\npermit = '{permit}'\ntopics = ['a/${{clientid}}/#']\n"
+    with pytest.raises(AclError, match=r':3: topics: found "a/\$\{clientid\}/#" \(placeholders are %c and %u\)'):
+        parse_rules(text)
+    (rule,) = parse_rules(text.replace("'a/${clientid}/#'", "{ eq = 'a/${clientid}/#' }"))
+    assert rule.topics == (Topic("a/${clientid}/#", literal=True),)
+
+
 def test_a_listener_that_is_not_there() -> None:
     text = "[[rule]]\npermit = 'deny'\n'listener' = ['lann', 'lan', 'zzz']\n"
     assert parse_rules(text)[0].listeners == ("lann", "lan", "zzz")
