@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.actors import Child, Down, Shutdown, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
@@ -17,11 +17,15 @@ from trunkline.plugins.figures import PluginFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from trunkline.hooks.chain import Hooks
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.running import Running
+
+#: Where the calls of plugins come from.
+_CALLERS: Final = ("trunkline.plugins.", "trunkline.actors.", "trio.", "importlib.", "contextlib.")
 
 _logger = logging.getLogger("trunkline.plugins")
 
@@ -106,7 +110,9 @@ class Supervised:
         if status is Status.DISABLED:
             self.problem = f"crashed too often, and is disabled: {self.problem}"
         shown = cause.__cause__ if isinstance(cause, PluginError) else cause
-        _logger.error("the plugin %s: %s", self.name, self.problem, exc_info=shown)
+        _logger.error(
+            "the plugin %s: %s", self.name, self.problem, exc_info=None if shown is None else _lines_of(shown)
+        )
         self._host.alarms.activate(self._alarm, f"the plugin {self.name}: {self.problem}")
 
     def clear_alarm(self) -> None:
@@ -201,3 +207,15 @@ def cause_of(error: BaseException) -> BaseException:
             error = error.reason
         else:
             return error
+
+
+def _lines_of(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """What the log shows of a plugin's error: its traceback without the calls of the broker before it."""
+    entry = error.__traceback__
+    while entry is not None and _calls_plugins(str(entry.tb_frame.f_globals.get("__name__"))):
+        entry = entry.tb_next
+    return type(error), error, entry or error.__traceback__
+
+
+def _calls_plugins(module: str) -> bool:
+    return f"{module}.".startswith(_CALLERS) and not module.startswith("trunkline.plugins.shipped.")
