@@ -32,9 +32,18 @@ class Authority:
         return {"ca.pem": self._authority.cert_pem.bytes(), "ca.key": self._authority.private_key_pem.bytes()}
 
     def issue_server(self, *hosts: str) -> dict[str, bytes]:
-        """`server.pem` and `server.key`, for these names and addresses, or else those of this machine."""
+        """`server.pem` and `server.key`, for these names and addresses, or else those of this machine.
+
+        Raises:
+            ValueError: no server can have one of them.
+        """
         hosts = hosts or LOCAL_HOSTS
-        return self._issue("server", hosts[0], hosts)
+        try:
+            return self._issue("server", hosts[0], hosts)
+        except ValueError:
+            for host in hosts:
+                self._check_host(host)
+            raise
 
     def issue_client(self, name: str) -> dict[str, bytes]:
         """`NAME.pem` and `NAME.key`, with this common name.
@@ -45,6 +54,12 @@ class Authority:
         if name in ("ca", "server") or not re.fullmatch(r"[\w-][\w.-]*", name):
             raise ValueError(f"{name!r} cannot be the name of a client's files")
         return self._issue(name, name, ())
+
+    def _check_host(self, host: str) -> None:
+        try:
+            self._authority.issue_cert(host)
+        except ValueError as error:
+            raise ValueError(f"{host!r} is neither a host's name nor an address: {error}") from None
 
     def _issue(self, name: str, common_name: str, hosts: tuple[str, ...]) -> dict[str, bytes]:
         issued = self._authority.issue_cert(*hosts, common_name=common_name, not_after=self._until)

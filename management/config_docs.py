@@ -47,10 +47,10 @@ max_queue_bytes = "4MiB"
 In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
 is an inline TOML table, and a relative path starts at the working folder.
 
-`trunkline config check` reports every error in a configuration, with its origin. It also checks what the configuration
-names: files, host names, the control socket. It opens no listener and starts no plugin. `trunkline config show` prints
-the settings in force. Both, and the first line of the broker's log, name the file that was read.
-An unknown key is an error.
+`trunkline config check` reports every error in a configuration, with its origin. When there is none, it checks what the
+configuration names: what is in its files, host names, the control socket. It opens no listener and starts no plugin.
+`trunkline config show` prints the settings in force. Both, and the first line of the broker's log, name the file that
+was read. An unknown key is an error.
 
 Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`,
 `MiB`, `GiB` (powers of 1024), `kB`, `MB`, `GB` (powers of 1000).

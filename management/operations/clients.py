@@ -119,6 +119,8 @@ async def list_subscriptions(
     """Subscriptions, in order of client id and topic filter."""
     if client_id is not None:
         _session(broker, client_id)
+    if filter is not None:
+        validate_filter(filter)
     last, last_filter = after or ("", "")
     rows, cursor = await broker.clients.subscription_page(client_id, filter, (last, last_filter), limit)
     return Page(rows, None if cursor is None else list(cursor))

@@ -1,5 +1,6 @@
 """What the files hold. That clients accept them is shown where a broker uses them."""
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -32,6 +33,12 @@ def test_names_and_validity() -> None:
 def test_a_name_that_files_cannot_have(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name"):
         Authority(1).issue_client(name)
+
+
+@pytest.mark.parametrize("host", ["a b", "", "10.0.0.1:8883", "a/b"])
+def test_a_host_that_no_server_can_have(host: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{host!r} is neither a host's name nor an address: ")):
+        Authority(1).issue_server("localhost", host)
 
 
 def test_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,9 @@ async def test_who_is_not_there_is_named_with_somebody_near() -> None:
             "no client 'bobbi'; did you mean bobby?"
         )
         assert await refused(here, NotFound, "sessions.end", client_id="0") == "no client '0'"
+        assert (
+            await refused(here, BadRequest, "subscriptions.list", filter="a#") == "'#' is not alone at the end of 'a#'"
+        )
         assert await refused(here, NotFound, "clients.kick", client_id="nann") == "no client 'nann'; did you mean ann?"
         away = "the client 'carl' is not connected; its session is kept"
         assert await refused(here, Refused, "clients.show", client_id="carl") == away
