@@ -279,7 +279,7 @@ FileMarkText = Annotated[str, *_parsed(check_mark, 'a share such as "90%", or a 
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]
-TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
+TopicFilter = Annotated[str, *_parsed(check_topic_filter, "a topic filter")]
 Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
 ]
@@ -293,7 +293,7 @@ Origin = Annotated[
     str,
     *_parsed(check_origin, 'an origin such as "https://app.example.com" or "http://localhost:8000", without a path'),
 ]
-ZoneName = Annotated[str, *_parsed(check_zone_name, "names")]
+ZoneName = Annotated[str, *_parsed(check_zone_name, "a name")]
 FileMode = Annotated[str, *_parsed(check_mode, 'three octal digits such as "660"')]
 ListenerUrl = Annotated[
     str,
@@ -308,7 +308,8 @@ def accepted(field: FieldInfo, *, entry: bool = False) -> str:
         if entry:
             return _each(annotation)
         return f"a list{_limits(field.metadata, 'entries')}, each {_each(annotation)}"
-    return _kind(annotation, field.metadata) + _limits(field.metadata)
+    kind = _kind(annotation, field.metadata)
+    return kind + _limits(field.metadata, "characters" if kind in ("text", "printable text") else "")
 
 
 def without_none(annotation: Any) -> Any:
@@ -330,7 +331,8 @@ def _kind(annotation: Any, metadata: list[Any]) -> str:
     if origin in (Mapping, dict):
         inner, limits = _unwrapped(arguments[1])
         limits = [limit for entry in limits for limit in getattr(entry, "metadata", [entry])]
-        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(inner, limits)}{_limits(limits)}"
+        key = _kind(*_unwrapped(arguments[0]))
+        return f"a table, each key {key}, each value {_kind(inner, limits)}{_limits(limits)}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"a table with {', '.join(annotation.model_fields)}"
     return _WORDS.get(cast("object", annotation), "a number")
@@ -360,6 +362,8 @@ def _limits(metadata: list[Any], things: str = "characters") -> str:
     words += [] if most is None else [f"{most} at most"]
     if words:
         return "".join(f", {each}" for each in words)
+    if not things:  # of another form than text: it says what is accepted
+        return ""
     shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
     longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
     if longest is None:

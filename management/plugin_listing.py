@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from trunkline.config.files import read_text
 from trunkline.config.reader import MAX_FILE, PLUGIN_PREFIX, ConfigReader
+from trunkline.config.toml_text import toml_text
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
 from trunkline.plugins.declaring import Factory, marks, settings_of
@@ -96,8 +97,7 @@ def page_lines(page: Row, width: int) -> Iterator[str]:
         yield from ("", page["text"])
     yield from ("", f"[plugins.{page['name']}]")
     for row in page["settings"]:
-        default = "not set" if row["default"] is None else json.dumps(row["default"], ensure_ascii=False)
-        yield f"  {row['key']} = {default}{' ' + row['unit'] if row['unit'] and row['default'] is not None else ''}"
+        yield f"  {row['key']} {_default(row)}"
         meaning, indent = f"{row['meaning']} ({row['accepts']})", " " * 6
         yield textwrap.fill(meaning, width, initial_indent=indent, subsequent_indent=indent)
     if not page["is_class"]:
@@ -115,6 +115,12 @@ def page_lines(page: Row, width: int) -> Iterator[str]:
         yield from ("", textwrap.fill(denied, width))
 
 
+def _default(row: Row) -> str:
+    if row["default"] is None:
+        return "must be set" if row["required"] else "is not set"
+    return f"= {toml_text(row['default'])} {row['unit']}".rstrip()
+
+
 def plain(value: object) -> object:
     """The JSON form of defaults that are tables or folders."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
@@ -125,9 +131,17 @@ def unit_of(field: FieldInfo) -> str:
 
 
 def _setting(key: str, field: FieldInfo) -> Row:
-    default = json.dumps(field.get_default(call_default_factory=True), default=plain)
+    required = field.is_required()
+    default = None if required else json.loads(json.dumps(field.get_default(call_default_factory=True), default=plain))
     accepts, meaning = accepted(field), field.description or ""
-    return {"key": key, "default": json.loads(default), "unit": unit_of(field), "accepts": accepts, "meaning": meaning}
+    return {
+        "key": key,
+        "required": required,
+        "default": default,
+        "unit": unit_of(field),
+        "accepts": accepts,
+        "meaning": meaning,
+    }
 
 
 def _configured(path: Path | None) -> tuple[set[str], dict[str, str]]:

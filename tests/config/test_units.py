@@ -1,6 +1,6 @@
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -10,6 +10,7 @@ from trunkline.config.config import Config
 from trunkline.config.fields import field_at
 from trunkline.config.units import (
     NEVER,
+    Accepts,
     Rate,
     Text,
     accepted,
@@ -90,7 +91,8 @@ def test_network_keeps_only_its_prefix() -> None:
         (("auth", "allow_anonymous"), "true or false"),
         (("mqtt", "keep_alive_multiplier"), "a number, 1.0 to 10.0"),
         (("session", "overflow"), '"drop_oldest" or "drop_new"'),
-        (("session", "priorities"), "a table of topic filters, each value a whole number, 1 to 255"),
+        (("session", "priorities"), "a table, each key a topic filter, each value a whole number, 1 to 255"),
+        (("trace", "topics"), "a list, each a topic filter"),
         (("node", "name"), "text of 1 to 64 characters"),
         (("listeners", 0, "versions"), 'a list of 1 or more entries, each "3.1" or "3.1.1" or "5.0"'),
         (("flapping", "window"), 'seconds, or text such as "15s", "2h", more than 0'),
@@ -148,3 +150,11 @@ def test_a_shaped_rate_has_no_burst() -> None:
     for wrong in ("10/shaped", "10/s shaped burst 5", "10/s burst shaped", "shaped"):
         with pytest.raises(ValueError, match="rate"):
             parse_rate(wrong)
+
+
+def test_a_length_is_told_of_text_alone() -> None:
+    class Address(BaseModel):
+        url: Annotated[str, Accepts("a URL")] = Field("x", min_length=1)
+        word: Text = Field("x", min_length=1)
+
+    assert [accepted(field) for field in Address.model_fields.values()] == ["a URL", "text of 1 or more characters"]

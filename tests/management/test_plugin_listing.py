@@ -70,6 +70,13 @@ def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
     )
 
 
+def test_a_key_without_a_default() -> None:
+    assert "  url must be set\n" in text("webhook", 80)
+    assert "  ca_file is not set\n" in text("webhook", 80)
+    (url,) = [row for row in plugin_page("webhook")["settings"] if row["key"] == "url"]
+    assert (url["required"], url["default"]) == (True, None)
+
+
 @pytest.mark.parametrize("text", ["[plugins", "plugins = 3"])
 def test_a_file_that_cannot_be_used(install: Install, file: Path, text: str) -> None:
     file.write_text(text)
@@ -90,9 +97,9 @@ def test_a_page(install: Install) -> None:
     assert page["text"] == "Rings when\na client connects.\n\nMore than once, if it is told to."
     duration = 'seconds, or text such as "15s", "2h", more than 0'
     assert [tuple(row.values()) for row in page["settings"][-3:]] == [
-        ("times", 1, "times", "a whole number, 1 to 9", "How often."),
-        ("every", 60.0, "seconds", duration, "Time between two."),
-        ("topics", [], "", "a list, each text", "Where."),
+        ("times", False, 1, "times", "a whole number, 1 to 9", "How often."),
+        ("every", False, 60.0, "seconds", duration, "Time between two."),
+        ("topics", False, [], "", "a list, each text", "Where."),
     ]
     assert [tuple(row.values()) for row in page["hooks"]] == [
         ("client.connected", "ring", 5),
