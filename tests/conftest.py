@@ -45,8 +45,10 @@ def estimate(ids: Sequence[str], workers: int) -> str:
     return f"{len(ids)} tests, about {max(1, round(minutes))} min where nothing else runs"
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """The garbage collector need not look at half a million objects of what was collected again and again."""
+    if moving := [item.nodeid for item in session.items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"name these with ids=, their names differ from worker to worker: {moving}")
     gc.collect()
     gc.freeze()
 

@@ -43,6 +43,7 @@ SPREAD: Callable[[Any], object] = (lambda x: x.startswith(
         (lambda: [lambda: 1], "`lambda: [lambda: 1]`"),
         (eval("lambda: 1"), "<lambda>"),
     ],
+    ids=["function", "object", "partial", "bytes", "letters", "lines", "nested", "no file"],
 )
 def test_a_lambda_is_its_text_and_another_function_its_name(function: Callable[..., object], text: str) -> None:
     assert written_as(function) == text
