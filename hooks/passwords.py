@@ -23,7 +23,13 @@ TIME_COST: Final = 2
 MEMORY_COST_KIB: Final = 19_456
 PARALLELISM: Final = 1
 
-_HASH: Final = re.compile(r"(\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+)\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}")
+_HASH: Final = re.compile(
+    r"(\$argon2id\$v=(?:16|19)\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9}))\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}"
+)
+#: What a login may cost: beyond, a file would take the memory or the threads of the broker.
+_MAX_MEMORY_KIB: Final = 1 << 20
+_MAX_TIME: Final = 100
+_MAX_PARALLELISM: Final = 16
 #: What a line of a file of SCRAM keys ends with.
 _SCRAM_KEY: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
 _PARAMETERS: Final = f"$argon2id$v=19$m={MEMORY_COST_KIB},t={TIME_COST},p={PARALLELISM}"
@@ -144,8 +150,16 @@ def _hasher() -> "PasswordHasher":
 def _read_hash(text: str) -> str:
     if _SCRAM_KEY.fullmatch(text):
         raise ValueError("a key of SCRAM, which belongs into a file of auth.scram_file")
-    if not _HASH.fullmatch(text):
+    match = _HASH.fullmatch(text)
+    if match is None:
         raise ValueError("not an argon2id hash: delete the line, and set it with `trunkline passwd FILE NAME`")
+    memory, time, lanes = map(int, match.groups()[1:])
+    # the function itself needs 8 KiB for each lane
+    if not (1 <= lanes <= _MAX_PARALLELISM and 8 * lanes <= memory <= _MAX_MEMORY_KIB and 1 <= time <= _MAX_TIME):
+        raise ValueError(
+            f"a hash with m={memory},t={time},p={lanes}; accepted: m from 8 for each p to {_MAX_MEMORY_KIB}, "
+            f"t from 1 to {_MAX_TIME}, p from 1 to {_MAX_PARALLELISM}"
+        )
     return text
 
 

@@ -66,6 +66,23 @@ class TestFile:
         ]
         assert "secret" not in str(caught.value)
 
+    @pytest.mark.parametrize("cost", ["m=8,t=1,p=1", "m=1048576,t=100,p=16", "m=16,t=1,p=2"])
+    def test_what_a_login_may_cost(self, cost: str) -> None:
+        assert parse_passwords(f"ann:$argon2id$v=19${cost}${'A' * 22}${'A' * 43}\n")
+
+    @pytest.mark.parametrize(
+        "cost", ["m=1048577,t=1,p=1", "m=7,t=1,p=1", "m=15,t=1,p=2", "m=8,t=101,p=1", "m=8,t=0,p=1", "m=8,t=1,p=0"]
+    )
+    def test_a_hash_that_costs_too_much_or_cannot_be(self, cost: str) -> None:
+        with pytest.raises(
+            CredentialsError, match=rf"^f:1: a hash with {cost}; accepted: m from 8 for each p to 1048576"
+        ):
+            parse_passwords(f"ann:$argon2id$v=19${cost}${'A' * 22}${'A' * 43}\n", "f")
+
+    def test_a_version_that_is_none(self) -> None:
+        with pytest.raises(CredentialsError, match="not an argon2id hash"):
+            parse_passwords(USERS["ada"].join(["ann:", "\n"]).replace("v=19", "v=20"))
+
     def test_keys_of_scram_are_told_from_hashes(self) -> None:
         with pytest.raises(CredentialsError, match=r"^f:1: a key of SCRAM, which belongs into .* auth\.scram_file$"):
             parse_passwords(set_scram("", "ada", "lovelace"), "f")
