@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
     from trunkline.actors.bonds import Monitor
@@ -46,3 +46,13 @@ class TooManyRestarts(Exception):
 def abnormal(reason: Reason) -> bool:
     """True for a crash: it is logged, and a transient child is started again."""
     return reason is not None and not isinstance(reason, Shutdown)
+
+
+def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The single exception inside nested groups, or the innermost group with several exceptions."""
+    error = group.exceptions[0]
+    if len(group.exceptions) > 1:
+        return group
+    return (
+        innermost(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
+    )

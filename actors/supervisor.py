@@ -21,7 +21,7 @@ import trio
 
 from trunkline.actors.actor import Actor
 from trunkline.actors.child import Child, Restart
-from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts, abnormal
+from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts, abnormal, innermost
 from trunkline.actors.ref import Hold, Ref
 
 if TYPE_CHECKING:
@@ -364,7 +364,8 @@ class Supervisor:
         if isinstance(reason, Down | TooManyRestarts):  # the crash behind it is in the log already
             logger.error("%s: %s ended: %s", self.name, ref.name, reason)
         elif abnormal(reason):
-            logger.error("%s: %s crashed: %r", self.name, ref.name, reason, exc_info=reason)
+            shown = innermost(reason) if isinstance(reason, BaseExceptionGroup) else reason
+            logger.error("%s: %s crashed: %r", self.name, ref.name, shown, exc_info=shown)
 
     async def _restart(self, place: _Place, ref: Ref[Any], reason: Reason) -> None:
         while self._places.get(place.child.name) is place:  # or it was stopped for good meanwhile

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from trunkline.actors.exits import innermost
 from trunkline.actors.scheduler import Scheduler
 from trunkline.actors.supervisor import Supervisor
 
@@ -73,16 +74,6 @@ async def system(
         if error is group:
             raise
         raise error from error.__cause__
-
-
-def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The single exception inside nested groups, or the innermost group with several exceptions."""
-    error = group.exceptions[0]
-    if len(group.exceptions) > 1:
-        return group
-    return (
-        innermost(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
-    )
 
 
 async def _run_shielded(scheduler: Scheduler, scope: trio.CancelScope) -> None:

@@ -18,7 +18,7 @@ from weakref import WeakSet
 import trio
 
 from trunkline.actors.answer import Answer
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self, cast
 
 import trio
 
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 from trunkline.client.checks import check_properties
 from trunkline.client.connection import CLIENT_REASONS, ClientConnection, Phase
 from trunkline.client.errors import ClientClosed, ClientError, ConnectFailed, NoResponse

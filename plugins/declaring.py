@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from trunkline.config.section import PluginSettings, Section, key
 from trunkline.config.units import accepted
 from trunkline.hooks.points import find
-from trunkline.hooks.registration import HookError, Registration, RegistrationOptions, check_options, describe
+from trunkline.hooks.registration import HookError, Registration, RegistrationOptions, check_options, describe, is_async
 from trunkline.plugins.context import Context
 from trunkline.plugins.errors import PluginError
 
@@ -85,11 +85,13 @@ def settings_of(factory: Factory) -> type[Settings]:
     """The settings model of a plugin, from the annotation of its parameter: `context: Context[MySettings]`.
 
     Raises:
-        PluginError: it cannot be called with a context, its annotation is something else, or a method that it marks
-            does not fit its point.
+        PluginError: it cannot be called with a context, its annotation is something else, a method that it marks does
+            not fit its point, or its `run` cannot be a task.
     """
     if problems := list(_misfits(factory)):
         raise PluginError(problems)
+    if inspect.isclass(factory) and inspect.isfunction(inspect.getattr_static(factory, "run", None)):
+        check_run(factory)
     name = describe(factory)
     try:
         parameters = list(inspect.signature(factory).parameters.values())
@@ -119,6 +121,16 @@ def settings_of(factory: Factory) -> type[Settings]:
     if problems := list(_wrong_defaults(model)):
         raise PluginError(problems)
     return model
+
+
+def check_run(plugin: object) -> None:
+    """
+    Raises:
+        PluginError: the `run` of this plugin's object, or of its class, cannot be a task.
+    """
+    run = getattr(plugin, "run", None)
+    if run is not None and not is_async(run):
+        raise PluginError([f"{describe(run)} is plain; `run` is a task, and async"])
 
 
 def _misfits(factory: Factory) -> Iterator[str]:

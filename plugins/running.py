@@ -22,9 +22,9 @@ import trio
 from trunkline.actors import Actor, Down
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
-from trunkline.hooks.registration import describe, is_async
+from trunkline.hooks.registration import describe
 from trunkline.plugins.context import Context, Delivery, SubscriptionRefused, TimerDue
-from trunkline.plugins.declaring import hooked_methods
+from trunkline.plugins.declaring import check_run, hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
 from trunkline.plugins.registered import PluginHooks
 
@@ -187,9 +187,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
                 await started
             for method, mark in hooked_methods(plugin):
                 self.hooks.add(mark.point, method, **mark.options)
-            run = getattr(plugin, "run", None)
-            if run is not None and not is_async(run):
-                raise PluginError([f"{self.name}: {describe(run)} is plain; `run` is a task, and async"])
+            check_run(plugin)
         self._plugin = plugin
 
     def _serve(self) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from trunkline.actors import Child, Down, Shutdown, Supervisor, TooManyRestarts
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.priorities import GUARD

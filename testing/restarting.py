@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 from trunkline.broker.node.opening import open_node
 from trunkline.config.store_place import store_path
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.life import GRACE, NodeFailed, NodeLife
 from trunkline.broker.node.parts import Node

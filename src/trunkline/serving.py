@@ -15,7 +15,7 @@ from math import inf
 import trio
 
 from trunkline import __version__, garbage
-from trunkline.actors.system import innermost
+from trunkline.actors.exits import innermost
 from trunkline.broker.net.listeners import ListenError
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import NodeFailed, open_node

@@ -20,7 +20,7 @@ class Probe(Actor[Any]):
         self.got: list[Any] = []
 
     def handle(self, message: Any) -> None:
-        if isinstance(message, Exception) and type(message) in (ValueError, Shutdown, KeyError):
+        if isinstance(message, Exception) and type(message) in (ValueError, Shutdown, KeyError, ExceptionGroup):
             raise message
         if message == "stop":
             self.stop()

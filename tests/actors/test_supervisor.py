@@ -87,6 +87,22 @@ async def test_a_restart_is_a_new_object(caplog: pytest.LogCaptureFixture) -> No
         assert await actors["a"].call("got") == []
 
 
+async def test_the_log_names_the_error_and_not_the_nursery_around_it(caplog: pytest.LogCaptureFixture) -> None:
+    fault, other = ValueError("fault"), KeyError("other")
+    async with system(Child("a", Probe)) as actors:
+        for error in (
+            ExceptionGroup("nursery", [ExceptionGroup("inner", [fault])]),
+            ExceptionGroup("two", [fault, other]),
+        ):
+            actors["a"].cast(error)
+            await settle()
+    one, two = caplog.records
+    assert one.getMessage().endswith("a crashed: ValueError('fault')")
+    assert one.exc_info is not None
+    assert one.exc_info[1] is fault
+    assert "ExceptionGroup('two'" in two.getMessage()
+
+
 # -- intensity
 
 

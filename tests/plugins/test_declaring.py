@@ -195,6 +195,24 @@ def test_a_marked_method_that_does_not_fit_its_point_shows_before_the_plugin_sta
         assert f"Misfits.{name} " in problem or name == "filtered"
 
 
+def test_a_run_that_is_no_task_shows_before_the_plugin_starts() -> None:
+    class Plain:
+        def __init__(self, context: Context[Own]) -> None: ...
+
+        def run(self) -> None: ...
+
+    class Odd:
+        def __init__(self, context: Context[Own]) -> None: ...
+
+        @property
+        def run(self) -> None:
+            """What it gives is known when there is an object."""
+
+    with pytest.raises(PluginError, match=r"Plain\.run is plain; `run` is a task, and async"):
+        settings_of(Plain)
+    assert settings_of(Odd) is Own
+
+
 def test_what_only_an_object_can_tell_is_left_to_the_start() -> None:
     class Partial:
         def __init__(self, context: Context[Own]) -> None: ...
