@@ -89,7 +89,7 @@ async def test_a_restart_is_a_new_object(caplog: pytest.LogCaptureFixture) -> No
 
 async def test_the_log_names_the_error_and_not_the_nursery_around_it(caplog: pytest.LogCaptureFixture) -> None:
     fault, other = ValueError("fault"), KeyError("other")
-    async with system(Child("a", Probe)) as actors:
+    async with system(Child("a", Probe), intensity=2) as actors:
         for error in (
             ExceptionGroup("nursery", [ExceptionGroup("inner", [fault])]),
             ExceptionGroup("two", [fault, other]),
