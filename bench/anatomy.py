@@ -17,6 +17,7 @@ import gc
 import pstats
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -31,7 +32,7 @@ from trunkline.broker.node.opening import open_node
 from trunkline.config.reader import from_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import CodeType, FrameType
 
@@ -102,6 +103,34 @@ def layer_of(file: str) -> str | None:
     return next((layer for beginning, layer in LAYERS.items() if path.startswith(beginning)), None)
 
 
+@contextmanager
+def counting(place: Callable[[str], str | None], operations: Counter[str], calls: Counter[str]) -> Generator[None]:
+    """Count what this thread does in the block, by what `place` makes of a file; None: it does not count."""
+    places: dict[CodeType, str | None] = {}
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        code = frame.f_code
+        if code not in places:
+            places[code] = place(code.co_filename)
+        where = places[code]
+        if where is None:
+            return None
+        if event == "call":
+            calls[where] += 1
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        elif event == "opcode":
+            operations[where] += 1
+        return trace
+
+    others = sys.gettrace()  # a debugger's, or that of a test of coverage
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(others)
+
+
 class Bench:
     def __init__(self, admin: Admin) -> None:
         self.node = admin._node  # pyright: ignore[reportPrivateUsage] - what it measures
@@ -165,36 +194,12 @@ class Bench:
             gc.enable()
             assert await self.settle() == expected
         case.seconds = min(best) / case.messages
-        self._count(case)
+        with counting(layer_of, case.operations, case.calls):
+            self.play(case)
         await self.settle()
         self._profile(case)
         await self.settle()
         return case
-
-    def _count(self, case: Case) -> None:
-        layers: dict[CodeType, str | None] = {}
-
-        def trace(frame: FrameType, event: str, _argument: object) -> Any:
-            code = frame.f_code
-            if code not in layers:
-                layers[code] = layer_of(code.co_filename)
-            layer = layers[code]
-            if layer is None:
-                return None
-            if event == "call":
-                case.calls[layer] += 1
-                frame.f_trace_opcodes = True
-                frame.f_trace_lines = False
-            elif event == "opcode":
-                case.operations[layer] += 1
-            return trace
-
-        others = sys.gettrace()  # a debugger's, or that of a test of coverage
-        sys.settrace(trace)
-        try:
-            self.play(case)
-        finally:
-            sys.settrace(others)
 
     def _profile(self, case: Case) -> None:
         profile = cProfile.Profile()

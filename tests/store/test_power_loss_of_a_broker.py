@@ -65,6 +65,7 @@ async def broker(power: Power, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     with monkeypatch.context() as patched:
         power.disk.install(patched)
         patched.setattr("trunkline.store.sqlite._LOG_PAGES", 8)
+        patched.setattr("trunkline.broker.committer.PIECE_PARTS", 1)  # slices as small as can be
         engine = SqliteEngine(power.path)
         try:
             async with disk.Disk(lambda: engine).broker() as life:
