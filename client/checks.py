@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
 _ROWS: Final = {row.name: row for row in PROPERTIES}
+#: Kinds of which an encoder tells what is wrong with text or bytes.
+_TEXTS: Final = (Kind.STRING, Kind.TOPIC, Kind.BINARY)
 #: Properties of a message whose encoders refuse every wrong value.
 SURE: Final = frozenset(("user_property", "content_type", "correlation_data"))
 
@@ -114,7 +116,7 @@ def _why_not(name: str, value: object, place: PacketType) -> str | None:
         block = encode_properties(cast("Properties", {name: value}))
         found = decode_properties(Reader(block, 0, len(block), Version.V5, strict=False), place)
     except (ProtocolError, *UNWRITABLE) as error:
-        is_text = isinstance(error, ValueError) and isinstance(value, str | bytes)
+        is_text = _ROWS[name].kind in _TEXTS and isinstance(error, ValueError) and isinstance(value, str | bytes)
         return str(error) if is_text or isinstance(error, ProtocolError) else ""
     same = list(cast("tuple[int]", value)) if isinstance(value, tuple) else value
     return None if found.get(name) == same else ""

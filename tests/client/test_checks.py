@@ -97,6 +97,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"user_property": {"a": "b"}}, "property user_property: {'a': 'b'}: accepted is: pairs of strings"),
     ({"user_property": [("a", 1)]}, r"property user_property: \[\('a', 1\)\]: accepted"),
     ({"message_expiry_interval": "5"}, "message_expiry_interval: '5': accepted is: four byte integer"),
+    ({"message_expiry_interval": "soon"}, "message_expiry_interval: 'soon': accepted is: four byte integer"),
     ({"message_expiry_interval": 1.5}, "message_expiry_interval: 1.5: accepted"),
     ({"message_expiry_interval": -1}, "message_expiry_interval: -1: accepted"),
     ({"payload_format_indicator": 7}, "payload_format_indicator: 7: 7 where only 0 and 1"),
