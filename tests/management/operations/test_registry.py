@@ -79,7 +79,7 @@ def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
         ({"text": "a", "qos": 3}, "qos: 3: accepted is 0 or 1 or 2"),
         ({"text": "a", "names": "bob"}, "names: 'bob': accepted is a list, each text"),
         ({"text": "a", "names": [1]}, "names: [1]: accepted is a list, each text"),
-        ({"text": "a", "table": {"a": 1}}, "table: {'a': 1}: accepted is a table of text, each value text"),
+        ({"text": "a", "table": {"a": 1}}, "table: {'a': 1}: accepted is a table, each key text, each value text"),
         ({"txet": "a"}, "test.probe takes no argument 'txet'; did you mean text?"),
         ({"zzz": "a"}, "test.probe takes no argument 'zzz'; it takes text, number"),
         ({}, "test.probe needs text"),
