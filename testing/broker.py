@@ -260,7 +260,8 @@ class BrokerProxy(Messages[P]):
             TypeError: the condition is async.
         """
         __tracebackhide__ = True
-        await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {written_as(condition)}")
+        late = f"this did not come true within {timeout:g} s"
+        await self._until(condition, timeout, lambda: f"{late}: {written_as(condition)}")
 
     @maybe_async
     async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> Client:  # noqa: ASYNC109 - as elsewhere here
@@ -275,7 +276,7 @@ class BrokerProxy(Messages[P]):
         def found() -> list[Client]:
             return [row for row in self.clients if client_id in (None, row.client_id)]
 
-        return (await self._until(found, timeout, f"{missing} within {timeout:g} s"))[0]
+        return (await self._until(found, timeout, lambda: f"{missing} within {timeout:g} s"))[0]
 
     @maybe_async
     async def wait_for_subscription(
@@ -297,16 +298,16 @@ class BrokerProxy(Messages[P]):
             rows = self.subscriptions
             return [row for row in rows if topic_filter in (None, row.filter) and client_id in (None, row.client_id)]
 
-        return (await self._until(found, timeout, f"{missing} subscribed{what} within {timeout:g} s"))[0]
+        return (await self._until(found, timeout, lambda: f"{missing} subscribed{what} within {timeout:g} s"))[0]
 
-    async def _until(self, condition: Callable[[], T], timeout: float, failure: str) -> T:  # noqa: ASYNC109 - as elsewhere here
+    async def _until(self, condition: Callable[[], T], timeout: float, failure: Callable[[], str]) -> T:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a condition is true, and return its answer."""
         __tracebackhide__ = True
         activity = self._portal.call(Activity, self._running, timeout)
         try:
             while not (answer := call_plain(condition)):
                 if not await self._portal.run(activity.next):
-                    raise TimeoutError(f"{failure}\n{self._instead()}")
+                    raise TimeoutError(f"{failure()}\n{self._instead()}")
             return answer
         finally:
             activity.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
 
 
+@lru_cache  # a message that is waited for is compared with every other
 def _text(code: CodeType) -> str:
     try:
         source = "".join(inspect.findsource(code)[0])

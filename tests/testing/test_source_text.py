@@ -1,11 +1,13 @@
 """Functions of a test are shown as the test has them."""
 
+import ast
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
+from trunkline import testing
 from trunkline.testing.expecting import Expected
 from trunkline.testing.published import Published
 from trunkline.testing.source_text import WIDTH, written_as
@@ -63,8 +65,31 @@ def test_a_long_one_is_cut() -> None:
 IS_Y: Callable[[bytes], bool] = lambda payload: payload == b"y"
 IS_QOS_1: Callable[[Published], bool] = lambda message: message.qos == 1
 
+IS_NEVER: Callable[[Published], bool] = lambda message: message.topic == "never"
+
 
 def test_expectations_have_it() -> None:
     assert str(Expected("t", payload=IS_Y, predicate=IS_QOS_1)) == (
         " on 't' with payload `lambda payload: payload == b\"y\"` for which `lambda message: message.qos == 1` is true"
     )
+
+
+def test_the_source_is_read_once_and_only_for_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = ast.parse
+
+    def counted(source: str) -> ast.Module:
+        parsed.append(source)
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    with testing.broker() as broker:
+        broker.wait_until(lambda: True)
+        broker.publish("t", b"x")
+        broker.wait_for("t", payload=b"x")
+        assert parsed == []
+        for _ in range(10):
+            broker.publish("t", b"y")
+        with pytest.raises(TimeoutError, match="never"):
+            broker.wait_for("t", predicate=IS_NEVER, timeout=0)
+    assert len(parsed) == 1
