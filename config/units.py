@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from trunkline.config.addresses import split_listener_url
-from trunkline.config.toml_text import toml_text
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter, validate_name
@@ -407,5 +406,7 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 def shown(value: object) -> str:
     """A value as the file would hold it, cut when it is long."""
+    from trunkline.config.toml_text import toml_text  # only needed to explain a mistake
+
     text = toml_text(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -148,7 +148,7 @@ def test_a_store_that_cannot_be_used_is_one_line(start: Callable[..., Process], 
     (tmp_path / "a.db").write_bytes(b"something else" * 1000)
     (tmp_path / "state").write_bytes(b"")
     for arguments, environ, words in [
-        (("--store", str(tmp_path / "a.db")), {}, "a.db is damaged: .*put a backup in its place"),
+        (("--store", str(tmp_path / "a.db")), {}, "a.db is not a store of Trunkline: give another path"),
         ((), {"STATE_DIRECTORY": str(tmp_path / "state")}, "state cannot be made: .*--store FILE"),
     ]:
         broker = start("--listen", "tcp://127.0.0.1:0", *arguments, **environ)
