@@ -45,6 +45,16 @@ def estimate(ids: Sequence[str], workers: int) -> str:
     return f"{len(ids)} tests, about {max(1, round(minutes))} min where nothing else runs"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The garbage collector need not look at half a million objects of what was collected again and again."""
     if moving := [item.nodeid for item in session.items if " at 0x" in item.nodeid]:
