@@ -275,7 +275,6 @@ class Scheduler:
 
     def _abort_park(self, _raise_cancel: object) -> Abort:
         self._parked = None
-        self.enqueue = self.ready.append
         return Abort.SUCCEEDED
 
     def _enqueue_and_wake(self, ref: Ref[Any]) -> None:

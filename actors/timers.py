@@ -133,7 +133,6 @@ class Deadlines:
                     kept.append(entry)
             heapify(kept)
             self._entries = kept
-            self.next = kept[0][0] if kept else inf
             self.stale = 0
 
     def pop_due(self, now: float) -> list[Timer]:

@@ -171,7 +171,7 @@ async def test_a_cast_wakes_the_sleeping_scheduler_once() -> None:
 
 
 async def test_a_pollers_turn_wakes_nobody() -> None:
-    steps = Steps()
+    steps, done = Steps(), list[str]()
     async with system() as actors:
         probe = Probe()
         ref = actors.start(probe)
@@ -179,8 +179,9 @@ async def test_a_pollers_turn_wakes_nobody() -> None:
         trio.lowlevel.add_instrument(steps)
         for i in range(10):
             with actors.scheduler.turn:
+                actors.scheduler.at_end(Ending(ref, done, f"{i}"))
                 ref.cast(i)
-            assert len(probe.got) == i + 1
+            assert len(probe.got) == len(done) == i + 1
             await trio.lowlevel.checkpoint()
         trio.lowlevel.remove_instrument(steps)
         assert steps.count == 0
@@ -276,6 +277,28 @@ async def test_a_scheduler_runs_once_at_a_time_and_again_after_that() -> None:
         assert probe.got == [1, 1]
         ref.cast(2)
         assert ref.queued == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_scheduler_that_fails_in_its_sleep_is_not_woken_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, supervisor = Scheduler(), Supervisor()
+
+    def fail(abort: object) -> None:
+        raise ValueError("asleep")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(supervisor.run, scheduler)
+        probe = Probe()
+        ref = supervisor.start(probe)
+        with monkeypatch.context() as patch:
+            patch.setattr("trunkline.actors.scheduler.wait_task_rescheduled", fail)
+            with pytest.RaisesGroup(ValueError):
+                async with trio.open_nursery() as running:
+                    running.start_soon(scheduler.run)
+        ref.cast(1)
+        await nursery.start(scheduler.run)
+        await settle()
+        assert probe.got == [1]
         nursery.cancel_scope.cancel()
 
 

@@ -182,6 +182,59 @@ def test_slices_end_although_ever_more_changes() -> None:
     assert turns == MAX_SLICES
 
 
+def test_slices_are_as_long_as_each_other_however_much_has_changed() -> None:
+    house, lengths = House(), list[int]()
+
+    class Part(Value):
+        def write(self, batch: WriteBatch) -> None:
+            super().write(batch)
+            lengths[-1] += 1
+
+    parts = [Part(b"%d" % number) for number in range(2 * MAX_SLICES * PIECE_PARTS)]
+    for commits in (1, 2):
+        for part in parts:
+            house.set(part, commits)
+        house.committer.after_commit(house.tell("stored"))
+        while len(house.writer.batches) < commits:
+            lengths.append(0)
+            house.committer._next_slice.fire(0.0)
+            house.turns.end()
+        house.writer.end()
+    assert lengths == [2 * PIECE_PARTS] * 2 * MAX_SLICES
+
+
+def test_slices_are_stored_with_the_time_if_it_has_come() -> None:
+    house = House()
+    many(house, PIECE_PARTS + 1)
+    house.fire()  # it is noted with the first commit
+    house.go_on()
+    house.writer.end()
+    house.committer.sessions = 1
+    many(house, PIECE_PARTS + 1)
+    house.fire()
+    house.go_on()
+    assert [set(batch.values) for batch in house.writer.batches] == [{SPACE, NODE}] * 2
+
+
+@pytest.mark.parametrize(("others", "values"), [(0, [b"1", b"0"]), (PIECE_PARTS, [b"0"])])
+def test_a_part_that_changes_while_it_is_written_is_written_again(others: int, values: list[bytes]) -> None:
+    house = House()
+
+    class Part(Value):
+        def write(self, batch: WriteBatch) -> None:
+            super().write(batch)
+            if self.value:
+                house.set(self, 0)
+
+    house.set(Part(b"k"), 1)
+    many(house, others)
+    for _ in values:
+        house.fire()
+        house.go_on()
+        house.writer.end()
+    assert [each[b"k"] for each in house.writer.values] == values
+
+
 class Row(Value):
     """A row that refers to a publication."""
 
@@ -532,6 +585,8 @@ def test_after_the_end_nothing_is_waited_for() -> None:
     refused(house, 3)
     house.fire()
     house.writer.end(StoreFull("no room"), stored=2)
+    many(house, PIECE_PARTS + 1)
+    house.turns.end()
     commits = len(house.writer.batches)
     house.committer.stop()
     house.turns.end()
