@@ -129,7 +129,7 @@ class StoredPublications:
             batch.put_packed(MESSAGES, key, weight, publication_to_bytes, publication, self.epoch)
             stored.publication, stored.written = None, True
         stored.references += rows
-        if stored.queued and rows:
+        if stored.queued:
             self._recounted[stored] = None
 
     def put_queued(self, stored: StoredPublication, batch: WriteBatch) -> None:

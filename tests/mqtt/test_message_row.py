@@ -33,6 +33,7 @@ def test_a_message_is_the_same_after_it_was_stored(message: Message) -> None:
 
 def test_another_process_has_another_clock() -> None:
     never, later = Message("a", b"x"), Message("a", b"x", expires_at=50.0)
+    assert message_to_row(never, 1000.0)[-1] is None, "not every format of numbers knows infinity"
     assert message_from_row(message_to_row(never, 1000.0), 1030.0).expires_at == inf
     assert message_from_row(message_to_row(later, 1000.0), 1030.0).expires_at == 20.0
 

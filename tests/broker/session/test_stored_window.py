@@ -100,15 +100,16 @@ def test_an_id_without_its_message() -> None:
 
 def test_a_publication_is_stored_until_the_last_row_that_refers_to_it_goes() -> None:
     stored = Stored()
-    (packet_id,) = stored.session.inflight.insert(stored.message(1), stored.to, 1, 0.0)
+    message = stored.message(1)
+    packet_ids = [stored.session.inflight.insert(message, stored.to, 1, 0.0)[0] for _ in range(2)]
     stored.commit()
     assert stored.engine.count(MESSAGES) == 1
-    stored.commit()
-    assert stored.engine.count(MESSAGES) == 1
-    stored.session.inflight.end([packet_id])
-    stored.commit()
-    stored.commit()
-    assert stored.engine.count(MESSAGES) == 0
+    for packet_id, left in zip(packet_ids, (1, 0), strict=True):
+        stored.commit()
+        assert stored.engine.count(MESSAGES) == 1
+        stored.session.inflight.end([packet_id])
+        stored.commit()
+        assert stored.engine.count(MESSAGES) == left
 
 
 async def test_what_is_sent_after_a_start_is_found_behind_what_was_sent_before() -> None:
