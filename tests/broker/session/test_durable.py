@@ -500,6 +500,22 @@ def test_what_has_not_changed_is_not_written_again() -> None:
     assert written == [1, 1, 2, 2]
 
 
+def test_what_its_client_is_told_is_settled_with_the_commit_that_has_it() -> None:
+    store = Store()
+    session = store.add()
+    assert session.durable is not None
+    store.writer.refuses = StoreFull("full")
+    store.commit(session)
+    assert not session.durable.is_settled
+    store.writer.refuses = None
+    store.beat()
+    assert session.durable.is_settled
+    session.attach(ClientInfo("c1"), 4.0, None)
+    assert not session.durable.is_settled
+    store.commit(session)
+    assert session.durable.is_settled
+
+
 def test_the_heartbeat_is_as_quick_as_the_sessions_whose_clients_are_there_need() -> None:
     store = Store()
     session = store.add()

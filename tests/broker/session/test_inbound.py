@@ -416,3 +416,27 @@ async def test_answers_to_a_publisher_leave_behind_the_commit_of_the_message(moc
                 await publisher.send(packet)
                 await publisher.expect_silence()
             await publisher.expect(answer)
+
+
+async def test_what_is_sent_weighs_until_it_is_gathered_or_need_not_be_stored(mock_clock: MockClock) -> None:
+    async with Disk().broker() as life:
+        committer = life.node.services.committer
+        assert committer is not None
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        publisher = await life.wire()
+        await publisher.connect("publisher")
+        async with life.full(mock_clock):
+            await publisher.send(raw.publish("t", b"gathered", qos=1, packet_id=1))
+            await subscriber.expect_type(raw.PUBLISH)
+            await life.rests()
+            assert committer.noted == 0
+            await publisher.send(raw.publish("t", b"acknowledged", qos=1, packet_id=2))
+            last = await subscriber.expect_type(raw.PUBLISH)
+            assert committer.noted > 0
+            await subscriber.acknowledge(last)
+            await subscriber.ping()
+            assert committer.noted == 0
+        for packet_id in (1, 2):
+            await publisher.expect(raw.ack(raw.PUBACK, packet_id))
+        assert committer.noted == 0
