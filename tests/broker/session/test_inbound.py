@@ -1,5 +1,6 @@
 """PUBLISH from a client, up to routing and the acknowledgement."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ async def test_the_receive_maximum_counts_what_is_owed_an_acknowledgement() -> N
         await client.expect_type(raw.PUBREC)
         await client.send(raw.publish("t", b"", qos=2, packet_id=2, dup=True))  # that one counts already
         await client.expect_type(raw.PUBREC)
+        await client.send(raw.publish("t", b"", retain=True))  # QoS 0 is not acknowledged
+        await client.ping()
         await client.send(raw.publish("t", b"", qos=1, packet_id=5))
         await client.expect_disconnect(0x93)
 
@@ -416,6 +419,23 @@ async def test_answers_to_a_publisher_leave_behind_the_commit_of_the_message(moc
                 await publisher.send(packet)
                 await publisher.expect_silence()
             await publisher.expect(answer)
+
+
+async def test_an_answer_leaves_behind_the_commit_of_what_a_hook_delivers_in_place_of_the_message(
+    mock_clock: MockClock,
+) -> None:
+    hooks = Hooks()
+    hooks.add("message.deliver", lambda client, message: replace(message, payload=b"other"))
+    async with Disk().broker(hooks=hooks) as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        publisher = await life.wire()
+        await publisher.connect("publisher")
+        async with life.full(mock_clock):
+            await publisher.send(raw.publish("t", b"x", qos=1, packet_id=1))
+            assert (await subscriber.expect_type(raw.PUBLISH)).payload == b"other"
+            await publisher.expect_silence()
+        await publisher.expect(raw.ack(raw.PUBACK, 1))
 
 
 async def test_what_is_sent_weighs_until_it_is_gathered_or_need_not_be_stored(mock_clock: MockClock) -> None:
