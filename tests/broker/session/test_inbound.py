@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.disk import Disk
 from tests.broker.room import room
+from tests.broker.test_durability_by_client import by_user
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks
@@ -16,6 +17,7 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.awaiting_rel import AwaitingRel
+from trunkline.streams import Discard, StreamConfig
 
 
 async def test_qos_2_is_routed_at_its_pubrel_and_once_whatever_is_repeated() -> None:
@@ -436,6 +438,30 @@ async def test_an_answer_leaves_behind_the_commit_of_what_a_hook_delivers_in_pla
             assert (await subscriber.expect_type(raw.PUBLISH)).payload == b"other"
             await publisher.expect_silence()
         await publisher.expect(raw.ack(raw.PUBACK, 1))
+
+
+@pytest.mark.parametrize(("username", "qos"), [("memory", 1), ("stored", 0)])
+async def test_of_a_burst_that_a_stream_refuses_in_part_each_message_waits_as_by_itself(
+    mock_clock: MockClock, username: str, qos: int
+) -> None:
+    settings = {"mqtt": {"max_unacknowledged_bytes": 1000}, "session": {"upgrade_qos": True}}
+    async with Disk().broker(hooks=by_user(), **settings) as life:
+        await life.node.streams.create(StreamConfig(name="s", filters=("t",), max_messages=6, discard=Discard.NEW))
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        await subscriber.abort()
+        client, _ = await life.stay("a", username=username)
+        await client.publish("t", b"", qos=qos)  # whether it may is known from now on
+        await client.ping()
+        async with life.full(mock_clock):
+            burst = [raw.publish("t", bytes(500), qos=qos, packet_id=number * qos or None) for number in range(1, 9)]
+            await client.send(b"".join(burst))
+            if qos:
+                answers = [await client.expect_type(raw.PUBACK) for _ in burst]
+                assert [answer.reason for answer in answers] == [0] * 5 + [Reason.QUOTA_EXCEEDED] * 3
+            else:
+                await wait_all_tasks_blocked()
+                assert sum(each.is_paused for each in life.node.listeners.connections) == 1
 
 
 async def test_what_is_sent_weighs_until_it_is_gathered_or_need_not_be_stored(mock_clock: MockClock) -> None:
