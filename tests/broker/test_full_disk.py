@@ -148,7 +148,7 @@ def removed(number: int) -> Iterable[bytes]:
     """Retained messages that are gone again leave their topics to be deleted."""
     for each in range(8):
         for payload in (b"x", b""):
-            yield raw.publish(f"t/{number}/{each}/{LONG}", payload, retain=True, version=5)
+            yield raw.publish(f"unheard/{number}/{each}/{LONG}", payload, retain=True, version=5)
 
 
 def nothing_more(number: int) -> Iterable[bytes]:
