@@ -113,7 +113,7 @@ class Story:
         await broker.serving.wait()
         await self.retaining.look(broker)
         async with trio.open_nursery() as nursery:
-            with trio.move_on_after(PATIENCE):
+            with trio.move_on_after(PATIENCE) as patience:
                 for dying in self.dying:
                     await dying.settle(broker)
                 async with trio.open_nursery() as settling:
@@ -126,7 +126,8 @@ class Story:
                         settling.start_soon(subscriber.settle, broker, nursery)
             nursery.cancel_scope.cancel()
         await self.retaining.look(broker)
-        problems = [
+        problems = [f"not everything had come after {PATIENCE} s"] if patience.cancelled_caught else []
+        problems += [
             f"{client.name} has no answer for {len(client.keeper.unanswered)} messages"
             for client in (*self.publishers, self.retaining)
             if client.keeper.unanswered
