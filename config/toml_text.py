@@ -28,5 +28,6 @@ def toml_text(value: object) -> str:
         return value.isoformat()
     if value is None or isinstance(value, int | float):
         return json.dumps(value)
-    # JSON writes text as TOML does, except for characters past 16 bits, which it splits, and DEL
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")
+    # JSON writes text as TOML does, but for characters past 16 bits, which it splits, and DEL; half a character is told
+    text = json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")
+    return text.encode("utf-8", "backslashreplace").decode()

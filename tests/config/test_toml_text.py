@@ -35,6 +35,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
         (float("-inf"), "-inf"),
         (("a", b"x"), '["a", "b\'x\'"]'),
         ({"there": 1, "not there": None}, "{ there = 1 }"),
+        ("half \ud800", '"half \\ud800"'),
     ],
 )
 def test_a_value(value: object, text: str) -> None:

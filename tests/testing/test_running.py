@@ -90,7 +90,7 @@ async def test_what_a_hook_raises_fails_the_test() -> None:
 
     @hooks.on("message.routed")
     def look(message: Message, receivers: tuple[str, ...]) -> None:
-        assert message.payload == b"good"
+        assert message.payload == b"good", message.payload
 
     with pytest.raises(AssertionError, match="bad") as failure:  # noqa: PT012
         async with testing.broker(hooks=hooks) as b:
