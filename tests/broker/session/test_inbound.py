@@ -148,6 +148,21 @@ async def test_acknowledgements_behind_one_that_waits_leave_in_order(autojump_cl
         await client.ping()
 
 
+async def test_a_client_is_not_read_from_that_is_owed_too_many_answers() -> None:
+    async with room(mqtt={"receive_maximum": 3}) as here:
+        client = await here.client("a", version=4)
+        outbound = here.session("a")._outbound  # pyright: ignore[reportPrivateUsage]
+        first = outbound.answers.ledger.owe(PacketType.PUBACK, (1,))
+        await client.send(*[raw.publish("t", b"", qos=1, packet_id=number, version=4) for number in range(2, 6)])
+        await wait_all_tasks_blocked()
+        assert [each.is_paused for each in here.node.listeners.connections] == [True]
+        outbound.answers.write(Puback(1), first)
+        outbound.flush()
+        for packet_id in range(1, 6):
+            await client.expect(raw.ack(raw.PUBACK, packet_id))
+        await client.ping()
+
+
 async def test_a_client_is_told_a_receive_maximum_that_is_true() -> None:
     async with room() as here:
         client = here.wire()

@@ -6,12 +6,15 @@ import pytest
 
 from tests.broker.disk import Disk
 from tests.broker.session.test_durable import Home, committer_of
+from tests.conformance import raw
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import AWAITED, SENT, WINDOWS, RowKey
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import unpack
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Target
 from trunkline.store.memory import MemoryEngine
 
@@ -110,6 +113,19 @@ def test_a_publication_is_stored_until_the_last_row_that_refers_to_it_goes() -> 
         stored.session.inflight.end([packet_id])
         stored.commit()
         assert stored.engine.count(MESSAGES) == left
+
+
+def test_a_publication_is_referred_to_once_however_often_its_entry_changes() -> None:
+    stored = Stored()
+    packet = raw.publish("t", b"x", qos=1, packet_id=1, version=4)
+    publication = PublishBatch(["t"], packet[0], Version.V311, 2 * packet, [0, len(packet)], [1, 1])
+    publication.guid = 5
+    for packet_id in stored.session.inflight.insert(publication, stored.to, 1, 0.0):
+        stored.commit()
+        assert stored.engine.count(MESSAGES) == 1
+        stored.session.inflight.end([packet_id])
+    stored.commit()
+    assert stored.engine.count(MESSAGES) == 0
 
 
 async def test_what_is_sent_after_a_start_is_found_behind_what_was_sent_before() -> None:
