@@ -459,7 +459,7 @@ async def test_an_answer_leaves_behind_the_commit_of_what_a_hook_delivers_in_pla
 async def test_of_a_burst_that_a_stream_refuses_in_part_each_message_waits_as_by_itself(
     mock_clock: MockClock, username: str, qos: int
 ) -> None:
-    settings = {"mqtt": {"max_unacknowledged_bytes": 1000}, "session": {"upgrade_qos": True}}
+    settings: dict[str, Any] = {"mqtt": {"max_unacknowledged_bytes": 1000}, "session": {"upgrade_qos": True}}
     async with Disk().broker(hooks=by_user(), **settings) as life:
         await life.node.streams.create(StreamConfig(name="s", filters=("t",), max_messages=6, discard=Discard.NEW))
         subscriber, _ = await life.stay("subscriber")
