@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_network
 from itertools import zip_longest
+from operator import methodcaller
 from typing import Annotated, Final, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, Strict, ValidationError
@@ -260,8 +261,8 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """As the file has it."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """As the file has it, dates and times too."""
+    text = json.dumps(value, ensure_ascii=False, default=methodcaller("isoformat"))
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 

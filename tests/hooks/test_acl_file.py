@@ -101,6 +101,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("x = " + "9" * 5000, "not TOML: "),
         ("[rule]\npermit = 'allow'", "write [[rule]], with two brackets"),
         ("rule = [1]", "rule 1: found 1; accepted: a [[rule]] table"),
+        ("rule = [2026-01-02]", 'rule 1: found "2026-01-02"; accepted: a [[rule]] table'),
     ],
 )
 def test_a_file_of_another_shape(text: str, needle: str) -> None:
