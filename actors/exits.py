@@ -48,11 +48,10 @@ def abnormal(reason: Reason) -> bool:
     return reason is not None and not isinstance(reason, Shutdown)
 
 
-def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def innermost(error: BaseException) -> BaseException:
     """The single exception inside nested groups, or the innermost group with several exceptions."""
-    error = group.exceptions[0]
-    if len(group.exceptions) > 1:
-        return group
-    return (
-        innermost(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
-    )
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    first = group.exceptions[0]
+    return group if len(group.exceptions) > 1 else innermost(first)

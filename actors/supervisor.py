@@ -364,7 +364,7 @@ class Supervisor:
         if isinstance(reason, Down | TooManyRestarts):  # the crash behind it is in the log already
             logger.error("%s: %s ended: %s", self.name, ref.name, reason)
         elif abnormal(reason):
-            shown = innermost(reason) if isinstance(reason, BaseExceptionGroup) else reason
+            shown = None if reason is None else innermost(reason)
             logger.error("%s: %s crashed: %r", self.name, ref.name, shown, exc_info=shown)
 
     async def _restart(self, place: _Place, ref: Ref[Any], reason: Reason) -> None:

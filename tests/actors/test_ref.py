@@ -170,8 +170,7 @@ async def test_handler_that_raises_ends_that_actor_alone(caplog: pytest.LogCaptu
         assert probe.got == [1]
         assert other.got == [1]
         assert another.alive
-    (record,) = caplog.records
-    assert record.name == "trunkline.actors"
+    (record,) = [record for record in caplog.records if record.name == "trunkline.actors"]
     assert record.levelno == logging.ERROR
     assert "faulty" in record.message
     assert record.exc_info is not None
