@@ -25,7 +25,7 @@ from trunkline.config.reader import from_mapping
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Messages before, in which routes get known, and those that are counted.
+#: Messages before, in which routes get known, and those that are counted, of which the cheapest is told.
 BEFORE, COUNTED = 10, 20
 PUBACK: Final = b"\x40\2"
 #: The flag of a session that goes with its connection, and where it stands in the CONNECT of `bench.wire`.
@@ -35,11 +35,11 @@ CLEAN, FLAGS = 2, 9
 class Cost(NamedTuple):
     """Of one message, by module."""
 
-    calls: dict[str, float]
-    operations: dict[str, float]
+    calls: Counter[str]
+    operations: Counter[str]
 
     def __str__(self) -> str:
-        return f"{sum(self.calls.values()):.1f} calls, {sum(self.operations.values()):.0f} operations"
+        return f"{self.calls.total()} calls, {self.operations.total()} operations"
 
 
 def module(file: str) -> str | None:
@@ -87,24 +87,23 @@ async def cost(*, stored: bool) -> Cost:
         async with open_node(from_mapping({**settings, "store": store})) as admin:
             bench = Bench(admin)
             subscriber, publisher = await stay(bench, "subscriber", "t"), await bench.line("publisher")
-            operations, calls = Counter[str](), Counter[str]()
+            costs: list[Cost] = []
             gc.disable()
             try:
                 for number in range(1, BEFORE + COUNTED + 1):
                     if number <= BEFORE:
                         answer = await one(bench, publisher, subscriber, number)
                     else:
+                        operations, calls = Counter[str](), Counter[str]()
                         with counting(module, operations, calls):
                             answer = await one(bench, publisher, subscriber, number)
+                        costs.append(Cost(calls, operations))
                     with bench.node.scheduler.turn:
                         subscriber.feed(answer)
                     await trio.testing.wait_all_tasks_blocked(0.001)
             finally:
                 gc.enable()
-    return Cost(
-        {name: count / COUNTED for name, count in calls.items()},
-        {name: count / COUNTED for name, count in operations.items()},
-    )
+    return min(costs, key=lambda each: each.calls.total())  # others meet a timer, or another commit
 
 
 def main() -> None:
@@ -114,8 +113,8 @@ def main() -> None:
     for text, stored in (("in memory", False), ("stored", True)):
         found = trio.run(lambda stored=stored: cost(stored=stored))
         print(f"{text}: {found}")
-        for name, number in sorted(found.operations.items(), key=lambda each: -each[1]) if options.modules else ():
-            print(f"  {found.calls[name]:6.1f} {number:8.1f}  {name}")
+        for name, number in found.operations.most_common() if options.modules else ():
+            print(f"  {found.calls[name]:6} {number:8}  {name}")
 
 
 if __name__ == "__main__":
