@@ -121,7 +121,7 @@ class WriteBatch:
     @property
     def memory(self) -> int:
         """Bytes that it takes, roughly."""
-        return self.weight + ROW_OVERHEAD * (len(self.ranges) + sum(map(len, self.values.values())))
+        return self.weight + ROW_OVERHEAD * len(self)
 
     def __len__(self) -> int:
         """Rows, and ranges of them."""
