@@ -263,6 +263,9 @@ OptionalDuration = Annotated[float | None, *_parsed_if_set(parse_duration, 'seco
 Durability: TypeAlias = Literal["fsync", "os", "memory"]
 OptionalDurability = Annotated[Durability | None, Accepts('"fsync" or "os" or "memory"')]
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
+OptionalWholeSeconds = Annotated[
+    int | None, *_parsed_if_set(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')
+]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]

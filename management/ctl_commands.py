@@ -7,9 +7,10 @@ from functools import cache, partial
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 import click
+from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from trunkline.config.units import without_none
+from trunkline.config.units import accepted, without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
@@ -48,6 +49,8 @@ _OPPOSITES: Final = {
     "no_ack": "ack",
     "sealed": "unsealed",
 }
+#: How a number is written that may have a unit.
+_UNITS: Final = {float: "DURATION", int: "SIZE"}
 #: Options that take one value each and may be repeated.
 _SINGULAR: Final = {"filters": "--filter", "user_properties": "--user-property"}
 
@@ -97,12 +100,15 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
     if name == "limit":
         return click.Option([flag], type=click.IntRange(min=1), help="Print at most this many rows. [default: all]")
     several = get_origin(kind) in (dict, list)
+    # a number that may have a unit, as in the configuration
+    found = next((each.func for each in field.metadata if isinstance(each, BeforeValidator)), None)
+    parse = cast("Callable[[object], object] | None", found)
     if field.is_required() or name in _BY_PLACE:
         return click.Argument(
             [name],
             required=field.is_required(),
-            type=_type(kind),
-            callback=_CALLBACKS.get(_form(kind)),
+            type=_type(kind, parse),
+            callback=_CALLBACKS.get(_form(kind)) if parse is None else partial(_parsed, field, parse),
             nargs=-1 if several else 1,
             metavar=_METAVARS.get(_form(kind)) if several else None,
         )
@@ -111,10 +117,10 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
         return click.Option([both], is_flag=True, default=field.default, help=doc)
     return click.Option(
         [_SINGULAR.get(name, flag), name],
-        type=_type(kind),
-        callback=_CALLBACKS.get(_form(kind)),
+        type=_type(kind, parse),
+        callback=_CALLBACKS.get(_form(kind)) if parse is None else partial(_parsed, field, parse),
         multiple=several,
-        metavar="KEY=VALUE" if _form(kind) is dict else None,
+        metavar="KEY=VALUE" if _form(kind) is dict else None if parse is None else _UNITS[kind],
         help=doc,
     )
 
@@ -123,11 +129,24 @@ def _form(kind: Any) -> Any:
     return get_origin(kind) or kind
 
 
-def _type(kind: Any) -> Any:
+def _type(kind: Any, parse: object) -> Any:
     """The click type of an argument; a callback does the rest."""
     if _form(kind) is Literal:
         return click.Choice([str(value) for value in get_args(kind)])
-    return kind if kind in (int, float) else str
+    return kind if kind in (int, float) and parse is None else str
+
+
+def _parsed(
+    field: FieldInfo,
+    parse: Callable[[object], object],
+    context: click.Context,
+    parameter: click.Parameter,
+    value: object,
+) -> object:
+    try:
+        return None if value is None else parse(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r}; accepted is {accepted(field)}", context, parameter) from None
 
 
 def _read_payload(context: click.Context, parameter: click.Parameter, value: str | None) -> bytes | None:

@@ -28,8 +28,7 @@ def installed_rows(path: Path | None) -> list[Row]:
     """All plugins by name, and whether this file and the environment enable them.
 
     Raises:
-        ValueError: the file is not TOML.
-        OSError: it cannot be read.
+        ValueError: the file cannot be read, or is not TOML.
     """
     enabled, problems = _configured(path)
     offered = installed()
@@ -148,7 +147,11 @@ def _configured(path: Path | None) -> tuple[set[str], dict[str, str]]:
     """The plugins that are enabled, and the problems of settings by plugin."""
     reader = ConfigReader(settings_model)
     if path is not None:
-        sections = meaning(read_text(path, MAX_FILE)).get("plugins", {})
+        try:
+            text = read_text(path, MAX_FILE)
+        except OSError as error:
+            raise ValueError(f"cannot be read: {error.strerror or error}") from error
+        sections = meaning(text).get("plugins", {})
         if not isinstance(sections, Mapping):
             raise ValueError("plugins: accepted is a table for each plugin, [plugins.NAME]")
         reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)

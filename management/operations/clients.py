@@ -64,7 +64,7 @@ def show_client(broker: Admin, client_id: ClientId) -> Client:
 @operation("sessions.show")
 def show_session(broker: Admin, client_id: ClientId) -> Client:
     """All details of a session."""
-    return _session(broker, client_id)
+    return _session(broker, client_id, known_as="session of client")
 
 
 @operation("clients.kick")
@@ -79,7 +79,7 @@ async def kick(broker: Admin, client_id: ClientId) -> dict[str, object]:
 @operation("sessions.end")
 async def end(broker: Admin, client_id: ClientId) -> dict[str, object]:
     """Discard a session with its subscriptions and waiting messages, and close its client's connection."""
-    _session(broker, client_id)
+    _session(broker, client_id, known_as="session of client")
     broker.clients.end(client_id)
     await broker.settled()
     return {"ended": client_id}
@@ -126,10 +126,10 @@ async def list_subscriptions(
     return Page(rows, None if cursor is None else list(cursor))
 
 
-def _session(broker: Admin, client_id: str) -> Client:
+def _session(broker: Admin, client_id: str, *, known_as: str = "client") -> Client:
     found = broker.clients.get(client_id)
     if found is None:
-        raise NotFound(f"no client {client_id!r}{_near(broker, client_id)}")
+        raise NotFound(f"no {known_as} {client_id!r}{_near(broker, client_id)}")
     return found
 
 

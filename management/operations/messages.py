@@ -9,6 +9,7 @@ from trunkline.broker.node.admin import Admin
 from trunkline.broker.views import ReceiverRow, RetainedRow, RouteRow
 from trunkline.config.key_path import nearest
 from trunkline.config.mqtt_settings import RetainedSettings
+from trunkline.config.units import OptionalWholeSeconds
 from trunkline.management.operations.registry import (
     AT_ONCE,
     After,
@@ -34,7 +35,7 @@ Topic = Annotated[str, "The topic name."]
 #: JSON has it as text.
 Payload = Annotated[bytes, "The payload.", Strict(False)]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
-Expiry = Annotated[int | None, "Seconds after which the message expires.", Interval(ge=0, le=0xFFFF_FFFF)]
+Expiry = Annotated[OptionalWholeSeconds, "After how long the message expires.", Interval(le=0xFFFF_FFFF)]
 ContentType = Annotated[str | None, "The content type, for 5.0 clients."]
 UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clients."]
 

@@ -7,7 +7,7 @@ from trunkline.broker.node.admin import Admin
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import PluginSettings
-from trunkline.config.units import from_text
+from trunkline.config.units import OptionalDuration, from_text
 from trunkline.management.operations.registry import (
     AT_ONCE,
     After,
@@ -118,7 +118,7 @@ def ban(
     broker: Admin,
     kind: Kind,
     who: Who,
-    seconds: Annotated[float | None, "Duration of the ban; without it the ban is permanent."] = None,
+    seconds: Annotated[OptionalDuration, "Duration of the ban; without it the ban is permanent."] = None,
     reason: Annotated[str, "The reason, shown in the list."] = "",
 ) -> object:
     """Ban clients, and disconnect those that are connected."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from trunkline.broker.node.admin import Admin
+from trunkline.config.units import Duration, OptionalDuration, OptionalSize
 from trunkline.management.operations.registry import (
     AT_ONCE,
     BadRequest,
@@ -36,11 +37,11 @@ RetentionWord = Annotated[
 ]
 DiscardWord = Annotated[Literal["old", "new"] | None, "What a full stream drops."]
 Count = Annotated[int | None, "The most messages. 0 is no limit.", Interval(ge=0)]
-Bytes = Annotated[int | None, "The most bytes. 0 is no limit.", Interval(ge=0)]
-Age = Annotated[float | None, "Seconds that a message stays at most. 0 is no limit.", Interval(ge=0)]
+Bytes = Annotated[OptionalSize, "The most bytes. 0 is no limit."]
+Age = Annotated[OptionalDuration, "How long a message stays at most. 0 is no limit."]
 PerTopic = Annotated[int | None, "The most messages of one topic. 0 is no limit.", Interval(ge=0)]
-MessageSize = Annotated[int | None, "The most bytes of one message. 0 is no limit.", Interval(ge=0)]
-Window = Annotated[float | None, "Seconds for which the id of a message is known.", Interval(ge=0)]
+MessageSize = Annotated[OptionalSize, "The most bytes of one message. 0 is no limit."]
+Window = Annotated[OptionalDuration, "How long the id of a message is known."]
 PerTopicFlag = Annotated[bool | None, "A topic that has its most messages takes no more."]
 NoAck = Annotated[bool | None, "Publishers do not wait until their messages are stored."]
 Sealed = Annotated[bool | None, "Nothing is added or removed any more. This cannot be taken back."]
@@ -337,7 +338,7 @@ async def create_consumer(
     start_sequence: Annotated[int | None, "For by_start_sequence.", Interval(ge=1)] = None,
     start_time: Annotated[float | None, "For by_start_time, in seconds since the epoch.", Interval(ge=0)] = None,
     ack_policy: Annotated[Literal["none", "all", "explicit"] | None, "Which messages are acknowledged."] = None,
-    ack_wait: Annotated[float | None, "Seconds after which a message comes again.", Interval(ge=0)] = None,
+    ack_wait: Annotated[OptionalDuration, "After how long a message comes again."] = None,
     max_deliver: Annotated[int | None, "How often a message comes at most. 0 is no limit.", Interval(ge=0)] = None,
     max_ack_pending: Annotated[int | None, "The most messages without acknowledgement.", Interval(ge=0)] = None,
     replay_policy: Annotated[Literal["instant", "original"] | None, "How quick it delivers what is old."] = None,
@@ -363,7 +364,7 @@ async def pause_consumer(
     broker: Admin,
     stream: Name,
     consumer: Consumer,
-    seconds: Annotated[float, "For how long.", Interval(ge=0)],
+    seconds: Annotated[Duration, "For how long."],
 ) -> dict[str, object]:
     """Deliver nothing to a consumer for some time. 0 lets it go on."""
     with _explaining():

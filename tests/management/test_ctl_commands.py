@@ -98,6 +98,13 @@ def test_every_operation_is_a_command_with_its_own_words() -> None:
         (["plugins", "enable", "x", "a=1", "b="], {"name": "x", "settings": {"a": "1", "b": ""}}),
         (["plugins", "call", "x", "y", "a=1"], {"name": "x", "command": "y", "arguments": {"a": "1"}}),
         (["bans", "add", "address", "::1", "--seconds", "1.5"], {"kind": "address", "who": "::1", "seconds": 1.5}),
+        (["bans", "add", "address", "::1", "--seconds", "2h"], {"kind": "address", "who": "::1", "seconds": 7200.0}),
+        (
+            ["streams", "edit", "s", "--max-age", "1h", "--max-bytes", "64KiB", "--duplicate-window", "90"],
+            {"name": "s", "max_age": 3600.0, "max_bytes": 65536, "duplicate_window": 90.0},
+        ),
+        (["streams", "consumers", "pause", "s", "c", "5m"], {"stream": "s", "consumer": "c", "seconds": 300.0}),
+        (["publish", "t", "--expiry", "1m"], {"topic": "t", "retain": False, "expiry": 60}),
         (["log", "level"], {}),
         (["log", "level", "info"], {"level": "info"}),
         (["trace", "start", "--topic", "a", "--topic", "b"], {"topic": ["a", "b"]}),
@@ -127,6 +134,22 @@ def test_listings(arguments: list[str], asked: dict[str, Any], fake: type[FakeCl
     assert result.exit_code == 0, result.output
     assert [given for _, given in fake.asked] == [asked] * 3
     assert len(result.output.splitlines()) == 15
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "accepted"),
+    [
+        ("--max-age", "soon", 'seconds, or text such as "15s", "2h"'),
+        ("--max-age", "-1", 'seconds, or text such as "15s", "2h"'),
+        ("--max-bytes", "1.5", 'bytes, or text such as "64KiB", "1MiB"'),
+        ("--max-bytes", "2h", 'bytes, or text such as "64KiB", "1MiB"'),
+    ],
+)
+def test_quantities_that_are_none(option: str, text: str, accepted: str, fake: type[FakeClient]) -> None:
+    result = invoke("streams", "edit", "s", option, text)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': {text!r}; accepted is {accepted}\n" in result.output
+    assert not fake.asked
 
 
 @pytest.mark.parametrize(("limit", "pages"), [(1, 1), (4, 1), (5, 1), (6, 2), (15, 3), (99, 3)])

@@ -144,6 +144,13 @@ def test_a_file_that_is_not_toml(file: Path) -> None:
         assert result.stderr.splitlines()[-1].startswith(f"trunkline: {file}: is not TOML: ")
 
 
+def test_a_file_that_is_not_there(file: Path) -> None:
+    """The words and the exit code of `config check`."""
+    listed = run("list", config=file.with_name("none.toml"))
+    assert listed.exit_code == 2
+    assert listed.stderr == f"trunkline: {file.with_name('none.toml')}: cannot be read: No such file or directory\n"
+
+
 def test_new(tmp_path: Path) -> None:
     result = run("new", "door")
     assert result.exit_code == 0

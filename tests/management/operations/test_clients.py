@@ -94,7 +94,10 @@ async def test_who_is_not_there_is_named_with_somebody_near() -> None:
         assert await refused(here, NotFound, "clients.show", client_id="bobbi") == (
             "no client 'bobbi'; did you mean bobby?"
         )
-        assert await refused(here, NotFound, "sessions.end", client_id="0") == "no client '0'"
+        assert await refused(here, NotFound, "sessions.end", client_id="0") == "no session of client '0'"
+        assert await refused(here, NotFound, "sessions.show", client_id="bobbi") == (
+            "no session of client 'bobbi'; did you mean bobby?"
+        )
         assert (
             await refused(here, BadRequest, "subscriptions.list", filter="a#") == "'#' is not alone at the end of 'a#'"
         )
