@@ -21,7 +21,7 @@ from trunkline.broker.session.slow_consumer import Pressure, too_much
 from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.points import MESSAGE_QUEUED
 from trunkline.mqtt.session.states import State
-from trunkline.mqtt.topics import STREAM_PREFIX
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -220,8 +220,7 @@ class Outbound(Sending):
         self._pauses = self._pauses & PauseReason.TURN | PauseReason.STORE
         if self._cursor is not None:
             self._cursor.attach()
-        session = self._context.session
-        if any(map(_is_of_stream, session.subscriptions)):
+        if self._context.session.streams:
             self._open_feeds().attach()
         self._window.resume(_largest_window(channel))
         self._review()
@@ -357,14 +356,10 @@ class Outbound(Sending):
 
     def end_feeds(self) -> Iterator[None]:
         """The session has ended: its places in streams go with it, some in each slice."""
-        streams = list(filter(_is_of_stream, self._context.session.subscriptions))
+        streams = list(self._context.session.streams)
         for first in range(0, len(streams), FEEDS_AT_ONCE):
             self._open_feeds().forget(streams[first : first + FEEDS_AT_ONCE])
             yield
-
-
-def _is_of_stream(filter: str) -> bool:
-    return filter.startswith(STREAM_PREFIX)
 
 
 def _largest_window(channel: Channel) -> int:

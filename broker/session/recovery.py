@@ -195,8 +195,8 @@ class Recovery:
         session, subscriber, records = actor.session, actor.subscriber, self._records
         gone = self._gone
         for filter, value in stored.subscriptions:
-            session.subscriptions[filter], unasked = self._subscription(value)
-            session.ask(filter, by_client=not unasked)
+            options, unasked = self._subscription(value)
+            session.subscribed(filter, options, by_client=not unasked)
         target = partial(target_from_plain, subscriber=subscriber, group_of=self._router.group)
         restore_head(head, session, -self._epoch, gone)
         lost: list[tuple[Space, bytes]] = []

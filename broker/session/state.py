@@ -7,6 +7,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from trunkline.mqtt.topics import STREAM_PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -129,6 +131,7 @@ class Session:
         "queue",
         "revoked",
         "stored_will",
+        "streams",
         "subscriptions",
         "unasked",
         "will",
@@ -155,6 +158,8 @@ class Session:
         #: Seconds that it is kept without a connection; inf means for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
+        #: Those to streams: to look for them among a hundred thousand others would take a whole turn.
+        self.streams = NO_FILTERS
         #: Subscriptions that a plugin or an operator made on the client's behalf: access rules do not apply to them.
         self.unasked = NO_FILTERS
         #: Revoked subscriptions, while messages that came by them may be here.
@@ -186,10 +191,17 @@ class Session:
         self.left_at = inf
 
     def subscribe(self, filter: str, options: Options, *, by_client: bool = True) -> None:
-        self.subscriptions[filter] = options
-        self.ask(filter, by_client=by_client)
+        self.subscribed(filter, options, by_client=by_client)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None
+
+    def subscribed(self, filter: str, options: Options, *, by_client: bool) -> None:
+        """The session has this subscription, and it is stored if it has to be."""
+        self.subscriptions[filter] = options
+        if filter.startswith(STREAM_PREFIX):
+            self.streams = self.streams or {}
+            self.streams[filter] = None
+        self.ask(filter, by_client=by_client)
 
     def ask(self, filter: str, *, by_client: bool = True) -> None:
         """Note whether this subscription is of the client's own asking."""
@@ -201,6 +213,8 @@ class Session:
 
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)
+        if filter in self.streams:
+            del self.streams[filter]
         self.ask(filter)
         if self.durable is not None:
             self.durable.subscriptions[filter] = None

@@ -238,8 +238,7 @@ class StreamFeeds:
 
     def _begin_again(self) -> Iterator[None]:
         subscriptions = self._context.session.subscriptions
-        filters = [filter for filter in subscriptions if filter.startswith(STREAM_PREFIX)]
-        for number, filter in enumerate(filters, 1):
+        for number, filter in enumerate(list(self._context.session.streams), 1):
             options = subscriptions.get(filter)
             if options is not None and not self._context.ended:
                 self.begin(filter, options, Start())

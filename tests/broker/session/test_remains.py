@@ -5,6 +5,7 @@ from collections import Counter
 import trio
 import trio.testing
 
+from tests.attacks.operations import Operations
 from tests.broker.room import room
 from tests.broker.session.test_actor import Broken
 from tests.conformance import raw
@@ -38,6 +39,44 @@ async def test_what_a_session_that_crashes_leaves_behind_is_dealt_with_in_slices
             await trio.lowlevel.checkpoint()
         assert max(turns.values()) <= 1000  # a slice of 500, or two that come between two turns of the other task
         nursery.cancel_scope.cancel()
+
+
+class Steps(trio.abc.Instrument):
+    """The most operations between two moments at which another task may run."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.longest = 0
+        self._operations = operations
+        self._began = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._began = self._operations.count
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.longest = max(self.longest, self._operations.count - self._began)
+
+
+async def test_no_step_looks_at_all_subscriptions_of_a_session() -> None:
+    """When it comes, and when it ends."""
+    many = 50_000
+    async with room(session={"max_subscriptions": 0}) as here:
+        client = await here.stay("a")
+        for first in range(0, many, 1000):
+            await client.subscribe(*[(f"plant/{number}/+", 1) for number in range(first, first + 1000)])
+        await client.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        operations = Operations()
+        steps = Steps(operations)
+        trio.lowlevel.add_instrument(steps)
+        with operations.counted(here.node.scheduler):
+            client = await here.stay("a")
+            coming, steps.longest = steps.longest, 0
+            await client.disconnect(0, raw.session_expiry(0))
+            while here.node.router.subscriptions or "a" in here.admin.clients:
+                await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(steps)
+    assert coming < many
+    assert steps.longest < many
 
 
 async def test_deliveries_to_a_session_that_crashes_are_counted() -> None:
