@@ -22,7 +22,6 @@ from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.points import MESSAGE_QUEUED
 from trunkline.mqtt.session.states import State
 
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
