@@ -10,7 +10,7 @@ import trio
 
 from trunkline.client.connection import ClientConnection, Phase
 from trunkline.client.errors import Disconnected
-from trunkline.client.transport import NETWORK_ERRORS, reason_of
+from trunkline.network_errors import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from socket import IPPROTO_TCP, TCP_NODELAY
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
@@ -15,6 +14,7 @@ from trunkline.client.errors import ConnectFailed
 from trunkline.client.settings import ConnectionSettings
 from trunkline.client.settings_sources import MAX_FILE
 from trunkline.config.files import read_text
+from trunkline.network_errors import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 #: Opens a stream in place of the one that the settings name, as to a broker in the same process: an async function, or
 #: a plain one that does not have to wait.
 OpenStream: TypeAlias = Callable[[ConnectionSettings], Awaitable[trio.abc.Stream] | trio.abc.Stream]
-
-#: What a failing network raises.
-NETWORK_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
@@ -40,24 +37,6 @@ async def open_stream(settings: ConnectionSettings) -> trio.abc.Stream:
         return await _opened(settings)
     except NETWORK_ERRORS as error:
         raise ConnectFailed(f"cannot connect to {settings.url}: {reason_of(error)}") from error
-
-
-def reason_of(error: BaseException) -> str:
-    """The innermost error says most: trio puts others around those of TLS, and of several addresses."""
-    cause = error.__cause__
-    if isinstance(cause, ExceptionGroup):
-        return reason_of(cast("ExceptionGroup[Exception]", cause).exceptions[0])
-    if cause is not None:
-        return reason_of(cause)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and (alert := (error.reason or "").partition("_ALERT_")[2]):
-        return f"the server ended TLS: {alert.replace('_', ' ').lower()}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed, {error.reason or error}: does the server speak TLS at this port?"
-    if isinstance(error, OSError) and error.errno and str(error.strerror).startswith("Error connecting to "):
-        return os.strerror(error.errno)  # trio's words name the address, which stands before these
-    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 @contextmanager

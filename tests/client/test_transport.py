@@ -1,6 +1,5 @@
 """Real sockets: TCP, Unix sockets, TLS with and without a client's certificate, WebSocket, and both."""
 
-import ssl
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -14,7 +13,7 @@ from trunkline import testing
 from trunkline.client.client import Client
 from trunkline.client.errors import ConnectFailed
 from trunkline.client.settings import ConnectionSettings
-from trunkline.client.transport import open_stream, reason_of
+from trunkline.client.transport import open_stream
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack
 from trunkline.mqtt.versions import Version
@@ -85,22 +84,6 @@ async def fails(settings: ConnectionSettings) -> str:
             pytest.fail("it is connected")
     assert caught.value.transient
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("alert", "words"),
-    [
-        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "the server ended TLS: certificate required"),
-        ("SSLV3_ALERT_BAD_CERTIFICATE", "the server ended TLS: bad certificate"),
-        ("WRONG_VERSION_NUMBER", "TLS failed, WRONG_VERSION_NUMBER: does the server speak TLS at this port?"),
-    ],
-)
-def test_an_alert_of_the_server_is_told_in_words(alert: str, words: str) -> None:
-    inner = ssl.SSLError(1, f"[SSL: {alert}] {alert.lower()} (_ssl.c:2580)")
-    inner.reason = alert
-    error = trio.BrokenResourceError()
-    error.__cause__ = inner
-    assert reason_of(error) == words
 
 
 async def test_a_server_that_cannot_prove_its_name(files: Path) -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.nats.errors import BadHeaders
-from trunkline.nats.headers import NO_HEADERS, Headers, Status, decode_headers, encode_headers
+from trunkline.nats.protocol.headers import NO_HEADERS, Headers, Status, decode_headers, encode_headers
 
 names = st.text(st.sampled_from("aBc-_9!~"), min_size=1, max_size=5)
 values = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=8).map(

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trunkline.nats.operations import Json
+    from trunkline.nats.protocol.operations import Json
 
 
 # A client's

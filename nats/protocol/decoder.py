@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from trunkline.nats.errors import LineTooLong, PayloadTooLarge, ProtocolError
-from trunkline.nats.operations import (
+from trunkline.nats.protocol.operations import (
     OK,
     PING,
     PONG,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trunkline.nats.acknowledging import Origin, origin_of
 from trunkline.nats.errors import NotJetStream
+from trunkline.nats.protocol.acknowledging import Origin, origin_of
 
 SHORT = "$JS.ACK.orders.billing.2.17.9.1700000000000000001.4"
 REST = "orders.billing.2.17.9.1700000000000000001.4"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from trunkline.nats.headers import NO_HEADERS, Headers, Status, decode_headers
+from trunkline.nats.protocol.headers import NO_HEADERS, Headers, Status, decode_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,9 +6,9 @@ from collections.abc import Generator
 import pytest
 
 from tests.nats.servers import KINDS, NatsServer, running
-from trunkline.nats import encoder
-from trunkline.nats.decoder import from_client, from_server
-from trunkline.nats.operations import PING, PONG, Connect, Deliver, Error, FromServer, Info, Publish
+from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.decoder import from_client, from_server
+from trunkline.nats.protocol.operations import PING, PONG, Connect, Deliver, Error, FromServer, Info, Publish
 
 #: Lines behind a CONNECT, and whether a server goes on behind them.
 LINES: dict[bytes, bool] = {

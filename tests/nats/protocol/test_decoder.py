@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from trunkline.nats import encoder
-from trunkline.nats.decoder import MAX_INFO, MAX_LINE, MAX_PAYLOAD, Decoder, from_client, from_server
 from trunkline.nats.errors import LineTooLong, PayloadTooLarge, ProtocolError
-from trunkline.nats.headers import Status
-from trunkline.nats.operations import (
+from trunkline.nats.protocol.decoder import MAX_INFO, MAX_LINE, MAX_PAYLOAD, Decoder, from_client, from_server
+from trunkline.nats.protocol.operations import (
     OK,
     PING,
     PONG,
@@ -243,68 +241,6 @@ def test_what_is_held_is_counted() -> None:
     one = from_client()
     one.feed(b"PUB a 1000000\r\n" + bytes(500_000))
     assert one.buffered == 500_015
-
-
-@pytest.mark.parametrize("side", ["server", "client"])
-def test_what_is_encoded_is_decoded(side: str) -> None:
-    block = BLOCK
-    if side == "server":
-        one: Decoder[Any] = from_server()
-        data = [
-            encoder.info({"a": 1}),
-            encoder.deliver(b"a", b"1", b"x"),
-            encoder.deliver(b"a", b"1", b"x", b"r"),
-            encoder.deliver(b"a", b"1", b"x", b"r", block),
-            encoder.deliver(b"a", b"1", b"", block=block),
-            encoder.error("Invalid Subject"),
-        ]
-        expected: list[object] = [
-            Info({"a": 1}),
-            msg(payload=b"x"),
-            msg(payload=b"x", reply=b"r"),
-            msg(payload=b"x", reply=b"r", block=block),
-            msg(block=block),
-            Error("Invalid Subject"),
-        ]
-    else:
-        one = from_client()
-        data = [
-            encoder.connect({"a": "ä"}),
-            encoder.publish(b"a", b"x"),
-            encoder.publish(b"a", b"x", b"r"),
-            encoder.publish(b"a", b"x", b"r", block),
-            encoder.publish(b"a", b"", block=block),
-            encoder.subscribe(b"a", b"1"),
-            encoder.subscribe(b"a", b"1", b"q"),
-            encoder.unsubscribe(b"1"),
-            encoder.unsubscribe(b"1", 4),
-        ]
-        expected = [
-            Connect({"a": "ä"}),
-            pub(payload=b"x"),
-            pub(payload=b"x", reply=b"r"),
-            pub(payload=b"x", reply=b"r", block=block),
-            pub(block=block),
-            Subscribe(b"a", b"", b"1"),
-            Subscribe(b"a", b"q", b"1"),
-            Unsubscribe(b"1", 0),
-            Unsubscribe(b"1", 4),
-        ]
-    data += [PING.line, PONG.line]
-    expected += [PING, PONG]
-    assert [*map(plain, one.feed(b"".join(data)))] == expected
-
-
-def test_what_a_message_says() -> None:
-    (one,) = from_server().feed(b"HMSG a 1 26 26\r\nNATS/1.0 503 x\r\nb: c\r\n\r\n  \r\n")
-    assert isinstance(one, Deliver)
-    (two,) = from_server().feed(b"MSG a 1 0\r\n\r\n")
-    assert isinstance(two, Deliver)
-    assert (two.status, dict(two.headers)) == (None, {})
-    (three,) = from_server().feed(b"HMSG a 1 24 24\r\nNATS/1.0 503 x\r\nb: c\r\n\r\n\r\n")
-    assert isinstance(three, Deliver)
-    assert (three.status, dict(three.headers)) == (Status(503, "x"), {"b": "c"})
-    assert repr([PING, PONG, OK]) == "[PING, PONG, +OK]"
 
 
 def test_random_bytes_never_raise() -> None:

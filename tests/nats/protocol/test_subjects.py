@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.nats.errors import BadSubject
-from trunkline.nats.subjects import check_name, check_pattern, check_subject, covers, has_wildcard, matches
+from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject, covers, has_wildcard, matches
 
 tokens = st.sampled_from(["a", "b", "*", ">"])
 subjects = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4).map(".".join)

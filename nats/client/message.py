@@ -1,0 +1,67 @@
+"""A message that has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.nats.errors import NatsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    from trunkline.nats.protocol.headers import Headers, Status
+    from trunkline.nats.protocol.operations import Deliver
+
+    class Publisher(Protocol):
+        def publish_nowait(
+            self, subject: str, payload: bytes = b"", *, headers: Headers | Mapping[str, str] | None = None
+        ) -> None: ...
+
+
+class Message:
+    __slots__ = ("_publisher", "_wire", "payload")
+
+    def __init__(self, wire: Deliver, publisher: Publisher) -> None:
+        self._wire = wire
+        self._publisher = publisher
+        self.payload = wire.payload
+
+    @property
+    def subject(self) -> str:
+        return self._wire.subject.decode()
+
+    @property
+    def reply(self) -> str:
+        """Where an answer is to go; empty if none is asked for."""
+        return self._wire.reply.decode()
+
+    @property
+    def headers(self) -> Headers:
+        """
+        Raises:
+            BadHeaders: what came is no block of headers.
+        """
+        return self._wire.headers
+
+    @property
+    def status(self) -> Status | None:
+        """What the server says in place of a message.
+
+        Raises:
+            BadHeaders: what came is no block of headers.
+        """
+        return self._wire.status
+
+    def respond(self, payload: bytes = b"", *, headers: Headers | Mapping[str, str] | None = None) -> None:
+        """
+        Raises:
+            NatsError: no answer is asked for.
+            BufferFull, ClientClosed: it cannot be sent.
+        """
+        if not self._wire.reply:
+            raise NatsError(f"the message to {self.subject!r} asks for no answer")
+        self._publisher.publish_nowait(self.reply, payload, headers=headers)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.subject!r}, {len(self.payload)} bytes>"

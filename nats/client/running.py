@@ -1,0 +1,152 @@
+"""Moves bytes between a connection and its stream, until either ends."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.nats.client.connection import Connection, Phase
+from trunkline.nats.client.transport import encrypt
+from trunkline.nats.errors import ConnectionLost, StaleConnection
+from trunkline.network_errors import NETWORK_ERRORS, reason_of
+
+if TYPE_CHECKING:
+    from trunkline.nats.client.settings import Address, Settings
+
+MAX_READ: Final = 1 << 16
+#: Seconds that it may take to write what is left at the end.
+CLOSE_TIMEOUT: Final = 2.0
+
+
+class Runner:
+    def __init__(self, connection: Connection, stream: trio.abc.Stream, address: Address, settings: Settings) -> None:
+        self.connection = connection
+        connection.on_output = self.wake
+        self.address = address
+        self._stream = stream
+        self._settings = settings
+        self._output = trio.Event()
+        #: Whether the writer waits for output, so that another task may write.
+        self._is_idle = False
+        #: What the socket did not take of such a write.
+        self._unsent = b""
+        self._scope = trio.CancelScope()
+        #: Somebody waits for room behind `max_pending`.
+        self.room = trio.lowlevel.ParkingLot()
+
+    async def greet(self) -> None:
+        """Until the server has let the client in, or not: see the connection."""
+        connection = self.connection
+        while connection.phase is Phase.OPENED:
+            await self._read_some()
+        plain = self._stream if isinstance(self._stream, trio.SocketStream) else None
+        if plain is not None and (connection.option("tls_required") or self.address.is_encrypted):
+            try:
+                self._stream = await encrypt(plain, self.address, self._settings.tls)
+            except NETWORK_ERRORS as error:
+                connection.lost(ConnectionLost(reason_of(error)))
+        while not connection.is_settled:
+            await self._send(connection.take_output())
+            await self._read_some()
+
+    async def run(self) -> None:
+        """Until the connection is over. The stream is closed then."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._read)
+                    nursery.start_soon(self._watch)
+                    await self._write()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.connection.lost(ConnectionLost("the connection was given up"))
+            await self.close()
+
+    async def close(self) -> None:
+        self.room.unpark_all()
+        with trio.CancelScope(shield=True), suppress(*NETWORK_ERRORS):
+            await trio.aclose_forcefully(self._stream)
+
+    def finish(self) -> None:
+        """This side ends the connection. What is left is written, within a limit."""
+        self._scope.deadline = trio.current_time() + CLOSE_TIMEOUT
+        self.connection.lost(None)
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._output.set()
+
+    def write_now(self) -> None:
+        """Write in the task that calls, which saves the turn of another one. What the socket does not take at once is
+        left to the writer, and so is all output of a stream that is no plain socket."""
+        if not (self._is_idle and isinstance(self._stream, trio.SocketStream)):
+            self._output.set()
+            return
+        data = self.connection.take_output()
+        if data:
+            try:
+                sent = os.write(self._stream.socket.fileno(), data)
+            except OSError:  # the socket is full, or broken: the writer finds out
+                sent = 0
+            if sent < len(data):
+                self._unsent = data[sent:]
+                self._is_idle = False
+                self._output.set()
+
+    async def _read_some(self) -> None:
+        try:
+            data = bytes(await self._stream.receive_some(MAX_READ))
+        except NETWORK_ERRORS as error:
+            self.connection.lost(ConnectionLost(f"the connection broke: {reason_of(error)}"))
+        else:
+            self.connection.receive(data, trio.current_time())
+
+    async def _read(self) -> None:
+        connection = self.connection
+        while connection.phase is not Phase.OVER:
+            await self._read_some()
+            if connection.waiting:
+                self.write_now()
+        self._scope.deadline = min(self._scope.deadline, trio.current_time() + CLOSE_TIMEOUT)
+        self.wake()
+
+    async def _write(self) -> None:
+        connection = self.connection
+        while True:
+            self._output = trio.Event()
+            unsent, self._unsent = self._unsent, b""
+            data = unsent or connection.take_output()
+            if data:
+                await self._send(data)
+                self.room.unpark_all()
+            elif connection.phase is Phase.OVER:
+                return
+            else:
+                self._is_idle = True
+                await self._output.wait()
+                self._is_idle = False
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except NETWORK_ERRORS as error:
+            self.connection.lost(ConnectionLost(f"the connection broke: {reason_of(error)}"))
+
+    async def _watch(self) -> None:
+        """A server that says nothing, and answers nothing, is given up: also while a write does not end."""
+        connection = self.connection
+        while connection.phase is not Phase.OVER:
+            heard_at = connection.heard_at
+            await trio.sleep(self._settings.ping_interval)
+            # after a time in which nothing ran, as of a stopped process, what has come is read first
+            await trio.lowlevel.checkpoint()
+            if connection.heard_at > heard_at:
+                connection.unanswered = 0
+                continue
+            connection.watch(self._settings.max_pings)
+            if isinstance(connection.error, StaleConnection):
+                self._scope.cancel()

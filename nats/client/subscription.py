@@ -1,0 +1,147 @@
+"""The messages of one subscription: they wait here until somebody takes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import trio
+
+from trunkline.nats.client.message import Message
+
+if TYPE_CHECKING:
+    from trunkline.nats.client.message import Publisher
+    from trunkline.nats.errors import NatsError
+    from trunkline.nats.protocol.operations import Deliver
+
+#: Messages that a loop gets before other tasks have their turn.
+MAX_RUN: Final = 256
+
+
+class Owner(Protocol):
+    def slow(self, subscription: Subscription) -> None:
+        """It drops messages."""
+
+    def unsubscribe(self, subscription: Subscription, after: int = 0) -> None:
+        """Nothing more is to come, or so many messages in all."""
+
+    async def stop(self, subscription: Subscription) -> None:
+        """Nothing more is asked for; what has come until then is there when this returns."""
+
+
+class Subscription:
+    """`async for message in subscription`. Several tasks may take from it; each message goes to one of them. What
+    finds no room, as nobody takes it, is dropped and counted."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        publisher: Publisher,
+        subject: str,
+        queue: str,
+        sid: bytes,
+        max_messages: int,
+        max_bytes: int,
+    ) -> None:
+        self.subject = subject
+        self.queue = queue
+        self.sid = sid
+        #: Messages that found no room.
+        self.dropped = 0
+        #: Messages that came.
+        self.received = 0
+        #: After so many it is over; 0 for no limit.
+        self.max_received = 0
+        self._owner = owner
+        self._publisher = publisher
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._is_slow = False
+        self._waiting: deque[Deliver] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._run = 0
+        #: Nothing more is asked for, and nothing more comes, perhaps for this reason.
+        self.is_stopped = self.is_over = False
+        self._failure: NatsError | None = None
+
+    def __len__(self) -> int:
+        """Messages that wait."""
+        return len(self._waiting)
+
+    # From the connection
+
+    def put(self, wire: Deliver) -> None:
+        self.received += 1
+        size = len(wire.payload) + len(wire.block)
+        if len(self._waiting) >= self._max_messages or self._bytes + size > self._max_bytes:
+            self.dropped += 1
+            if not self._is_slow:
+                self._is_slow = True
+                self._owner.slow(self)
+        else:
+            self._bytes += size
+            self._waiting.append(wire)
+            if self._lot:
+                self._lot.unpark()
+        if self.received == self.max_received:
+            self._owner.unsubscribe(self)
+
+    def end(self, failure: NatsError | None = None) -> None:
+        """Nothing more comes. What is there can still be taken."""
+        self.is_over = True
+        self._failure = failure
+        self._lot.unpark_all()
+
+    # For the user
+
+    async def receive(self) -> Message:
+        """The next message.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+            NatsError: there are no more, as the client has given up.
+        """
+        self._run += 1
+        if self._run >= MAX_RUN or not self._waiting:
+            self._run = 0
+            await self._some()
+        wire = self._waiting.popleft()
+        self._bytes -= len(wire.payload) + len(wire.block)
+        if self._is_slow and not self._waiting:
+            self._is_slow = False
+        return Message(wire, self._publisher)
+
+    async def _some(self) -> None:
+        if self._waiting or self.is_over:
+            await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self.is_over:
+                raise self._failure or trio.EndOfChannel
+            await self._lot.park()
+
+    def unsubscribe(self, *, after: int = 0) -> None:
+        """Nothing more comes; or with `after` so many messages in all, counted from the beginning."""
+        self._owner.unsubscribe(self, after)
+
+    async def drain(self) -> None:
+        """Nothing more is asked for, and what the server has sent until then is there when this returns."""
+        if not self.is_over:
+            self.is_stopped = True
+            await self._owner.stop(self)
+            self._owner.unsubscribe(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unsubscribe()

@@ -1,0 +1,58 @@
+import pytest
+import trio
+
+from tests.nats.client.test_subscription import Owner
+from trunkline.nats.client.message import Message
+from trunkline.nats.client.requests import Inbox, is_refusal
+from trunkline.nats.protocol.operations import Deliver
+
+
+def wire(subject: str, payload: bytes = b"", block: bytes = b"") -> Deliver:
+    return Deliver(subject.encode(), b"1", b"", block, payload)
+
+
+async def test_answers_find_their_request() -> None:
+    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    assert inbox.pattern == "_INBOX.me.*"
+    one, two = inbox.open(), inbox.open()
+    assert one.token != two.token
+    inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"2"))
+    inbox.put(wire(f"{inbox.prefix}{one.token.decode()}", b"1"))
+    inbox.put(wire(f"{inbox.prefix}{one.token.decode()}", b"more"))
+    inbox.put(wire(f"{inbox.prefix}nobody"))
+    await one.wait()
+    assert [message.payload for message in one.messages] == [b"1", b"more"]
+    assert [message.payload for message in two.messages] == [b"2"]
+    inbox.close(two)
+    inbox.close(two)
+    inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"late"))
+    assert len(two.messages) == 1
+
+
+async def test_waiting() -> None:
+    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    answers = inbox.open()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answers.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        inbox.put(wire(f"{inbox.prefix}{answers.token.decode()}"))
+    answers.messages.clear()
+    with trio.move_on_after(0.01) as scope:
+        await answers.wait()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("block", "payload", "is_one"),
+    [
+        (b"NATS/1.0 503\r\n\r\n", b"", True),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", b"", True),
+        (b"NATS/1.0 503\r\n\r\n", b"x", False),
+        (b"NATS/1.0 404\r\n\r\n", b"", False),
+        (b"NATS/1.0\r\nStatus: 503\r\n\r\n", b"", False),
+        (b"", b"", False),
+        (b"nonsense", b"", False),
+    ],
+)
+def test_a_refusal(block: bytes, payload: bytes, is_one: bool) -> None:
+    assert is_refusal(Message(wire("a", payload, block), Owner())) == is_one

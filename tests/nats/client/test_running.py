@@ -1,0 +1,182 @@
+"""What real servers do not show: a network that is half dead, and servers that talk nonsense."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from tests.nats.client.scripted import Peer, Told, serving
+from trunkline.nats import connect
+from trunkline.nats.client.events import Disconnected, Event, LameDuck, Reconnected
+from trunkline.nats.errors import ConnectFailed, ProtocolError, StaleConnection
+from trunkline.nats.protocol.operations import PING, PONG, Publish, Subscribe, Unsubscribe
+
+
+async def good(peer: Peer) -> None:
+    """Answers, and does nothing else."""
+    await peer.welcome()
+    await peer.answer()
+
+
+async def silent(peer: Peer) -> None:
+    """Reads, and says nothing any more."""
+    await peer.welcome()
+    while await peer.next() is not None:
+        pass
+
+
+async def deaf(peer: Peer) -> None:
+    """Reads nothing, either."""
+    await peer.welcome()
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("story", [silent, deaf])
+async def test_a_half_dead_network_is_left(story: Callable[[Peer], Awaitable[None]]) -> None:
+    told = Told()
+    async with (
+        serving(story, good) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, ping_interval=0.05, max_pings=1, reconnect_wait=0.01) as client,
+    ):
+        if story is deaf:  # a write that does not end
+            for _ in range(40):
+                for _ in range(200):
+                    client.publish_nowait("a", bytes(900))
+                await trio.lowlevel.checkpoint()
+        lost, again = await told.wait(2)
+        await client.flush()
+    assert isinstance(lost, Disconnected)
+    assert isinstance(lost.error, StaleConnection)
+    assert again == Reconnected(f"nats://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("nonsense", [b"HELLO\r\n", b"MSG a 1 x\r\n", b"PONG\r\n", b"INFO x\r\n"])
+async def test_nonsense_ends_a_connection_and_not_the_client(nonsense: bytes) -> None:
+    told = Told()
+
+    async def talk(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+        await peer.send(nonsense)
+        await peer.next()
+
+    async with (
+        serving(talk, good) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client,
+    ):
+        await client.publish("a")
+        lost, _ = await told.wait(2)
+        await client.flush()
+    assert isinstance(lost, Disconnected)
+    assert isinstance(lost.error, ProtocolError)
+
+
+async def test_nonsense_in_place_of_a_greeting() -> None:
+    async def web(peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async def mute(peer: Peer) -> None:
+        await trio.sleep_forever()
+
+    async def gone(peer: Peer) -> None: ...
+
+    for story, why in ((web, "is no operation"), (mute, "no answer within 0.1 s"), (gone, "has closed the connection")):
+        async with serving(story) as port:
+            with pytest.raises(ConnectFailed, match=why):
+                async with connect(f"127.0.0.1:{port}", connect_timeout=0.1):
+                    pass
+
+
+async def test_what_a_client_says_of_itself() -> None:
+    said: dict[str, object] = {}
+
+    async def note(peer: Peer) -> None:
+        said.update((await peer.welcome()).options)
+        await peer.next()
+
+    async with serving(note) as port, connect(f"u:p@127.0.0.1:{port}", name="me", echo=False):
+        pass
+    assert said["lang"] == "python-trunkline"
+    assert {
+        "name": "me",
+        "echo": False,
+        "headers": True,
+        "no_responders": True,
+        "verbose": False,
+    }.items() <= said.items()
+    assert (said["user"], said["pass"], said["protocol"]) == ("u", "p", 1)
+
+
+async def test_a_server_that_is_going_to_end() -> None:
+    told = Told()
+
+    async def ending(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.send(b'INFO {"ldm":true}\r\n')
+        await peer.answer()
+
+    async with serving(ending) as port, connect(f"127.0.0.1:{port}", on_event=told):
+        assert await told.wait() == [LameDuck()]
+
+
+async def test_what_was_published_last_is_sent_at_the_end() -> None:
+    got: list[object] = []
+    ended = trio.Event()
+
+    async def note(peer: Peer) -> None:
+        await peer.welcome()
+        while (operation := await peer.next()) is not None:
+            got.append(operation)
+        ended.set()
+
+    async with serving(note) as port:
+        async with connect(f"127.0.0.1:{port}") as client:
+            for _ in range(1000):
+                client.publish_nowait("a", bytes(1000))
+        await ended.wait()
+    assert (len(got), {type(each) for each in got}) == (1000, {Publish})
+
+
+async def test_what_is_said_of_a_subscription() -> None:
+    said: list[object] = []
+    ended = trio.Event()
+
+    async def note(peer: Peer) -> None:
+        await peer.welcome()
+        while (operation := await peer.next()) is not None:
+            said.append(operation)
+            if operation is PING:
+                await peer.send(PONG.line)
+        ended.set()
+
+    async with serving(note) as port:
+        async with connect(f"127.0.0.1:{port}") as client:
+            with client.subscribe("a", queue="q") as some:
+                some.unsubscribe(after=5)
+                await some.drain()
+            with client.subscribe("b"):
+                pass
+        await ended.wait()
+    assert said == [
+        Subscribe(b"a", b"q", b"1"),
+        Unsubscribe(b"1", 5),
+        Unsubscribe(b"1", 0),
+        PING,
+        Unsubscribe(b"1", 0),
+        Subscribe(b"b", b"", b"2"),
+        Unsubscribe(b"2", 0),
+    ]
+
+
+async def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def ending(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.send(b'INFO {"ldm":true}\r\n')
+        await peer.answer()
+
+    def fail(_: Event) -> None:
+        raise KeyError("mine")
+
+    async with serving(ending) as port, connect(f"127.0.0.1:{port}", on_event=fail) as client:
+        await client.flush()
+    assert caplog.messages == ["on_event has failed"]
