@@ -161,6 +161,25 @@ class Client:
             raise BufferFull(f"{self._waiting} bytes wait to be sent")
         self._write(data)
 
+    def answer(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        reply: str = "",
+        headers: Headers | Mapping[str, str] | None = None,
+        is_last: bool = True,
+    ) -> None:
+        """For requests, and messages that answer one. If it is the last of those that there are, somebody waits for it,
+        and it is written at once."""
+        data = self._publication(subject, payload, reply, headers)
+        if self._waiting + len(data) > self._max_pending and self._waiting:
+            raise BufferFull(f"{self._waiting} bytes wait to be sent")
+        if is_last and self._link is not None and self._runner is not None:
+            self._runner.send(data)
+        else:
+            self._write(data)
+
     def _publication(
         self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None
     ) -> bytes:
@@ -199,7 +218,6 @@ class Client:
         if queue:
             check_name(queue, "queue group")
         subscription = Subscription(
-            self,
             self,
             subject,
             queue,
@@ -291,14 +309,10 @@ class Client:
                 self._write(encoder.subscribe(self._inbox.pattern.encode(), self._inbox_sid))
         answers = self._inbox.open()
         try:
-            self.publish_nowait(
-                subject, payload, reply=f"{self._inbox.prefix}{answers.token.decode()}", headers=headers
-            )
+            self.answer(subject, payload, reply=f"{self._inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:
             self._inbox.close(answers)
             raise
-        if self._runner is not None:
-            self._runner.write_now()
         return answers
 
     async def flush(self) -> None:

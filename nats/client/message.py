@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Headers, Status
     from trunkline.nats.protocol.operations import Deliver
 
-    class Publisher(Protocol):
-        def publish_nowait(
-            self, subject: str, payload: bytes = b"", *, headers: Headers | Mapping[str, str] | None = None
+    class Answering(Protocol):
+        def answer(
+            self, subject: str, payload: bytes, *, headers: Headers | Mapping[str, str] | None = None
         ) -> None: ...
 
 
 class Message:
-    __slots__ = ("_publisher", "_wire", "payload")
+    __slots__ = ("_answering", "_wire", "payload")
 
-    def __init__(self, wire: Deliver, publisher: Publisher) -> None:
+    def __init__(self, wire: Deliver, answering: Answering) -> None:
         self._wire = wire
-        self._publisher = publisher
+        self._answering = answering
         self.payload = wire.payload
 
     @property
@@ -61,7 +61,7 @@ class Message:
         """
         if not self._wire.reply:
             raise NatsError(f"the message to {self.subject!r} asks for no answer")
-        self._publisher.publish_nowait(self.reply, payload, headers=headers)
+        self._answering.answer(self.reply, payload, headers=headers)
 
     def __repr__(self) -> str:
         return f"<Message {self.subject!r}, {len(self.payload)} bytes>"

@@ -12,7 +12,7 @@ from trunkline.nats.errors import BadHeaders
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.nats.client.message import Publisher
+    from trunkline.nats.client.message import Answering
     from trunkline.nats.protocol.operations import Deliver
 
 #: The status that says that nobody subscribes to the subject of a request.
@@ -45,11 +45,11 @@ class Answers:
 class Inbox:
     """It is the receiver of its subscription."""
 
-    def __init__(self, prefix: str, publisher: Publisher, random: Callable[[], str]) -> None:
+    def __init__(self, prefix: str, answering: Answering, random: Callable[[], str]) -> None:
         """`random` gives a token that nobody else has."""
         self.prefix = f"{prefix}.{random()}."
         self._length = len(self.prefix.encode())
-        self._publisher = publisher
+        self._answering = answering
         self._requests: dict[bytes, Answers] = {}
         self._number = 0
 
@@ -70,7 +70,7 @@ class Inbox:
     def put(self, wire: Deliver) -> None:
         answers = self._requests.get(wire.subject[self._length :])
         if answers is not None:
-            answers.put(Message(wire, self._publisher))
+            answers.put(Message(wire, self._answering))
 
 
 def is_refusal(message: Message) -> bool:

@@ -81,21 +81,32 @@ class Runner:
         self._output.set()
 
     def write_now(self) -> None:
-        """Write in the task that calls, which saves the turn of another one. What the socket does not take at once is
-        left to the writer, and so is all output of a stream that is no plain socket."""
-        if not (self._is_idle and isinstance(self._stream, trio.SocketStream)):
+        """Write what waits in the task that calls, which saves the turn of another one."""
+        if self._may_write:
+            self._put(self.connection.take_output())
+
+    def send(self, data: bytes) -> None:
+        """Write this at once, if nothing waits."""
+        if self._may_write and not self.connection.waiting:
+            self._put(data)
+        else:
+            self.connection.write(data)
+
+    @property
+    def _may_write(self) -> bool:
+        """What waits for a socket that is full, or is to be encrypted, is left to the writer."""
+        return self._is_idle and isinstance(self._stream, trio.SocketStream)
+
+    def _put(self, data: bytes) -> None:
+        assert isinstance(self._stream, trio.SocketStream)
+        try:
+            sent = os.write(self._stream.socket.fileno(), data) if data else 0
+        except OSError:  # the socket is full, or broken: the writer finds out
+            sent = 0
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._is_idle = False
             self._output.set()
-            return
-        data = self.connection.take_output()
-        if data:
-            try:
-                sent = os.write(self._stream.socket.fileno(), data)
-            except OSError:  # the socket is full, or broken: the writer finds out
-                sent = 0
-            if sent < len(data):
-                self._unsent = data[sent:]
-                self._is_idle = False
-                self._output.set()
 
     async def _read_some(self) -> None:
         try:

@@ -10,8 +10,10 @@ import trio
 from trunkline.nats.client.message import Message
 
 if TYPE_CHECKING:
-    from trunkline.nats.client.message import Publisher
+    from collections.abc import Mapping
+
     from trunkline.nats.errors import NatsError
+    from trunkline.nats.protocol.headers import Headers
     from trunkline.nats.protocol.operations import Deliver
 
 #: Messages that a loop gets before other tasks have their turn.
@@ -28,6 +30,16 @@ class Owner(Protocol):
     async def stop(self, subscription: Subscription) -> None:
         """Nothing more is asked for; what has come until then is there when this returns."""
 
+    def answer(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        is_last: bool = True,
+    ) -> None:
+        """Publish an answer, and at once if it is the last one for now."""
+
 
 class Subscription:
     """`async for message in subscription`. Several tasks may take from it; each message goes to one of them. What
@@ -36,7 +48,6 @@ class Subscription:
     def __init__(
         self,
         owner: Owner,
-        publisher: Publisher,
         subject: str,
         queue: str,
         sid: bytes,
@@ -53,7 +64,6 @@ class Subscription:
         #: After so many it is over; 0 for no limit.
         self.max_received = 0
         self._owner = owner
-        self._publisher = publisher
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -110,7 +120,7 @@ class Subscription:
         self._bytes -= len(wire.payload) + len(wire.block)
         if self._is_slow and not self._waiting:
             self._is_slow = False
-        return Message(wire, self._publisher)
+        return Message(wire, self)
 
     async def _some(self) -> None:
         if self._waiting or self.is_over:
@@ -119,6 +129,10 @@ class Subscription:
             if self.is_over:
                 raise self._failure or trio.EndOfChannel
             await self._lot.park()
+
+    def answer(self, subject: str, payload: bytes, *, headers: Headers | Mapping[str, str] | None = None) -> None:
+        """For messages."""
+        self._owner.answer(subject, payload, headers=headers, is_last=not self._waiting)
 
     def unsubscribe(self, *, after: int = 0) -> None:
         """Nothing more comes; or with `after` so many messages in all, counted from the beginning."""

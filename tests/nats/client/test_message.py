@@ -14,7 +14,7 @@ def test_a_message() -> None:
     assert (message.status, dict(message.headers)) == (Status(100, "Hi"), {"a": "b"})
     assert repr(message) == "<Message 'ä.b', 2 bytes>"
     message.respond(b"z")
-    assert owner.told == [("r.1", b"z")]
+    assert owner.told == [("r.1", b"z", True)]
 
 
 def test_what_it_has_not() -> None:

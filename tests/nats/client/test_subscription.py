@@ -25,8 +25,8 @@ class Owner:
         self.told.append("stop")
         subscription.put(wire(b"last"))
 
-    def publish_nowait(self, subject: str, payload: bytes = b"", *, headers: object = None) -> None:
-        self.told.append((subject, payload))
+    def answer(self, subject: str, payload: bytes, *, headers: object = None, is_last: bool = True) -> None:
+        self.told.append((subject, payload, is_last))
 
 
 def wire(payload: bytes = b"") -> Deliver:
@@ -34,7 +34,7 @@ def wire(payload: bytes = b"") -> Deliver:
 
 
 def subscription(owner: Owner, max_messages: int = 10, max_bytes: int = 100) -> Subscription:
-    return Subscription(owner, owner, "a", "", b"1", max_messages, max_bytes)
+    return Subscription(owner, "a", "", b"1", max_messages, max_bytes)
 
 
 async def test_several_tasks_share_the_messages() -> None:
@@ -136,6 +136,16 @@ async def test_draining() -> None:
     assert [message.payload async for message in some] == [b"last"]
     await some.drain()
     assert owner.told == ["stop", 0]
+
+
+async def test_the_last_answer_for_now() -> None:
+    owner = Owner()
+    some = subscription(owner)
+    some.put(wire())
+    some.put(wire())
+    for _ in range(2):
+        (await some.receive()).respond(b"x")
+    assert owner.told == [("r", b"x", False), ("r", b"x", True)]
 
 
 async def test_so_many() -> None:
