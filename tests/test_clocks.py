@@ -8,7 +8,20 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: The broker, and what works in its process.
-PACKAGES = ["actors", "broker", "client", "config", "events", "hooks", "mqtt", "plugins", "router", "store", "streams"]
+PACKAGES = [
+    "actors",
+    "broker",
+    "client",
+    "config",
+    "events",
+    "hooks",
+    "mqtt",
+    "nats",
+    "plugins",
+    "router",
+    "store",
+    "streams",
+]
 #: Functions of the modules `time` and `datetime` that give the calendar's time.
 ASKING = {"time", "time_ns", "now", "utcnow", "today", "clock_gettime", "clock_gettime_ns"}
 #: Modules that may ask, and why.

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.nats.servers import KINDS
+from tests.nats.servers import running as nats_server
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -99,6 +102,13 @@ def port() -> Iterator[int]:
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 0
+
+
+def test_nats(tmp_path: Path) -> None:
+    with nats_server(KINDS[0], tmp_path) as server:
+        command = [sys.executable, str(ROOT / "examples" / "nats_client.py"), server.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "kitchen 21.5\n"
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub (Debian: mosquitto-clients)")

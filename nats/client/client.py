@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import random
 from base64 import urlsafe_b64encode
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,47 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline import __version__
-from trunkline.nats.client.connection import Connection, Phase
-from trunkline.nats.client.credentials import Identity
-from trunkline.nats.client.events import (
-    Disconnected,
-    Discovered,
-    LameDuck,
-    Reconnected,
-    ServerSaid,
-    SlowConsumer,
-)
+from trunkline.nats.client.connections import Connections
+from trunkline.nats.client.events import SlowConsumer
 from trunkline.nats.client.requests import Inbox, is_refusal
-from trunkline.nats.client.running import Runner
-from trunkline.nats.client.servers import ServerPool
 from trunkline.nats.client.settings import Settings, address_of
 from trunkline.nats.client.subscription import Subscription
-from trunkline.nats.client.transport import encrypt, open_tcp
-from trunkline.nats.errors import (
-    AuthorizationFailed,
-    BufferFull,
-    ClientClosed,
-    ConnectFailed,
-    ConnectionLost,
-    NatsError,
-    NoResponders,
-    PayloadTooLarge,
-    RequestTimeout,
-)
+from trunkline.nats.errors import BufferFull, NoResponders, PayloadTooLarge, RequestTimeout
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers, encode_headers
 from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
-from trunkline.network_errors import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 
-    from trunkline.nats.client.events import Event
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
-    from trunkline.nats.client.settings import Address
-    from trunkline.nats.errors import ServerError
+    from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.operations import Json
 
 #: Publications before other tasks have their turn.
@@ -61,54 +34,40 @@ MAX_RUN: Final = 64
 #: Subjects that were found valid and are remembered; beyond it the memory is cleared.
 _REMEMBERED: Final = 1024
 
-_logger = logging.getLogger("trunkline.nats")
-
 
 class Client:
     """`connect` makes one."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._pool = ServerPool(settings.servers, random.shuffle)
+        #: By their id.
+        self._receivers: dict[bytes, Subscription | Inbox] = {}
         self._numbers = count(1)
-        self._subscriptions: dict[bytes, Any] = {}
-        self._runner: Runner | None = None
-        #: Set while there is a connection.
-        self._connected = trio.Event()
-        #: That connection, while the client is open.
-        self._link: Connection | None = None
+        self._connections = Connections(settings, self._receivers, self)
         self._max_pending = settings.max_pending
-        #: What was asked for while there was none.
-        self._pending: list[bytes] = []
-        self._pending_size = 0
         self._inbox = Inbox(settings.inbox_prefix, self, _token)
         self._inbox_sid = b""
-        self._identity = Identity(settings)
-        #: The server that is asked now.
-        self._address: Address | None = None
         self._subjects: dict[str, bytes] = {}
+        #: Publications since other tasks had their turn.
         self._run = 0
-        self._flushing: set[_Flush] = set()
-        self._is_closing = False
-        #: Why there will be no more connection.
-        self.failure: NatsError | None = None
-        self._over = trio.Event()
 
     # What the server says
 
     @property
     def server(self) -> Json:
         """INFO of the server that the client is, or was last, connected to."""
-        return {} if self._runner is None else self._runner.connection.server
+        runner = self._connections.runner
+        return {} if runner is None else runner.connection.server
 
     @property
     def url(self) -> str:
         """Of that server."""
-        return "" if self._runner is None else self._runner.address.url
+        runner = self._connections.runner
+        return "" if runner is None else runner.address.url
 
     @property
     def is_connected(self) -> bool:
-        return self._connected.is_set() and not self._over.is_set()
+        return self._connections.is_open
 
     # Messages
 
@@ -127,7 +86,7 @@ class Client:
             BadSubject, BadHeaders, PayloadTooLarge: the server would not take it.
             ClientClosed: the client is not open.
         """
-        encoded, link = self._subjects.get(subject), self._link
+        encoded, link = self._subjects.get(subject), self._connections.link
         if headers or reply or encoded is None or link is None or len(payload) > link.max_payload:
             data = self._publication(subject, payload, reply, headers)
         else:
@@ -135,9 +94,9 @@ class Client:
         if link is not None and (not link.waiting or link.waiting + len(data) <= self._max_pending):
             link.write(data)
         else:
-            while self._waiting + len(data) > self._max_pending and self._waiting:
-                await self._room()
-            self._write(data)
+            while self._is_full(data):
+                await self._connections.room()
+            self._connections.write(data)
         self._run += 1
         if self._run >= MAX_RUN:
             self._run = 0
@@ -156,10 +115,7 @@ class Client:
         Raises:
             BufferFull: as much waits to be sent as is allowed.
         """
-        data = self._publication(subject, payload, reply, headers)
-        if self._waiting + len(data) > self._max_pending and self._waiting:
-            raise BufferFull(f"{self._waiting} bytes wait to be sent")
-        self._write(data)
+        self._connections.write(self._fitting(subject, payload, reply, headers))
 
     def answer(
         self,
@@ -172,23 +128,32 @@ class Client:
     ) -> None:
         """For requests, and messages that answer one. If it is the last of those that there are, somebody waits for it,
         and it is written at once."""
-        data = self._publication(subject, payload, reply, headers)
-        if self._waiting + len(data) > self._max_pending and self._waiting:
-            raise BufferFull(f"{self._waiting} bytes wait to be sent")
-        if is_last and self._link is not None and self._runner is not None:
-            self._runner.send(data)
+        data = self._fitting(subject, payload, reply, headers)
+        if is_last:
+            self._connections.send(data)
         else:
-            self._write(data)
+            self._connections.write(data)
+
+    def _fitting(self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None) -> bytes:
+        data = self._publication(subject, payload, reply, headers)
+        if self._is_full(data):
+            raise BufferFull(f"{self._connections.waiting} bytes wait to be sent")
+        return data
+
+    def _is_full(self, data: bytes) -> bool:
+        """Whether more would wait than is allowed. What is larger by itself waits alone."""
+        waiting = self._connections.waiting
+        return waiting > 0 and waiting + len(data) > self._max_pending
 
     def _publication(
         self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None
     ) -> bytes:
-        self._check_open()
+        self._connections.check()
         encoded = self._subjects.get(subject) or self._checked(subject)
         block = b""
         if headers:
             block = encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
-        runner = self._runner
+        runner = self._connections.runner
         if runner is not None and len(payload) + len(block) > runner.connection.max_payload:
             size, most = len(payload) + len(block), runner.connection.max_payload
             raise PayloadTooLarge(f"a message of {size} bytes with its headers, the server allows {most}")
@@ -213,7 +178,7 @@ class Client:
             BadSubject: it is none, or no name of a queue group.
             ClientClosed: the client is not open.
         """
-        self._check_open()
+        self._connections.check()
         check_pattern(subject)
         if queue:
             check_name(queue, "queue group")
@@ -225,9 +190,9 @@ class Client:
             self.settings.max_messages if max_messages is None else max_messages,
             self.settings.max_bytes if max_bytes is None else max_bytes,
         )
-        self._subscriptions[subscription.sid] = subscription
+        self._receivers[subscription.sid] = subscription
         if self.is_connected:
-            self._write(encoder.subscribe(subject.encode(), subscription.sid, queue.encode()))
+            self._connections.write(encoder.subscribe(subject.encode(), subscription.sid, queue.encode()))
         return subscription
 
     def _next_sid(self) -> bytes:
@@ -301,12 +266,12 @@ class Client:
             yield message
 
     def _ask(self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None) -> Answers:
-        self._check_open()
+        self._connections.check()
         if not self._inbox_sid:
             self._inbox_sid = self._next_sid()
-            self._subscriptions[self._inbox_sid] = self._inbox
+            self._receivers[self._inbox_sid] = self._inbox
             if self.is_connected:
-                self._write(encoder.subscribe(self._inbox.pattern.encode(), self._inbox_sid))
+                self._connections.write(encoder.subscribe(self._inbox.pattern.encode(), self._inbox_sid))
         answers = self._inbox.open()
         try:
             self.answer(subject, payload, reply=f"{self._inbox.prefix}{answers.token.decode()}", headers=headers)
@@ -322,125 +287,17 @@ class Client:
             ConnectionLost: it may not have.
             ClientClosed: the client is not open.
         """
-        await self._connected.wait()
-        if self._over.is_set() or self._runner is None:
-            raise self._closed()
-        flush = _Flush()
-        self._flushing.add(flush)
-        try:
-            self._runner.connection.ping(flush.answered)
-            self._runner.write_now()
-            await flush.event.wait()
-        finally:
-            self._flushing.discard(flush)
-        if not flush.is_answered:
-            raise ConnectionLost("the connection was lost before the server had answered")
+        await self._connections.flush()
 
     async def drain(self) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that
         was published is sent, and nothing more can be."""
-        for subscription in list(self._subscriptions.values()):
+        for subscription in list(self._receivers.values()):
             if isinstance(subscription, Subscription):
                 await subscription.drain()
-        self._close()
+        self._connections.close()
         if self.is_connected:
             await self.flush()
-
-    def _close(self) -> None:
-        """Nothing more can be asked for."""
-        self._is_closing, self._link = True, None
-
-    # As the owner of subscriptions
-
-    def slow(self, subscription: Subscription) -> None:
-        self._tell(SlowConsumer(subscription))
-
-    def unsubscribe(self, subscription: Subscription, after: int = 0) -> None:
-        if subscription.sid not in self._subscriptions:
-            return
-        if self.is_connected:
-            self._write(encoder.unsubscribe(subscription.sid, after))
-        if after > subscription.received:
-            subscription.max_received = after
-        else:
-            del self._subscriptions[subscription.sid]
-            subscription.end()
-
-    async def stop(self, subscription: Subscription) -> None:
-        if subscription.sid in self._subscriptions and self.is_connected:
-            self._write(encoder.unsubscribe(subscription.sid))
-            await self.flush()
-
-    # Bytes
-
-    @property
-    def _waiting(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._pending_size if self._runner is None else self._pending_size + self._runner.connection.waiting
-
-    def _write(self, data: bytes) -> None:
-        runner = self._runner
-        if runner is not None and self.is_connected:
-            runner.connection.write(data)
-        else:
-            self._pending.append(data)
-            self._pending_size += len(data)
-
-    async def _room(self) -> None:
-        if self._runner is not None and self.is_connected:
-            await self._runner.room.park()
-        else:
-            await self._connected.wait()
-        self._check_open()
-
-    def _check_open(self) -> None:
-        if self._is_closing or self._over.is_set():
-            raise self._closed()
-
-    def _closed(self) -> ClientClosed:
-        why = "the client is closed" if self.failure is None else f"the client has given up: {self.failure}"
-        return ClientClosed(why)
-
-    # As the listener of a connection
-
-    def greeting(self, server: Json) -> Json:
-        settings = self.settings
-        assert self._address is not None
-        options: dict[str, Any] = {
-            "verbose": False,
-            "pedantic": False,
-            "lang": "python-trunkline",
-            "version": __version__,
-            "protocol": 1,
-            "echo": settings.echo,
-            "headers": bool(server.get("headers")),
-            "no_responders": bool(server.get("headers")),
-            "tls_required": bool(server.get("tls_required")),
-            "name": settings.name,
-        }
-        return options | self._identity.options(server, self._address)
-
-    def informed(self, server: Json) -> None:
-        if self._address is not None and self.settings.discover:
-            new = self._pool.learn(server.get("connect_urls"), self._address)
-            if new and self.is_connected:
-                self._tell(Discovered(tuple(each.url for each in new)))
-        if server.get("ldm"):
-            self._tell(LameDuck())
-
-    def complained(self, error: ServerError) -> None:
-        self._tell(ServerSaid(error))
-
-    def _tell(self, event: Event) -> None:
-        if self.settings.on_event is None:
-            _logger.warning("%s", _words(event))
-            return
-        try:
-            self.settings.on_event(event)
-        except Exception:  # it is the user's, and all messages would end with it
-            _logger.exception("on_event has failed")
-
-    # Connections
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Client]:
@@ -449,169 +306,63 @@ class Client:
         Raises:
             ConnectFailed, AuthorizationFailed: no server takes the connection.
         """
-        runner = await self._connect()
         error: BaseException | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stay, runner)
             try:
+                await self._connections.begin(nursery)
                 yield self
             except BaseException as raised:  # noqa: BLE001  raised behind the nursery, which would put a group around it
                 error = raised
-            self._close()
             with trio.CancelScope(shield=True):
-                if self._runner is not None and self.is_connected:
-                    self._runner.finish()
-                    await self._over.wait()
+                await self._connections.end()
             nursery.cancel_scope.cancel()
         if error is None:
-            error = self.failure
+            error = self._connections.failure
         if error is not None:
             raise error
 
-    async def _stay(self, runner: Runner) -> None:
-        """Keep a connection, until the client is closed or no server is left."""
-        try:
-            while True:
-                await runner.run()
-                self._lost()
-                if self._is_closing:
-                    return
-                error = runner.connection.error or ConnectionLost("the connection was given up")
-                self._tell(Disconnected(error))
-                try:
-                    runner = await self._reconnect(error)
-                except NatsError as failure:
-                    self.failure = failure
-                    return
-                self._tell(Reconnected(runner.address.url))
-        finally:
-            self._over.set()
-            self._connected.set()  # who waits for it finds that the client is closed
-            for receiver in list(self._subscriptions.values()):
-                if isinstance(receiver, Subscription):
-                    receiver.end(self.failure)
-            self._subscriptions.clear()
+    # As the owner of subscriptions
 
-    def _lost(self) -> None:
-        self._connected, self._link = trio.Event(), None
-        for flush in self._flushing:
-            flush.event.set()
+    def slow(self, subscription: Subscription) -> None:
+        self._connections.tell(SlowConsumer(subscription))
 
-    async def _reconnect(self, error: NatsError) -> Runner:
-        """
-        Raises:
-            NatsError: the client gives up.
-        """
-        settings, attempt = self.settings, 0
-        if settings.max_reconnects == 0:
-            raise error
-        while True:
-            wait = min(settings.reconnect_wait * 2.0 ** min(attempt, 60), settings.max_reconnect_wait)
-            await trio.sleep(wait * (1 - random.random() / 2))
-            attempt += 1
-            try:
-                return await self._connect()
-            except (ConnectFailed, AuthorizationFailed):
-                if settings.max_reconnects is not None and attempt >= settings.max_reconnects:
-                    raise
+    def unsubscribe(self, subscription: Subscription, after: int = 0) -> None:
+        if subscription.sid not in self._receivers:
+            return
+        if self.is_connected:
+            self._connections.write(encoder.unsubscribe(subscription.sid, after))
+        if after > subscription.received:
+            subscription.max_received = after
+        else:
+            del self._receivers[subscription.sid]
+            subscription.end()
 
-    async def _connect(self) -> Runner:
-        """One attempt at each server."""
-        problems: list[str] = []
-        refusal: NatsError | None = None
-        for address in self._pool.round():
-            connection = Connection(self, self._subscriptions, trio.current_time())
-            with trio.move_on_after(self.settings.connect_timeout):
-                runner = await self._greeted(connection, address)
-                if runner is not None:
-                    self._open(runner)
-                    return runner
-            error = connection.error or f"no answer within {self.settings.connect_timeout:g} s"
-            if isinstance(error, AuthorizationFailed):
-                refusal = error
-            problems.append(f"{address.url}: {error}")
-        if refusal is not None and len(problems) == 1:
-            raise refusal
-        raise ConnectFailed("; ".join(problems))
+    async def stop(self, subscription: Subscription) -> None:
+        if subscription.sid in self._receivers and self.is_connected:
+            self._connections.write(encoder.unsubscribe(subscription.sid))
+            await self.flush()
 
-    async def _greeted(self, connection: Connection, address: Address) -> Runner | None:
-        self._address = address
-        try:
-            tcp = await open_tcp(address)
-            stream = await encrypt(tcp, address, self.settings.tls) if self.settings.tls_first else tcp
-        except NETWORK_ERRORS as error:
-            connection.lost(ConnectionLost(reason_of(error)))
-            return None
-        runner = Runner(connection, stream, address, self.settings)
-        try:
-            await runner.greet()
-        except BaseException:
-            await runner.close()
-            raise
-        if connection.phase is Phase.OPEN:
-            return runner
-        await runner.close()
-        return None
+    # As what asks a server
 
-    def _open(self, runner: Runner) -> None:
-        """It is the connection from now on: subscribe again, and send what has waited."""
-        self._runner = runner
-        self._pool.connected(runner.address)
-        connection = runner.connection
-        for data in self._again():
-            connection.write(data)
-        for data in self._pending:
-            connection.write(data)
-        self._pending.clear()
-        self._pending_size = 0
-        self._link = connection
-        self._connected.set()
-
-    def _again(self) -> Iterable[bytes]:
-        for sid, receiver in self._subscriptions.items():
-            if isinstance(receiver, Subscription):
-                if receiver.is_stopped:
-                    continue
+    def again(self) -> Iterable[bytes]:
+        for sid, receiver in self._receivers.items():
+            if isinstance(receiver, Inbox):
+                yield encoder.subscribe(receiver.pattern.encode(), sid)
+            elif not receiver.is_stopped:
                 yield encoder.subscribe(receiver.subject.encode(), sid, receiver.queue.encode())
                 if receiver.max_received:
                     yield encoder.unsubscribe(sid, receiver.max_received - receiver.received)
-            else:
-                yield encoder.subscribe(self._inbox.pattern.encode(), sid)
 
-
-class _Flush:
-    """Somebody waits for an answer to PING."""
-
-    __slots__ = ("event", "is_answered")
-
-    def __init__(self) -> None:
-        self.event = trio.Event()
-        self.is_answered = False
-
-    def answered(self) -> None:
-        self.is_answered = True
-        self.event.set()
+    def end(self, failure: NatsError | None) -> None:
+        for receiver in list(self._receivers.values()):
+            if isinstance(receiver, Subscription):
+                receiver.end(failure)
+        self._receivers.clear()
 
 
 def _token() -> str:
     """Text that nobody else has, and that can stand in a subject."""
     return urlsafe_b64encode(token_bytes(15)).decode()
-
-
-def _words(event: Event) -> str:
-    match event:
-        case Disconnected(error):
-            return f"the connection to NATS is lost: {error}"
-        case Reconnected(url):
-            return f"connected to NATS again: {url}"
-        case Discovered(urls):
-            return f"found more servers: {', '.join(urls)}"
-        case SlowConsumer(subscription):
-            return f"messages of {subscription.subject!r} are dropped, as too many wait"
-        case ServerSaid(error):
-            return f"the server says: {error}"
-        case _:
-            return "the server is going to end"
 
 
 @asynccontextmanager
