@@ -1,0 +1,1 @@
+"""JetStream's requests and replies as types, without I/O: what is configured, and what servers say."""
