@@ -24,6 +24,7 @@ from trunkline.nats.protocol.subjects import check_name, check_pattern, check_su
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 
+    from trunkline.nats.client.jetstream import JetStream
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
     from trunkline.nats.errors import NatsError
@@ -288,6 +289,13 @@ class Client:
             ClientClosed: the client is not open.
         """
         await self._connections.flush()
+
+    def jetstream(self, *, domain: str = "", timeout: float = 5.0) -> JetStream:
+        """Streams and consumers, of this account or of another domain. `timeout` is that of one request, in seconds."""
+        # imported here: many clients need nothing of it
+        from trunkline.nats.client.jetstream import JetStream
+
+        return JetStream(self, prefix=f"$JS.{domain}.API" if domain else "$JS.API", timeout=timeout)
 
     async def drain(self) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003  the hints of the fields are looked at
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, cast
 

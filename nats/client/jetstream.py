@@ -1,0 +1,313 @@
+"""JetStream, by a client: publish with acknowledgements, and manage streams and consumers.
+
+An older server takes a configuration and ignores in silence what it does not know. So what it gives back is compared
+with what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as NotBase64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.nats.errors import NatsError, NoResponders
+from trunkline.nats.jetstream.fields import BadReply, Moment, from_json, to_json
+from trunkline.nats.jetstream.replies import (
+    ApiError,
+    ConsumerInfo,
+    NotEnabled,
+    PublishAck,
+    StreamInfo,
+    parse,
+    publish_ack_of,
+)
+from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
+from trunkline.nats.protocol.subjects import check_name, check_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trunkline.nats.client.client import Client
+    from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+
+#: A publication that no stream answers is repeated: its leader may be changing.
+RETRIES: Final = 2
+RETRY_WAIT: Final = 0.25
+
+
+class NotSupported(NatsError):
+    """The server has ignored some of a configuration: it is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message of a stream."""
+
+    stream: str
+    sequence: int
+    subject: str
+    payload: bytes
+    headers: Headers
+    #: When the stream took it, in seconds since the epoch.
+    time: float
+
+
+class JetStream:
+    """`client.jetstream()` makes one."""
+
+    def __init__(self, client: Client, *, prefix: str = "$JS.API", timeout: float = 5.0) -> None:
+        """`timeout` is that of one request, in seconds."""
+        check_subject(prefix)
+        self._client = client
+        self._prefix = prefix
+        self._timeout = timeout
+
+    async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A request of the API, such as `STREAM.INFO.orders`.
+
+        Raises:
+            ApiError: the server refuses it.
+            NotEnabled: there is no JetStream.
+            RequestTimeout, BadReply, NatsError: there is no answer, or none of JetStream.
+        """
+        payload = b"" if body is None else json.dumps(body).encode()
+        try:
+            found = await self._client.request(f"{self._prefix}.{what}", payload, timeout=self._timeout)
+        except NoResponders:
+            raise NotEnabled(503, 0, f"nobody answers at {self._prefix}: is JetStream enabled?") from None
+        return parse(found.payload)
+
+    # Messages
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        message_id: str = "",
+        expected_stream: str = "",
+        expected_last_sequence: int | None = None,
+        expected_last_subject_sequence: int | None = None,
+        expected_last_message_id: str = "",
+        ttl: float | None = None,
+    ) -> PublishAck:
+        """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
+        it is published within the stream's duplicate window.
+
+        Raises:
+            WrongLast: the stream is not where it was expected to be.
+            ApiError: the stream refuses the message.
+            NoResponders: no stream takes messages of this subject.
+            RequestTimeout: no answer came. The message may have been taken.
+        """
+        said = {
+            "Nats-Msg-Id": message_id,
+            "Nats-Expected-Stream": expected_stream,
+            "Nats-Expected-Last-Sequence": _text(expected_last_sequence),
+            "Nats-Expected-Last-Subject-Sequence": _text(expected_last_subject_sequence),
+            "Nats-Expected-Last-Msg-Id": expected_last_message_id,
+            "Nats-TTL": "" if ttl is None else f"{ttl:g}s",
+        }
+        own = headers.pairs() if isinstance(headers, Headers) else (headers or {}).items()
+        every = Headers([*own, *[(name, text) for name, text in said.items() if text]])
+        for attempt in range(RETRIES + 1):
+            try:
+                answer = await self._client.request(subject, payload, headers=every, timeout=self._timeout)
+            except NoResponders:
+                if attempt == RETRIES:
+                    raise
+                await trio.sleep(RETRY_WAIT)
+            else:
+                return publish_ack_of(answer.payload)
+        raise AssertionError
+
+    async def get(self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "") -> StoredMessage:
+        """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
+        matches one.
+
+        Raises:
+            MessageMissing: there is none.
+        """
+        check_name(stream, "stream")
+        body: dict[str, Any] = {"last_by_subj": last} if last else {"seq": 1 if sequence is None else sequence}
+        if next:
+            body["next_by_subj"] = next
+        reply = await self.ask(f"STREAM.MSG.GET.{stream}", body)
+        try:
+            message = reply["message"]
+            block = b64decode(message.get("hdrs") or "", validate=True)
+            headers = decode_headers(block)[1] if block else NO_HEADERS
+            at = Moment().read(message["time"])
+            payload = b64decode(message.get("data") or "", validate=True)
+            return StoredMessage(stream, int(message["seq"]), str(message["subject"]), payload, headers, at or 0.0)
+        except (KeyError, TypeError, AttributeError, ValueError, NotBase64) as error:
+            raise BadReply(f"{reply!r:.80} has no message") from error
+
+    async def delete_message(self, stream: str, sequence: int, *, erase: bool = False) -> None:
+        """`erase` overwrites it on the disk.
+
+        Raises:
+            MessageMissing: there is none.
+        """
+        check_name(stream, "stream")
+        await self.ask(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": not erase})
+
+    # Streams
+
+    async def create_stream(self, config: StreamConfig) -> StreamInfo:
+        """One that is there already with this configuration is no error.
+
+        Raises:
+            NameTaken: it is there with another one.
+            NotSupported: the server does not know all that was asked for; nothing was created.
+        """
+        check_name(config.name, "stream")
+        wanted = to_json(config)
+        reply = await self.ask(f"STREAM.CREATE.{config.name}", wanted)
+        if ignored := _ignored(wanted, reply):
+            if reply.get("did_create", True):
+                await self.delete_stream(config.name)
+            raise self._not_supported(f"the stream {config.name}", ignored)
+        return from_json(StreamInfo, reply)
+
+    async def update_stream(self, config: StreamConfig) -> StreamInfo:
+        """
+        Raises:
+            NotSupported: the server does not know all that was asked for. What it knows is changed.
+        """
+        check_name(config.name, "stream")
+        wanted = to_json(config)
+        reply = await self.ask(f"STREAM.UPDATE.{config.name}", wanted)
+        if ignored := _ignored(wanted, reply):
+            raise self._not_supported(f"the stream {config.name}", ignored)
+        return from_json(StreamInfo, reply)
+
+    async def stream(self, name: str) -> StreamInfo:
+        """
+        Raises:
+            StreamMissing: there is none.
+        """
+        check_name(name, "stream")
+        return from_json(StreamInfo, await self.ask(f"STREAM.INFO.{name}"))
+
+    async def streams(self, subject: str = "") -> list[StreamInfo]:
+        """All of them, or those that take messages of a subject."""
+        entries = await self._all("STREAM.LIST", "streams", {"subject": subject} if subject else {})
+        return [from_json(StreamInfo, entry) for entry in entries]
+
+    async def delete_stream(self, name: str) -> None:
+        """
+        Raises:
+            StreamMissing: there is none.
+        """
+        check_name(name, "stream")
+        await self.ask(f"STREAM.DELETE.{name}")
+
+    async def purge_stream(
+        self, name: str, *, subject: str = "", before: int | None = None, keep: int | None = None
+    ) -> int:
+        """Remove messages: all, those of a subject, those before a sequence, or all but the last ones. Returns how many
+        there were.
+
+        Raises:
+            StreamMissing: there is none.
+        """
+        check_name(name, "stream")
+        body = {"filter": subject or None, "seq": before, "keep": keep}
+        said = {key: value for key, value in body.items() if value is not None}
+        reply = await self.ask(f"STREAM.PURGE.{name}", said)
+        return int(reply.get("purged") or 0)
+
+    # Consumers
+
+    async def create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """Of a durable consumer that is there already, a server changes what can be changed.
+
+        Raises:
+            StreamMissing: there is no such stream.
+            NotSupported: the server does not know all that was asked for; a new consumer is deleted again.
+        """
+        check_name(stream, "stream")
+        name = config.durable or config.name
+        if name:
+            check_name(name, "consumer")
+        wanted = to_json(config)
+        body = {"stream_name": stream, "config": wanted}
+        kind = f"DURABLE.CREATE.{stream}.{config.durable}" if config.durable else f"CREATE.{stream}"
+        if config.name and not config.durable:
+            kind = f"CREATE.{stream}.{config.name}"
+            if config.filter_subject:
+                kind += f".{config.filter_subject}"
+        is_new = not name or await self._is_new(stream, name)
+        reply = await self.ask(f"CONSUMER.{kind}", body)
+        info = from_json(ConsumerInfo, reply)
+        if ignored := _ignored(wanted, reply):
+            if is_new:
+                await self.delete_consumer(stream, info.name)
+            raise self._not_supported(f"the consumer {info.name}", ignored)
+        return info
+
+    async def _is_new(self, stream: str, consumer: str) -> bool:
+        try:
+            await self.consumer(stream, consumer)
+        except ApiError as error:
+            return error.code == 404
+        return False
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        """
+        Raises:
+            ConsumerMissing, StreamMissing: there is none.
+        """
+        check_name(stream, "stream")
+        check_name(name, "consumer")
+        return from_json(ConsumerInfo, await self.ask(f"CONSUMER.INFO.{stream}.{name}"))
+
+    async def consumers(self, stream: str) -> list[ConsumerInfo]:
+        """All of a stream."""
+        check_name(stream, "stream")
+        entries = await self._all(f"CONSUMER.LIST.{stream}", "consumers", {})
+        return [from_json(ConsumerInfo, entry) for entry in entries]
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """
+        Raises:
+            ConsumerMissing, StreamMissing: there is none.
+        """
+        check_name(stream, "stream")
+        check_name(name, "consumer")
+        await self.ask(f"CONSUMER.DELETE.{stream}.{name}")
+
+    async def _all(self, what: str, key: str, body: dict[str, Any]) -> list[Any]:
+        """The entries of all pages."""
+        found: list[Any] = []
+        while True:
+            reply = await self.ask(what, {**body, "offset": len(found)})
+            total: Any = reply.get("total")
+            if not (isinstance(reply.get(key) or [], list) and isinstance(total, int)):
+                raise BadReply(f"{what}: {reply!r:.80}")
+            entries: list[Any] = reply.get(key) or []
+            found += entries
+            if not entries or len(found) >= total:
+                return found
+
+    def _not_supported(self, what: str, names: list[str]) -> NotSupported:
+        version = self._client.server.get("version")
+        return NotSupported(f"{what}: this server, {version}, does not know {', '.join(names)}")
+
+
+def _ignored(wanted: Mapping[str, Any], reply: Mapping[str, Any]) -> list[str]:
+    """What of a configuration is not in what the server gives back, although it is not nothing."""
+    found = reply.get("config")
+    if not isinstance(found, dict):
+        raise BadReply(f"{reply!r:.80} has no configuration")
+    return [name for name, value in wanted.items() if value and name not in found]
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)
