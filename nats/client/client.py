@@ -19,7 +19,7 @@ from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BufferFull, NoResponders, PayloadTooLarge, RequestTimeout
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers, encode_headers
-from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
+from trunkline.nats.protocol.subjects import check_pattern, check_queue, check_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -182,7 +182,7 @@ class Client:
         self._connections.check()
         check_pattern(subject)
         if queue:
-            check_name(queue, "queue group")
+            check_queue(queue)
         subscription = Subscription(
             self,
             subject,
@@ -212,14 +212,16 @@ class Client:
         Raises:
             NoResponders: nobody subscribes to the subject.
             RequestTimeout: no answer came within so many seconds.
+            ClientClosed: the client is not open any more.
         """
-        answers = self._ask(subject, payload, headers)
+        answers = self._ask(subject, payload, headers, 1)
         try:
-            with trio.move_on_after(timeout) as scope:
+            with trio.move_on_after(timeout):
                 await answers.wait()
         finally:
             self._inbox.close(answers)
-        if scope.cancelled_caught or not answers.messages:
+        if not answers.messages:
+            self._connections.check()
             raise RequestTimeout(f"no answer to a request to {subject!r} within {timeout:g} s")
         message = answers.messages[0]
         if is_refusal(message):
@@ -244,7 +246,7 @@ class Client:
         Raises:
             NoResponders: nobody subscribes to the subject.
         """
-        answers = self._ask(subject, payload, headers)
+        answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
         try:
             yield self._each(answers, subject, trio.current_time() + timeout, stall, max_answers)
         finally:
@@ -258,22 +260,24 @@ class Client:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
             with trio.move_on_at(until):
                 await answers.wait()
-            if not answers.messages:
+            if not answers.messages or trio.current_time() > deadline:
                 return
-            message = answers.messages.pop(0)
+            message = answers.take()
             if not found and is_refusal(message):
                 raise NoResponders(subject)
             found += 1
             yield message
 
-    def _ask(self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None) -> Answers:
+    def _ask(
+        self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None, max_answers: int
+    ) -> Answers:
         self._connections.check()
         if not self._inbox_sid:
             self._inbox_sid = self._next_sid()
             self._receivers[self._inbox_sid] = self._inbox
             if self.is_connected:
                 self._connections.write(encoder.subscribe(self._inbox.pattern.encode(), self._inbox_sid))
-        answers = self._inbox.open()
+        answers = self._inbox.open(max_answers, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{self._inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:
@@ -300,12 +304,12 @@ class Client:
     async def drain(self) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that
         was published is sent, and nothing more can be."""
-        for subscription in list(self._receivers.values()):
-            if isinstance(subscription, Subscription):
-                await subscription.drain()
+        async with trio.open_nursery() as nursery:
+            for subscription in list(self._receivers.values()):
+                if isinstance(subscription, Subscription):
+                    nursery.start_soon(subscription.drain)
         self._connections.close()
-        if self.is_connected:
-            await self.flush()
+        await self.flush()
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Client]:
@@ -363,8 +367,7 @@ class Client:
 
     def end(self, failure: NatsError | None) -> None:
         for receiver in list(self._receivers.values()):
-            if isinstance(receiver, Subscription):
-                receiver.end(failure)
+            receiver.end(failure)
         self._receivers.clear()
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Errors of servers behind which they close the connection, or let nobody in, by their words.
 _NOT_LET_IN: Final = ("authorization", "authentication", "account authentication", "user authentication")
+#: PINGs of a server that reads none of the answers.
+MAX_PONGS: Final = 1000
 #: Errors after which the connection goes on.
 _GOES_ON: Final = ("permissions violation", "invalid subject", "invalid publish subject", "no responders")
 
@@ -65,7 +67,10 @@ class Listener(Protocol):
 class Connection:
     """`receivers` are found by the id of a subscription, and outlive the connection."""
 
-    def __init__(self, listener: Listener, receivers: Mapping[bytes, Receiver], now: float) -> None:
+    def __init__(
+        self, listener: Listener, receivers: Mapping[bytes, Receiver], now: float, *, is_encrypted: bool = False
+    ) -> None:
+        """`is_encrypted`: it begins as plain text, and is encrypted behind INFO, whatever that says."""
         self.phase = Phase.OPENED
         self.server: Json = {}
         #: Why it is over; None if this side has ended it.
@@ -76,6 +81,7 @@ class Connection:
         self.heard_at = now
         self._listener = listener
         self._receivers = receivers
+        self._is_encrypted = is_encrypted
         self._decoder = from_server()
         self._output: list[bytes] = []
         #: Bytes of it.
@@ -84,6 +90,8 @@ class Connection:
         self.on_output: Callable[[], object] = _nobody
         #: What PONG answers, in order: whom it is called back, or nothing.
         self._pongs: deque[Callable[[], None] | None] = deque()
+        #: PONGs among the output.
+        self._owed = 0
         #: PINGs of the watch that were not answered.
         self.unanswered = 0
 
@@ -102,8 +110,12 @@ class Connection:
             self.lost(ConnectionLost("the server has closed the connection"))
             return
         self.heard_at = now
-        receivers = self._receivers
-        for operation in self._decoder.feed(data):
+        receivers, operations = self._receivers, self._decoder.feed(data)
+        begins_tls = self.phase is Phase.OPENED and bool(operations) and self.begins_tls(operations[0])
+        if begins_tls and (len(operations) > 1 or self._decoder.buffered):  # anybody may have said that
+            self.lost(ProtocolError("more than INFO came before TLS"))
+            return
+        for operation in operations:
             if type(operation) is Deliver:
                 receiver = receivers.get(operation.sid)
                 if receiver is not None:  # it has come behind the end of its subscription
@@ -112,6 +124,11 @@ class Connection:
                 self._take(operation)
         if self._decoder.error is not None:
             self.lost(self._decoder.error)
+
+    def begins_tls(self, operation: FromServer | None = None) -> bool:
+        """Whether TLS follows this INFO, or the one that has come."""
+        server = self.server if operation is None else operation.server if isinstance(operation, Info) else {}
+        return self._is_encrypted or bool(server.get("tls_required"))
 
     def write(self, data: bytes) -> None:
         if not self.waiting:
@@ -122,13 +139,16 @@ class Connection:
     def take_output(self) -> bytes:
         data = b"".join(self._output)
         self._output.clear()
-        self.waiting = 0
+        self.waiting = self._owed = 0
         return data
 
     # What comes
 
     def _take(self, operation: FromServer) -> None:
         if operation is PING:
+            self._owed += 1
+            if self._owed > MAX_PONGS:
+                self.lost(StaleConnection("the server reads no answers to its PINGs"))
             self.write(PONG.line)
         elif operation is PONG:
             self._pong()
@@ -140,13 +160,16 @@ class Connection:
     def _info(self, server: Json) -> None:
         self.server = server
         size = server.get("max_payload")
-        self.max_payload = size if isinstance(size, int) and size > 0 else MAX_PAYLOAD
+        self.max_payload = size if type(size) is int and size > 0 else MAX_PAYLOAD
         if self.phase is Phase.OPENED:
             self.phase = Phase.GREETED
             try:
                 greeting = self._listener.greeting(server)
             except NatsError as error:
                 self.lost(error)
+                return
+            except UnicodeError as error:
+                self.lost(ProtocolError(f"INFO: {error}"))
                 return
             self.write(encoder.connect(greeting))
             self.ping()
@@ -164,6 +187,7 @@ class Connection:
             answered()
 
     def _complaint(self, text: str) -> None:
+        text = text or "no reason"
         words = text.lower()
         if words.startswith("permissions violation"):
             self._listener.complained(PermissionDenied(text))

@@ -66,6 +66,12 @@ class Connections:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._flushing: set[_Flush] = set()
+        #: Who waits until less waits to be sent.
+        self._room = trio.lowlevel.ParkingLot()
+        #: No connection is made any more.
+        self._is_ending = False
+        #: Rounds of attempts since there was a connection that lasted.
+        self._attempts = 0
 
     @property
     def is_open(self) -> bool:
@@ -75,7 +81,8 @@ class Connections:
     @property
     def waiting(self) -> int:
         """Bytes that wait to be sent."""
-        return self._pending_size if self.runner is None else self._pending_size + self.runner.connection.waiting
+        runner = self.runner
+        return self._pending_size + (runner.connection.waiting if runner is not None and self.is_open else 0)
 
     def check(self) -> None:
         """
@@ -111,10 +118,7 @@ class Connections:
         Raises:
             ClientClosed: nothing more can be sent.
         """
-        if self.runner is not None and self.is_open:
-            await self.runner.room.park()
-        else:
-            await self._connected.wait()
+        await self._room.park()
         self.check()
 
     async def flush(self) -> None:
@@ -124,9 +128,11 @@ class Connections:
             ConnectionLost: it may not have.
             ClientClosed: there is no connection any more.
         """
-        await self._connected.wait()
-        if self._over.is_set() or self.runner is None:
-            raise self._closed()
+        while not self.is_open:
+            if self._over.is_set():
+                raise self._closed()
+            await self._connected.wait()
+        assert self.runner is not None
         flush = _Flush()
         self._flushing.add(flush)
         try:
@@ -195,6 +201,7 @@ class Connections:
     async def end(self) -> None:
         """Send what is left, and close the connection."""
         self.close()
+        self._is_ending = True
         if self.runner is not None and self.is_open:
             self.runner.finish()
             await self._over.wait()
@@ -203,9 +210,12 @@ class Connections:
         """Keep a connection, until the client is closed or no server is left."""
         try:
             while True:
+                began = trio.current_time()
                 await runner.run()
                 self._lost()
-                if self.is_closing:
+                if trio.current_time() > began + self.settings.max_reconnect_wait:
+                    self._attempts = 0
+                if self._is_ending:
                     return
                 error = runner.connection.error or ConnectionLost("the connection was given up")
                 self.tell(Disconnected(error))
@@ -217,6 +227,7 @@ class Connections:
                 self.tell(Reconnected(runner.address.url))
         finally:
             self._over.set()
+            self._lost()
             self._connected.set()  # who waits for it finds that the client is closed
             self._asking.end(self.failure)
 
@@ -224,31 +235,32 @@ class Connections:
         self._connected, self.link = trio.Event(), None
         for flush in self._flushing:
             flush.event.set()
+        self._room.unpark_all()
 
     async def _reconnect(self, error: NatsError) -> Runner:
         """
         Raises:
             NatsError: the client gives up.
         """
-        settings, attempt = self.settings, 0
-        if settings.max_reconnects == 0:
-            raise error
+        settings = self.settings
         while True:
-            wait = min(settings.reconnect_wait * 2.0 ** min(attempt, 60), settings.max_reconnect_wait)
+            if settings.max_reconnects is not None and self._attempts >= settings.max_reconnects:
+                raise error
+            wait = min(settings.reconnect_wait * 2.0 ** min(self._attempts, 60), settings.max_reconnect_wait)
             await trio.sleep(wait * (1 - random.random() / 2))
-            attempt += 1
+            self._attempts += 1
             try:
                 return await self._connect()
-            except (ConnectFailed, AuthorizationFailed):
-                if settings.max_reconnects is not None and attempt >= settings.max_reconnects:
-                    raise
+            except (ConnectFailed, AuthorizationFailed) as failure:
+                error = failure
 
     async def _connect(self) -> Runner:
         """One attempt at each server."""
         problems: list[str] = []
         refusal: NatsError | None = None
         for address in self._pool.round():
-            connection = Connection(self, self._receivers, trio.current_time())
+            is_encrypted = address.is_encrypted and not self.settings.tls_first
+            connection = Connection(self, self._receivers, trio.current_time(), is_encrypted=is_encrypted)
             with trio.move_on_after(self.settings.connect_timeout):
                 runner = await self._greeted(connection, address)
                 if runner is not None:
@@ -267,10 +279,10 @@ class Connections:
         try:
             tcp = await open_tcp(address)
             stream = await encrypt(tcp, address, self.settings.tls) if self.settings.tls_first else tcp
-        except NETWORK_ERRORS as error:
+        except (*NETWORK_ERRORS, ValueError) as error:  # a name that a server has told of may be none
             connection.lost(ConnectionLost(reason_of(error)))
             return None
-        runner = Runner(connection, stream, address, self.settings)
+        runner = Runner(connection, stream, address, self.settings, self._room.unpark_all)
         try:
             await runner.greet()
         except BaseException:
@@ -292,8 +304,9 @@ class Connections:
             connection.write(data)
         self._pending.clear()
         self._pending_size = 0
-        self.link = connection
+        self.link = None if self.is_closing else connection
         self._connected.set()
+        self._room.unpark_all()
 
 
 class _Flush:

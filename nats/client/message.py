@@ -29,12 +29,12 @@ class Message:
 
     @property
     def subject(self) -> str:
-        return self._wire.subject.decode()
+        return self._wire.subject.decode("utf-8", "surrogateescape")
 
     @property
     def reply(self) -> str:
         """Where an answer is to go; empty if none is asked for."""
-        return self._wire.reply.decode()
+        return self._wire.reply.decode("utf-8", "surrogateescape")
 
     @property
     def headers(self) -> Headers:
@@ -56,7 +56,7 @@ class Message:
     def respond(self, payload: bytes = b"", *, headers: Headers | Mapping[str, str] | None = None) -> None:
         """
         Raises:
-            NatsError: no answer is asked for.
+            NatsError: no answer is asked for, or at what is no subject.
             BufferFull, ClientClosed: it cannot be sent.
         """
         if not self._wire.reply:

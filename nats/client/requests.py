@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.nats.client.message import Answering
+    from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.operations import Deliver
 
 #: The status that says that nobody subscribes to the subject of a request.
@@ -20,26 +21,41 @@ NO_RESPONDERS: Final = 503
 
 
 class Answers:
-    """Of one request."""
+    """Of one request. More than is asked for, or than has room, is dropped."""
 
-    __slots__ = ("_event", "messages", "token")
+    __slots__ = ("_event", "_is_over", "_max_bytes", "_max_messages", "messages", "token")
 
-    def __init__(self, token: bytes) -> None:
+    def __init__(self, token: bytes, max_messages: int, max_bytes: int) -> None:
         self.token = token
         self.messages: list[Message] = []
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._event = trio.Event()
+        self._is_over = False
 
     def put(self, message: Message) -> None:
-        self.messages.append(message)
+        if len(self.messages) < self._max_messages and len(message.payload) <= self._max_bytes:
+            self._max_bytes -= len(message.payload)
+            self.messages.append(message)
+            self._event.set()
+
+    def take(self) -> Message:
+        message = self.messages.pop(0)
+        self._max_bytes += len(message.payload)
+        return message
+
+    def end(self) -> None:
+        """No more will come."""
+        self._is_over = True
         self._event.set()
 
     async def wait(self) -> None:
-        """Until one more has come."""
-        if not self.messages:
+        """Until one more has come, or none will."""
+        if not (self.messages or self._is_over):
+            self._event = trio.Event()
             await self._event.wait()
         else:
             await trio.lowlevel.checkpoint()
-        self._event = trio.Event()
 
 
 class Inbox:
@@ -57,15 +73,21 @@ class Inbox:
     def pattern(self) -> str:
         return f"{self.prefix}*"
 
-    def open(self) -> Answers:
+    def open(self, max_messages: int, max_bytes: int) -> Answers:
         self._number += 1
-        answers = Answers(b"%x" % self._number)
+        answers = Answers(b"%x" % self._number, max_messages, max_bytes)
         self._requests[answers.token] = answers
         return answers
 
     def close(self, answers: Answers) -> None:
         """What comes later is for nobody."""
         self._requests.pop(answers.token, None)
+
+    def end(self, failure: NatsError | None = None) -> None:
+        """No more will come."""
+        del failure
+        for answers in self._requests.values():
+            answers.end()
 
     def put(self, wire: Deliver) -> None:
         answers = self._requests.get(wire.subject[self._length :])

@@ -14,15 +14,27 @@ from trunkline.nats.errors import ConnectionLost, StaleConnection
 from trunkline.network_errors import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.nats.client.settings import Address, Settings
 
 MAX_READ: Final = 1 << 16
+#: Bytes that a slow network takes in the time in which a server has to answer.
+MAX_WRITE: Final = 1 << 16
 #: Seconds that it may take to write what is left at the end.
 CLOSE_TIMEOUT: Final = 2.0
 
 
 class Runner:
-    def __init__(self, connection: Connection, stream: trio.abc.Stream, address: Address, settings: Settings) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        stream: trio.abc.Stream,
+        address: Address,
+        settings: Settings,
+        on_written: Callable[[], object],
+    ) -> None:
+        """`on_written` is called when less waits to be written."""
         self.connection = connection
         connection.on_output = self.wake
         self.address = address
@@ -34,8 +46,9 @@ class Runner:
         #: What the socket did not take of such a write.
         self._unsent = b""
         self._scope = trio.CancelScope()
-        #: Somebody waits for room behind `max_pending`.
-        self.room = trio.lowlevel.ParkingLot()
+        self._on_written = on_written
+        #: When the server has read something last.
+        self._written_at = trio.current_time()
 
     async def greet(self) -> None:
         """Until the server has let the client in, or not: see the connection."""
@@ -43,7 +56,7 @@ class Runner:
         while connection.phase is Phase.OPENED:
             await self._read_some()
         plain = self._stream if isinstance(self._stream, trio.SocketStream) else None
-        if plain is not None and (connection.option("tls_required") or self.address.is_encrypted):
+        if plain is not None and connection.phase is not Phase.OVER and connection.begins_tls():
             try:
                 self._stream = await encrypt(plain, self.address, self._settings.tls)
             except NETWORK_ERRORS as error:
@@ -66,7 +79,6 @@ class Runner:
             await self.close()
 
     async def close(self) -> None:
-        self.room.unpark_all()
         with trio.CancelScope(shield=True), suppress(*NETWORK_ERRORS):
             await trio.aclose_forcefully(self._stream)
 
@@ -103,6 +115,9 @@ class Runner:
             sent = os.write(self._stream.socket.fileno(), data) if data else 0
         except OSError:  # the socket is full, or broken: the writer finds out
             sent = 0
+        if sent:
+            self._written_at = trio.current_time()
+            self._on_written()
         if sent < len(data):
             self._unsent = data[sent:]
             self._is_idle = False
@@ -133,7 +148,7 @@ class Runner:
             data = unsent or connection.take_output()
             if data:
                 await self._send(data)
-                self.room.unpark_all()
+                self._on_written()
             elif connection.phase is Phase.OVER:
                 return
             else:
@@ -142,8 +157,11 @@ class Runner:
                 self._is_idle = False
 
     async def _send(self, data: bytes) -> None:
+        view = memoryview(data)
         try:
-            await self._stream.send_all(data)
+            for begin in range(0, len(view), MAX_WRITE):
+                await self._stream.send_all(view[begin : begin + MAX_WRITE])
+                self._written_at = trio.current_time()
         except NETWORK_ERRORS as error:
             self.connection.lost(ConnectionLost(f"the connection broke: {reason_of(error)}"))
 
@@ -155,9 +173,12 @@ class Runner:
             await trio.sleep(self._settings.ping_interval)
             # after a time in which nothing ran, as of a stopped process, what has come is read first
             await trio.lowlevel.checkpoint()
-            if connection.heard_at > heard_at:
+            patience = self._settings.ping_interval * (self._settings.max_pings + 1)
+            if not self._is_idle and trio.current_time() > self._written_at + patience:
+                connection.lost(StaleConnection(f"the server has read nothing for {patience:g} s"))
+            elif connection.heard_at > heard_at:
                 connection.unanswered = 0
-                continue
-            connection.watch(self._settings.max_pings)
+            else:
+                connection.watch(self._settings.max_pings)
             if isinstance(connection.error, StaleConnection):
                 self._scope.cancel()

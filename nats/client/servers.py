@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.nats.client.settings import Address, address_of
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
 
 #: Servers that are learned: a cluster is smaller.
 MAX_SERVERS: Final = 256
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class ServerPool:
@@ -45,8 +54,10 @@ class ServerPool:
                 address = address_of(str(url))  # pyright: ignore[reportUnknownArgumentType]
             except ValueError:
                 continue
+            # a server tells its address, which its certificate does not have
+            name = via.tls_name or via.host if _is_ip(address.host) else ""
             told[address.host, address.port] = Address(
-                address.host, address.port, via.is_encrypted, via.user, via.password
+                address.host, address.port, via.is_encrypted, via.user, via.password, name
             )
         new = [address for place, address in told.items() if place not in self._servers]
         kept = {place: self._servers.get(place, address) for place, address in told.items()}

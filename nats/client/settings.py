@@ -27,6 +27,8 @@ class Address:
     user: str = ""
     #: A token has no user.
     password: str = field(default="", repr=False)
+    #: Of its certificate, where that is another one.
+    tls_name: str = ""
 
     @property
     def url(self) -> str:

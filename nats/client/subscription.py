@@ -142,8 +142,10 @@ class Subscription:
         """Nothing more is asked for, and what the server has sent until then is there when this returns."""
         if not self.is_over:
             self.is_stopped = True
-            await self._owner.stop(self)
-            self._owner.unsubscribe(self)
+            try:
+                await self._owner.stop(self)
+            finally:
+                self._owner.unsubscribe(self)
 
     def __aiter__(self) -> Self:
         return self

@@ -25,7 +25,10 @@ async def open_tcp(address: Address) -> trio.SocketStream:
 async def encrypt(stream: trio.SocketStream, address: Address, context: ssl.SSLContext | None) -> trio.abc.Stream:
     """Raises one of `NETWORK_ERRORS`; the stream is closed then."""
     encrypted: trio.SSLStream[trio.SocketStream] = trio.SSLStream(
-        stream, context or ssl.create_default_context(), server_hostname=address.host, https_compatible=True
+        stream,
+        context or ssl.create_default_context(),
+        server_hostname=address.tls_name or address.host,
+        https_compatible=True,
     )
     try:
         await encrypted.do_handshake()

@@ -253,7 +253,9 @@ def _json(words: list[bytes], data: bytes, begin: int) -> dict[str, Any]:
 
 def _error(_: Decoder[Any], __: list[bytes], data: bytes, begin: int) -> Found:
     text = _line(data, begin)[len(b"-ERR") :]
-    return Error(text.decode("utf-8", "replace").strip().strip("'")), begin
+    said = text.decode("utf-8", "replace").strip().strip("'")
+    # it ends up in the terminals of others
+    return Error("".join([sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in said])), begin
 
 
 def _line(data: bytes, begin: int) -> bytes:

@@ -84,9 +84,16 @@ NO_HEADERS: Final = Headers()
 
 
 def encode_headers(headers: Headers, status: Status | None = None) -> bytes:
-    """The block, with the empty line behind it."""
+    """The block, with the empty line behind it.
+
+    Raises:
+        BadHeaders: a value is no text.
+    """
+    try:
+        lines = [f"{name}: {value}".encode("utf-8", "surrogateescape") for name, value in headers.pairs()]
+    except UnicodeEncodeError as error:
+        raise BadHeaders(f"half a character in {error.object[:80]!r}") from None
     first = _VERSION if status is None else b"%s %d %s" % (_VERSION, status.code, status.text.encode())
-    lines = [f"{name}: {value}".encode("utf-8", "surrogateescape") for name, value in headers.pairs()]
     return b"\r\n".join((first.rstrip(), *lines, _END))
 
 

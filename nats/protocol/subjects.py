@@ -14,8 +14,8 @@ from trunkline.nats.errors import BadSubject
 ONE: Final = "*"
 REST: Final = ">"
 
-#: White space ends a subject, and control characters end up in the terminals of others.
-_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f]")
+#: White space ends a subject, control characters end up in the terminals of others, and half a character is no text.
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
 def check_subject(subject: str) -> None:
@@ -44,7 +44,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """The name of a queue group, a stream, a consumer or the like: one token, and no wildcard.
+    """The name of a stream, a consumer or the like: one token, and no wildcard.
 
     Raises:
         BadSubject: it is none.
@@ -53,6 +53,16 @@ def check_name(name: str, kind: str) -> None:
         raise BadSubject(f"the name of a {kind} is empty")
     if _FORBIDDEN.search(name) or any(sign in name for sign in ".*>/\\"):
         raise BadSubject(f"{name!r}: the name of a {kind} has no white space, and none of . * > / \\")
+
+
+def check_queue(queue: str) -> None:
+    """The name of a queue group, which may have dots.
+
+    Raises:
+        BadSubject: it is none.
+    """
+    if not queue or _FORBIDDEN.search(queue):
+        raise BadSubject(f"{queue!r}: the name of a queue group is not empty, and has no white space")
 
 
 def _check(subject: str) -> None:

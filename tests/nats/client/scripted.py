@@ -41,7 +41,7 @@ class Told:
 class Peer:
     """One client's connection, from the server's side."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._decoder = from_client()
         self._found: list[FromClient] = []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.nats.client.connection import Connection, Phase
+from trunkline.nats.client.connection import MAX_PONGS, Connection, Phase
 from trunkline.nats.errors import (
     AuthorizationFailed,
     BadCredentials,
@@ -24,11 +24,11 @@ GREETING = b'CONNECT {"name":"me"}\r\nPING\r\n'
 class Story:
     """A connection, and what it tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_encrypted: bool = False) -> None:
         self.got: list[bytes] = []
         self.told: list[object] = []
         self.failure: NatsError | None = None
-        self.connection = Connection(self, {b"1": self}, 0.0)
+        self.connection = Connection(self, {b"1": self}, 0.0, is_encrypted=is_encrypted)
 
     def put(self, wire: Deliver) -> None:
         self.got.append(wire.payload)
@@ -68,7 +68,43 @@ def test_a_greeting() -> None:
     assert story.told == [{"version": "2.15.1", "max_payload": 100}]
 
 
-@pytest.mark.parametrize("size", [b"0", b"-1", b'"x"', b"null", b"1.5"])
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("more", [b"PONG\r\n", b"MSG a 1 1\r\nx\r\n", b"PO", b"PONG\r\nMSG a 1 1\r\nx\r\n"])
+def test_what_comes_before_tls_is_not_believed(more: bytes, is_asked: bool) -> None:
+    """Anybody on the way may have said it."""
+    story = Story(is_encrypted=not is_asked)
+    info = b'INFO {"tls_required":true}\r\n' if is_asked else INFO
+    story.connection.receive(info + more, 1.0)
+    assert str(story.connection.error) == "more than INFO came before TLS"
+    assert (story.got, story.connection.take_output()) == ([], b"")
+    story = Story(is_encrypted=not is_asked)
+    story.connection.receive(info, 1.0)
+    assert story.connection.begins_tls()
+    assert story.connection.phase is Phase.GREETED
+
+
+def test_a_server_that_reads_no_answers() -> None:
+    connection = Story().open()
+    connection.receive(b"PING\r\n" * MAX_PONGS, 2.0)
+    assert connection.phase is Phase.OPEN
+    connection.take_output()
+    connection.receive(b"PING\r\n" * (MAX_PONGS + 1), 2.0)
+    assert isinstance(connection.error, StaleConnection)
+
+
+def test_a_nonce_that_is_no_text() -> None:
+    story = Story()
+
+    def greet(_: Any) -> dict[str, object]:
+        "\ud800".encode()
+        return {}
+
+    story.greeting = greet  # type: ignore[method-assign]
+    story.connection.receive(INFO, 1.0)
+    assert isinstance(story.connection.error, ProtocolError)
+
+
+@pytest.mark.parametrize("size", [b"0", b"true", b"-1", b'"x"', b"null", b"1.5"])
 def test_a_size_that_is_none_is_that_of_servers_by_default(size: bytes) -> None:
     connection = Story().connection
     connection.receive(b'INFO {"max_payload":%s}\r\n' % size, 1.0)

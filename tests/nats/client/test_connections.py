@@ -1,17 +1,21 @@
 """Connections that are lost and made again, with real servers."""
 
 import logging
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
 from bench.peers import free_port
+from trio.testing import memory_stream_pair
 
-from tests.nats.client.scripted import Told
+from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import KINDS, NatsServer, running
-from trunkline.nats import Client, connect
+from trunkline.nats import Client, Settings, connect
 from trunkline.nats.client.credentials import Key, seed_of
 from trunkline.nats.client.events import Disconnected, Discovered, Reconnected, ServerSaid
+from trunkline.nats.client.settings import Address
 from trunkline.nats.errors import (
     AuthorizationFailed,
     BufferFull,
@@ -21,6 +25,7 @@ from trunkline.nats.errors import (
     NoResponders,
     PermissionDenied,
 )
+from trunkline.nats.protocol.operations import Publish
 
 
 async def test_a_server_that_is_killed(tmp_path: Path) -> None:
@@ -200,3 +205,192 @@ async def test_what_happens_is_logged(tmp_path: Path, caplog: pytest.LogCaptureF
             await client.flush()
     assert caplog.messages[0].startswith("the connection to NATS is lost: the ")
     assert caplog.messages[1] == f"connected to NATS again: {server.url}"
+
+
+# What a scripted server shows
+
+
+@pytest.mark.parametrize("url", ["a..b:4222", "x" * 70, ".", "\ud800", "a\u200db", "\u2488"])
+async def test_a_server_of_the_list_that_has_no_name(url: str) -> None:
+    told = Told()
+
+    async def tell(peer: Peer) -> None:
+        await peer.welcome(connect_urls=[url])
+
+    async def stay(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    async with (
+        serving(tell, stay) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client,
+    ):
+        lost, again = await told.wait(2)
+        await client.flush()
+    assert isinstance(lost, Disconnected)
+    assert again == Reconnected(f"nats://127.0.0.1:{port}")
+
+
+async def test_flushing_while_the_block_is_cancelled_ends() -> None:
+    async def stay(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    async def use(port: int) -> None:
+        async with connect(f"127.0.0.1:{port}") as client:
+            await client.publish("a")
+            try:
+                scope.cancel()
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    for _ in range(3):
+                        with suppress(ConnectionLost, ClientClosed):
+                            await client.flush()
+                    with pytest.raises(ClientClosed):
+                        await client.publish("a")
+
+    async with serving(stay) as port:
+        with trio.fail_after(30), trio.CancelScope() as scope:
+            await use(port)
+
+
+async def test_no_flush_hangs_when_a_connection_is_lost() -> None:
+    outcomes: list[str] = []
+
+    async def flush(client: Client) -> None:
+        try:
+            await client.flush()
+        except ConnectionLost:
+            outcomes.append("lost")
+        else:
+            outcomes.append("taken")
+
+    async def brief(peer: Peer) -> None:
+        await peer.welcome()
+        for _ in range(3):
+            await peer.next()
+
+    async def stay(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    told = Told()
+    async with (
+        serving(brief, stay) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client,
+    ):
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                while len(told.events) < 2:
+                    nursery.start_soon(flush, client)
+                    await trio.lowlevel.checkpoint()
+    assert "lost" in outcomes
+
+
+async def test_draining_waits_for_a_connection(tmp_path: Path) -> None:
+    told = Told()
+    with running(KINDS[0], tmp_path) as server:
+        async with connect(server.url, on_event=told, reconnect_wait=0.01) as client:
+            server.kill()
+            await told.wait()
+            await client.publish("a", b"x")
+            server.start()
+            async with connect(server.url) as other:
+                with other.subscribe("a") as some:
+                    await other.flush()
+                    await client.drain()
+                    with pytest.raises(ClientClosed):
+                        await client.publish("a")
+                    with trio.move_on_after(0.2):  # it may have come before the other one was there
+                        assert (await some.receive()).payload == b"x"
+
+
+async def test_a_drain_that_fails_ends_its_subscription() -> None:
+    async def stay(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    async def deaf_to_pings(peer: Peer) -> None:
+        await peer.welcome()
+        for _ in range(3):  # SUB, UNSUB, PING
+            await peer.next()
+
+    async with (
+        serving(deaf_to_pings, stay) as port,
+        connect(f"127.0.0.1:{port}", reconnect_wait=0.01) as client,
+    ):
+        some = client.subscribe("a")
+        with pytest.raises(ConnectionLost):
+            await some.drain()
+        with pytest.raises(trio.EndOfChannel):
+            await some.receive()
+
+
+async def test_a_request_ends_when_the_client_gives_up() -> None:
+    async def use(port: int) -> None:
+        async with connect(f"127.0.0.1:{port}", max_reconnects=0) as client:
+            with trio.fail_after(30), pytest.raises(ClientClosed, match="the client has given up"):
+                await client.request("a", timeout=1000)
+
+    async def brief(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+
+    async with serving(brief) as port:
+        with pytest.raises(ConnectionLost):
+            await use(port)
+
+
+async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump_clock: object) -> None:
+    attempts: list[float] = []
+
+    async def close(peer: Peer) -> None:
+        attempts.append(trio.current_time())
+        await peer.welcome()
+
+    settings = Settings(servers=(Address("memory", 1),), on_event=lambda _: None, max_reconnects=12)
+
+    async def use() -> None:
+        async with Client(settings).opened() as client:
+            with client.subscribe("a") as some:
+                await some.receive()
+
+    with pytest.MonkeyPatch.context() as patch:
+        async with trio.open_nursery() as nursery:
+
+            async def open_memory(address: Address) -> trio.StapledStream:
+                ours, theirs = memory_stream_pair()
+                nursery.start_soon(close_after, theirs)
+                return ours
+
+            async def close_after(stream: trio.StapledStream) -> None:
+                await close(Peer(stream))
+                await stream.aclose()
+
+            patch.setattr("trunkline.nats.client.connections.open_tcp", open_memory)
+            with pytest.raises(ConnectionLost):
+                await use()
+    assert len(attempts) == 13
+    gaps = [later - sooner for sooner, later in pairwise(attempts)]
+    assert gaps[-1] > 4
+    assert sum(gaps) > 20
+
+
+async def test_answers_that_do_not_end(tmp_path: Path) -> None:
+    async def flood(peer: Peer) -> None:
+        await peer.welcome()
+        reply = b""
+        while not reply:
+            operation = await peer.next()
+            if isinstance(operation, Publish):
+                reply = operation.reply
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await peer.send(b"MSG %s 1 1\r\nx\r\n" % reply * 100)
+
+    async with serving(flood) as port, connect(f"127.0.0.1:{port}", max_messages=50) as client:
+        with trio.fail_after(30):
+            async with client.request_many("a", timeout=0.2) as answers:
+                count = len([each async for each in answers])
+    assert count > 0

@@ -22,5 +22,7 @@ def test_what_it_has_not() -> None:
     assert (message.reply, message.status, dict(message.headers)) == ("", None, {})
     with pytest.raises(NatsError, match="the message to 'a' asks for no answer"):
         message.respond()
+    odd = Message(Deliver(b"a\xff", b"1", b"b\xff", b"", b""), Owner())
+    assert (odd.subject, odd.reply, repr(odd)) == ("a\udcff", "b\udcff", r"<Message 'a\udcff', 0 bytes>")
     with pytest.raises(BadHeaders):
         assert Message(Deliver(b"a", b"1", b"", b"nonsense", b""), Owner()).headers

@@ -14,7 +14,7 @@ def wire(subject: str, payload: bytes = b"", block: bytes = b"") -> Deliver:
 async def test_answers_find_their_request() -> None:
     inbox = Inbox("_INBOX", Owner(), lambda: "me")
     assert inbox.pattern == "_INBOX.me.*"
-    one, two = inbox.open(), inbox.open()
+    one, two = inbox.open(9, 100), inbox.open(9, 100)
     assert one.token != two.token
     inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"2"))
     inbox.put(wire(f"{inbox.prefix}{one.token.decode()}", b"1"))
@@ -31,7 +31,7 @@ async def test_answers_find_their_request() -> None:
 
 async def test_waiting() -> None:
     inbox = Inbox("_INBOX", Owner(), lambda: "me")
-    answers = inbox.open()
+    answers = inbox.open(9, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.wait)
         await trio.testing.wait_all_tasks_blocked()
@@ -40,6 +40,30 @@ async def test_waiting() -> None:
     with trio.move_on_after(0.01) as scope:
         await answers.wait()
     assert scope.cancelled_caught
+
+
+async def test_more_than_is_asked_for_is_dropped() -> None:
+    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    one, few, small = inbox.open(1, 100), inbox.open(2, 100), inbox.open(9, 10)
+    for answers in (one, few, small):
+        for number in range(4):
+            inbox.put(wire(f"{inbox.prefix}{answers.token.decode()}", b"%d" % number * 4))
+    assert [len(answers.messages) for answers in (one, few, small)] == [1, 2, 2]
+    assert small.take().payload == b"0000"
+    inbox.put(wire(f"{inbox.prefix}{small.token.decode()}", b"12345"))
+    inbox.put(wire(f"{inbox.prefix}{small.token.decode()}", b"12345678"))
+    assert [message.payload for message in small.messages] == [b"1111", b"12345"]
+
+
+async def test_no_more_will_come() -> None:
+    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    answers = inbox.open(1, 100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answers.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        inbox.end()
+    await answers.wait()
+    assert answers.messages == []
 
 
 @pytest.mark.parametrize(

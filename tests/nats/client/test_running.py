@@ -1,12 +1,13 @@
 """What real servers do not show: a network that is half dead, and servers that talk nonsense."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 import trio
 
 from tests.nats.client.scripted import Peer, Told, serving
-from trunkline.nats import connect
+from trunkline.nats import Client, connect
 from trunkline.nats.client.events import Disconnected, Event, LameDuck, Reconnected
 from trunkline.nats.errors import ConnectFailed, ProtocolError, StaleConnection
 from trunkline.nats.protocol.operations import PING, PONG, Publish, Subscribe, Unsubscribe
@@ -85,6 +86,100 @@ async def test_nonsense_in_place_of_a_greeting() -> None:
             with pytest.raises(ConnectFailed, match=why):
                 async with connect(f"127.0.0.1:{port}", connect_timeout=0.1):
                     pass
+
+
+async def test_who_waits_for_room_goes_on_with_the_next_connection() -> None:
+    told = Told()
+    async with (
+        serving(deaf, good) as port,
+        connect(
+            f"127.0.0.1:{port}",
+            on_event=told,
+            ping_interval=0.05,
+            max_pings=1,
+            max_pending=1 << 20,
+            reconnect_wait=0.01,
+        ) as client,
+    ):
+        with trio.fail_after(60):
+            for _ in range(20_000):
+                await client.publish("a", bytes(900))
+            await client.flush()
+    assert len(told.events) == 2
+
+
+async def test_who_waits_for_room_goes_on_whoever_writes() -> None:
+    async def publish(client: Client) -> None:
+        for _ in range(12):
+            await client.publish("a", bytes(100))
+
+    async with serving(good) as port, connect(f"127.0.0.1:{port}", max_pending=1000) as client:
+        with trio.fail_after(60):
+            for _ in range(20):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(publish, client)
+                    nursery.start_soon(client.flush)
+
+
+async def test_what_waited_for_a_lost_connection_leaves_room() -> None:
+    told = Told()
+
+    async def brief(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+
+    async with (
+        serving(brief, good) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, max_pending=10_000, reconnect_wait=0.5) as client,
+    ):
+        client.publish_nowait("a", bytes(900))
+        await told.wait()
+        for _ in range(9):
+            client.publish_nowait("a", bytes(900))
+
+
+async def test_a_server_that_asks_and_reads_nothing() -> None:
+    told = Told()
+
+    async def flood(peer: Peer) -> None:
+        await peer.welcome()
+        while True:
+            await peer.send(PING.line * 1000)
+
+    async def flood_until_closed(peer: Peer) -> None:
+        with suppress(trio.BrokenResourceError):
+            await flood(peer)
+
+    async with (
+        serving(flood_until_closed, good) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client,
+    ):
+        lost, _ = await told.wait(2)
+        await client.flush()
+    assert isinstance(lost, Disconnected)
+    assert isinstance(lost.error, StaleConnection)
+
+
+async def test_a_server_that_talks_and_reads_nothing() -> None:
+    told = Told()
+
+    async def talk(peer: Peer) -> None:
+        await peer.welcome()
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await peer.send(b"+OK\r\n")
+                await trio.sleep(0.01)
+
+    async with (
+        serving(talk, good) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, ping_interval=0.1, max_pings=1, reconnect_wait=0.01) as client,
+    ):
+        for _ in range(8000):
+            client.publish_nowait("a", bytes(900))
+        lost, _ = await told.wait(2)
+        await client.flush()
+    assert isinstance(lost, Disconnected)
+    assert "has read nothing for 0.2 s" in str(lost.error)
 
 
 async def test_what_a_client_says_of_itself() -> None:

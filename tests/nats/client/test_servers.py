@@ -38,6 +38,16 @@ def test_servers_are_learned_and_forgotten() -> None:
     assert [each.host for each in pool.round()] == ["a", "c"]
 
 
+def test_the_name_of_a_certificate() -> None:
+    """Of servers that are told of by address, it is that of the server that has told."""
+    via = Address("nats.example", 1, is_encrypted=True)
+    pool = ServerPool([via], unchanged)
+    first, second, named = pool.learn(["192.0.2.1:1", "[::1]:2", "other.example:3"], via)
+    assert (first.tls_name, second.tls_name, named.tls_name) == ("nats.example", "nats.example", "")
+    (third,) = pool.learn(["192.0.2.1:1", "192.0.2.3:1"], first)
+    assert third.tls_name == "nats.example"
+
+
 def test_nonsense_is_not_learned() -> None:
     pool = ServerPool([A], unchanged)
     assert pool.learn(None, A) == []

@@ -54,6 +54,7 @@ FROM_SERVER: list[tuple[bytes, object]] = [
     (b"+OK\r\n", OK),
     (b"-ERR 'Stale Connection'\r\n", Error("Stale Connection")),
     (b"-ERR  'Permissions Violation for Publish to \"a b\"'\r\n", Error('Permissions Violation for Publish to "a b"')),
+    (b"-ERR '\x1b[2Jx'\r\n", Error("\N{REPLACEMENT CHARACTER}[2Jx")),
     (b'INFO {"version":"2.15.1","name":"a  b", "x":[1]}\r\n', Info({"version": "2.15.1", "name": "a  b", "x": [1]})),
     (b"INFO {} \r\n", Info({})),
     (b"info {}\n", Info({})),

@@ -31,6 +31,11 @@ def test_a_block() -> None:
     )
 
 
+def test_half_a_character() -> None:
+    with pytest.raises(BadHeaders, match="half a character"):
+        encode_headers(Headers({"a": "\ud800"}))
+
+
 def test_as_a_mapping() -> None:
     headers = Headers([("a", "1"), ("b", "2"), ("a", "3")])
     assert (headers["a"], headers.get("A"), len(headers), list(headers)) == ("1", None, 2, ["a", "b"])

@@ -3,7 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.nats.errors import BadSubject
-from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject, covers, has_wildcard, matches
+from trunkline.nats.protocol.subjects import (
+    check_name,
+    check_pattern,
+    check_queue,
+    check_subject,
+    covers,
+    has_wildcard,
+    matches,
+)
 
 tokens = st.sampled_from(["a", "b", "*", ">"])
 subjects = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4).map(".".join)
@@ -40,6 +48,7 @@ def test_patterns(pattern: str) -> None:
         ("\0", r"has '\\x00' at 0"),
         ("a\x7f", r"has '\\x7f' at 1"),
         ("a\x0cb", r"has '\\x0c' at 1"),
+        ("a\ud800", r"has '\\ud800' at 1"),
     ],
 )
 def test_what_is_no_subject(subject: str, why: str) -> None:
@@ -66,8 +75,16 @@ def test_what_is_no_name(name: str) -> None:
 
 
 def test_an_empty_name() -> None:
-    with pytest.raises(BadSubject, match="the name of a queue group is empty"):
-        check_name("", "queue group")
+    with pytest.raises(BadSubject, match="the name of a consumer is empty"):
+        check_name("", "consumer")
+
+
+def test_queue_groups() -> None:
+    for queue in ("q", "a.b", "*", "ä"):
+        check_queue(queue)
+    for queue in ("", "a b", "a\r\n", "\ud800"):
+        with pytest.raises(BadSubject, match="the name of a queue group"):
+            check_queue(queue)
 
 
 @pytest.mark.parametrize(
