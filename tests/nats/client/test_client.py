@@ -11,6 +11,7 @@ from trunkline.nats import Client, connect
 from trunkline.nats.client.events import SlowConsumer
 from trunkline.nats.errors import (
     BadSubject,
+    BufferFull,
     ClientClosed,
     NatsError,
     NoResponders,
@@ -239,3 +240,44 @@ async def test_what_is_no_address(url: str) -> None:
         async with connect(url):
             pass
     assert "secret" not in str(caught.value)
+
+
+async def test_what_cannot_be_subscribed_to(server: NatsServer) -> None:
+    async with connect(server.url) as client:
+        for subject in ("", "a b", "a..b", ">.a", "\ud800"):
+            with pytest.raises(BadSubject):
+                client.subscribe(subject)
+        with pytest.raises(BadSubject, match="queue group"):
+            client.subscribe("a", queue="x y")
+        with client.subscribe("a", queue="x.y") as some:
+            await client.publish("a")
+            await some.receive()
+
+
+async def test_nothing_is_kept_of_requests(server: NatsServer) -> None:
+    async with connect(server.url, max_pending=1000) as client:
+        with pytest.raises(NoResponders):
+            await client.request("no.one")
+        async with client.request_many("no.one") as answers:
+            with pytest.raises(NoResponders):
+                await anext(answers)
+        for _ in range(30):
+            client.publish_nowait("a", bytes(10))
+        with pytest.raises(BufferFull):
+            await client.request("no.one", bytes(900))
+        assert not client._inbox._requests
+
+
+async def test_what_just_fits(server: NatsServer) -> None:
+    async with connect(server.url, max_pending=44) as client:
+        client.publish_nowait("a", bytes(10))  # 22 bytes each
+        client.publish_nowait("a", bytes(10))
+        with pytest.raises(BufferFull):
+            client.publish_nowait("a")
+
+
+async def test_not_all_subjects_are_remembered(server: NatsServer) -> None:
+    async with connect(server.url) as client:
+        for number in range(3000):
+            await client.publish(f"a.{number}")
+        assert len(client._subjects) <= 1024

@@ -52,6 +52,11 @@ async def test_a_server_that_is_killed(tmp_path: Path) -> None:
     assert [type(event) for event in told.events] == [Disconnected, Reconnected]
 
 
+async def publish_on(client: Client) -> None:
+    while True:
+        await client.publish("a", bytes(900))
+
+
 async def flush_on(client: Client) -> None:
     """As long as the server answers."""
     while True:
@@ -394,3 +399,117 @@ async def test_answers_that_do_not_end(tmp_path: Path) -> None:
             async with client.request_many("a", timeout=0.2) as answers:
                 count = len([each async for each in answers])
     assert count > 0
+
+
+async def test_an_answer_while_there_is_no_connection_waits_for_the_next(tmp_path: Path) -> None:
+    told = Told()
+    got: list[object] = []
+    came = trio.Event()
+
+    async def ask(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+        await peer.send(b"MSG a 1 r 0\r\n\r\n")
+        await peer.next()
+
+    async def hear(peer: Peer) -> None:
+        await peer.welcome()
+        while not came.is_set():
+            operation = await peer.next()
+            if isinstance(operation, Publish):
+                got.append((operation.subject, operation.payload))
+                came.set()
+        await peer.answer()
+
+    async with (
+        serving(ask, hear) as port,
+        connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client,
+    ):
+        with client.subscribe("a") as some:
+            message = await some.receive()
+            await client.publish("x")
+            await told.wait()
+            message.respond(b"late")
+            with trio.fail_after(30):
+                await came.wait()
+    assert got == [(b"r", b"late")]
+
+
+async def test_who_waits_for_room_hears_that_the_client_gives_up() -> None:
+    async def use(port: int) -> None:
+        async with connect(f"127.0.0.1:{port}", max_pending=1000, max_reconnects=0) as client:
+            with trio.fail_after(30), pytest.raises(ClientClosed):
+                await publish_on(client)
+
+    async def brief(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+
+    async with serving(brief) as port:
+        with pytest.raises(ConnectionLost):
+            await use(port)
+
+
+async def test_nothing_is_said_to_a_server_without_the_tls_that_was_asked_for() -> None:
+    said: list[bytes] = []
+
+    async def plain(peer: Peer) -> None:
+        await peer.send(b'INFO {"max_payload":100}\r\n')
+        with suppress(trio.BrokenResourceError):
+            said.append(bytes(await peer._stream.receive_some(1000)))
+
+    async with serving(plain) as port:
+        with pytest.raises(ConnectFailed):
+            async with connect(f"tls://ada:secret@127.0.0.1:{port}", connect_timeout=0.3):
+                pass
+    assert all(data[:1] == b"\x16" for data in said)  # a handshake of TLS
+    assert said
+
+
+async def test_what_connect_says_of_a_server(tmp_path: Path) -> None:
+    said: list[dict[str, object]] = []
+
+    async def old(peer: Peer) -> None:
+        said.append(dict((await peer.welcome(headers=False)).options))
+        await peer.answer()
+
+    async with serving(old) as port, connect(f"127.0.0.1:{port}"):
+        pass
+    assert (said[0]["headers"], said[0]["no_responders"], said[0]["tls_required"]) == (False, False, False)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_servers_are_learned_if_that_is_wanted(is_wanted: bool) -> None:
+    told = Told()
+
+    async def tell(peer: Peer) -> None:
+        await peer.welcome(connect_urls=["192.0.2.1:1"])  # no news: nothing was known before
+        await peer.next()
+        await peer.send(b'INFO {"connect_urls":["192.0.2.1:1","192.0.2.2:1"]}\r\nPONG\r\n')
+        await peer.answer()
+
+    async with serving(tell) as port, connect(f"127.0.0.1:{port}", on_event=told, discover=is_wanted) as client:
+        await client.flush()
+    assert told.events == ([Discovered(("nats://192.0.2.2:1",))] if is_wanted else [])
+
+
+async def test_the_next_server_is_another_one(tmp_path: Path) -> None:
+    told = Told()
+
+    async def brief(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.next()
+
+    async def stay(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    async with serving(brief, stay) as one, serving(brief, stay) as two:
+        urls = [f"nats://127.0.0.1:{one}", f"nats://127.0.0.1:{two}"]
+        for _ in range(4):
+            async with connect(urls, on_event=told, reconnect_wait=0.01) as client:
+                first = client.url
+                if len(told.events) == 0:
+                    await client.publish("a")
+                    await told.wait(2)
+                    assert client.url != first

@@ -47,6 +47,7 @@ def test_a_key() -> None:
         (SEED[:-1] + ("A" if SEED[-1] != "A" else "B"), "not whole"),
         (SEED[:20], "not whole"),
         (SEED.lower(), "not base32"),
+        (seed_of(bytes(31)), "not whole"),
         ("SAAPN4W3EG6KCJGUQTKTJ5GSB5NHK5CHAJL4DBGFUM3HHROI4XUEP4OBK4", "not the seed of a user"),
     ],
 )

@@ -7,8 +7,10 @@ import pytest
 import trio
 
 from tests.nats.client.scripted import Peer, Told, serving
-from trunkline.nats import Client, connect
+from trunkline.nats import Client, Settings, connect
 from trunkline.nats.client.events import Disconnected, Event, LameDuck, Reconnected
+from trunkline.nats.client.running import CLOSE_TIMEOUT
+from trunkline.nats.client.settings import Address
 from trunkline.nats.errors import ConnectFailed, ProtocolError, StaleConnection
 from trunkline.nats.protocol.operations import PING, PONG, Publish, Subscribe, Unsubscribe
 
@@ -275,3 +277,67 @@ async def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixtu
     async with serving(ending) as port, connect(f"127.0.0.1:{port}", on_event=fail) as client:
         await client.flush()
     assert caplog.messages == ["on_event has failed"]
+
+
+async def test_what_the_socket_does_not_take_at_once_comes_whole_and_in_order() -> None:
+    """Answers and requests are written by the task that has them, as far as the socket takes them."""
+    got: list[bytes] = []
+    full, ended = trio.Event(), trio.Event()
+    count = 6000
+
+    async def late(peer: Peer) -> None:
+        await peer.welcome()
+        await full.wait()
+        while (operation := await peer.next()) is not None:
+            assert isinstance(operation, Publish)
+            got.append(operation.payload[:6])
+        ended.set()
+
+    async with serving(late) as port:
+        async with connect(f"127.0.0.1:{port}") as client:
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(0, count, 2):
+                client.answer("a", b"%06d" % number + bytes(994))
+                client.publish_nowait("a", b"%06d" % (number + 1) + bytes(994))
+                if not number % 50:
+                    await trio.lowlevel.checkpoint()
+            full.set()
+        with trio.fail_after(30):
+            await ended.wait()
+    assert got == [b"%06d" % number for number in range(count)]
+
+
+async def test_a_block_that_ends_beside_a_server_that_reads_nothing(autojump_clock: object) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+
+    async def open_stuck(address: Address) -> trio.StapledStream:
+        return ours
+
+    async def talk() -> None:
+        await Peer(theirs).welcome()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trunkline.nats.client.connections.open_tcp", open_stuck)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(talk)
+            began = trio.current_time()
+            async with Client(Settings(servers=(Address("memory", 1),))).opened() as client:
+                await client.publish("a", bytes(900))
+            assert trio.current_time() - began == pytest.approx(CLOSE_TIMEOUT)
+
+
+async def test_publishers_that_wait_stay_within_the_limit() -> None:
+    most = 0
+
+    async def publish(client: Client) -> None:
+        nonlocal most
+        for _ in range(2000):
+            await client.publish("a", bytes(900))
+            most = max(most, client._connections.waiting)
+
+    async with serving(deaf) as port, connect(f"127.0.0.1:{port}", max_pending=10_000) as client:
+        with trio.move_on_after(0.3):
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(publish, client)
+    assert 9_000 < most <= 10_000

@@ -111,6 +111,13 @@ async def test_limits() -> None:
     assert (len(some), some.dropped, owner.told) == (1, 4, ["slow", "slow"])
     some.put(wire(bytes(40)))
     assert len(some) == 2
+    some = subscription(owner, 9, 100)
+    for _ in range(3):
+        for _ in range(4):
+            some.put(Deliver(b"a", b"1", b"r", bytes(20), bytes(10)))
+        assert len(some) == 3
+        while len(some):
+            await some.receive()
 
 
 async def test_the_end() -> None:

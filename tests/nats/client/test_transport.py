@@ -25,6 +25,11 @@ async def test_tls(tmp_path: Path, is_first: bool) -> None:
                 with client.subscribe("a") as some:
                     await client.publish("a", bytes(500_000))
                     assert len((await some.receive()).payload) == 500_000
+                with client.subscribe("b") as asked:
+                    async with client.request_many("b", max_answers=1) as answers:
+                        (await asked.receive()).respond(b"x")
+                        assert [each.payload async for each in answers] == [b"x"]
+                await client.flush()
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
             async with connect(server.url, tls_first=is_first):
                 pass

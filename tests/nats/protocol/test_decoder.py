@@ -65,6 +65,7 @@ FROM_CLIENT: list[tuple[bytes, object]] = [
     (b"PUB a r.1 2\r\nxy\r\n", pub(reply=b"r.1", payload=b"xy")),
     (b"pub\ta \t 2 \r\nxy\r\n", pub(payload=b"xy")),
     (b"PUB a 002\nxy\r\n", pub(payload=b"xy")),
+    (b"PUB a 000000002\r\nxy\r\n", pub(payload=b"xy")),
     (b"HPUB a 18 20\r\n" + BLOCK + b"xy\r\n", pub(block=BLOCK, payload=b"xy")),
     (b"HPUB a r 18 18\r\n" + BLOCK + b"\r\n", pub(reply=b"r", block=BLOCK)),
     (b"SUB a.> 1\r\n", Subscribe(b"a.>", b"", b"1")),

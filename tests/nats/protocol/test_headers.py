@@ -62,6 +62,7 @@ def test_statuses(block: bytes, status: Status | None) -> None:
 
 
 def test_values_are_trimmed_and_may_be_anything_else() -> None:
+    assert decode_headers("NATS/1.0\r\na: \u00a0x\r\n\r\n".encode())[1]["a"] == "\u00a0x"
     _, headers = decode_headers(b"NATS/1.0\r\na:1\r\nb: \t 2 \r\nc:\r\nd: x:y\r\ne: \xff\r\n\r\n")
     assert list(headers.pairs()) == [("a", "1"), ("b", "2"), ("c", ""), ("d", "x:y"), ("e", "\udcff")]
     assert b"e: \xff\r\n" in encode_headers(headers)
@@ -100,6 +101,7 @@ def test_what_is_no_block(block: bytes) -> None:
         ("a\r\n", "x", "the name"),
         ("a", "x\r\nb: y", "a: the value of a header has no line break"),
         ("a", "x\n", "a: the value"),
+        ("a", "x\ry", "a: the value"),
     ],
 )
 def test_what_cannot_stand_in_a_line(name: str, value: str, why: str) -> None:
