@@ -10,7 +10,7 @@ import json
 from base64 import b64decode
 from binascii import Error as NotBase64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -31,12 +31,28 @@ from trunkline.nats.protocol.subjects import check_name, check_subject
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trunkline.nats.client.client import Client
+    from trunkline.nats.client.message import Message
     from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
 
 #: A publication that no stream answers is repeated: its leader may be changing.
 RETRIES: Final = 2
 RETRY_WAIT: Final = 0.25
+
+
+class Requesting(Protocol):
+    """A client."""
+
+    @property
+    def server(self) -> Mapping[str, Any]: ...
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109  as the client has it
+    ) -> Message: ...
 
 
 class NotSupported(NatsError):
@@ -59,7 +75,7 @@ class StoredMessage:
 class JetStream:
     """`client.jetstream()` makes one."""
 
-    def __init__(self, client: Client, *, prefix: str = "$JS.API", timeout: float = 5.0) -> None:
+    def __init__(self, client: Requesting, *, prefix: str = "$JS.API", timeout: float = 5.0) -> None:
         """`timeout` is that of one request, in seconds."""
         check_subject(prefix)
         self._client = client
