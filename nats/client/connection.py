@@ -127,7 +127,7 @@ class Connection:
 
     def begins_tls(self, operation: FromServer | None = None) -> bool:
         """Whether TLS follows this INFO, or the one that has come."""
-        server = self.server if operation is None else operation.server if isinstance(operation, Info) else {}
+        server = operation.server if isinstance(operation, Info) else self.server
         return self._is_encrypted or bool(server.get("tls_required"))
 
     def write(self, data: bytes) -> None:
