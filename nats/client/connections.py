@@ -268,7 +268,7 @@ class Connections:
                     return runner
             error = connection.error or f"no answer within {self.settings.connect_timeout:g} s"
             if isinstance(error, AuthorizationFailed):
-                refusal = error
+                refusal = AuthorizationFailed(f"{address.url}: {error}")
             problems.append(f"{address.url}: {error}")
         if refusal is not None and len(problems) == 1:
             raise refusal

@@ -10,13 +10,12 @@ import re
 from base64 import b32decode, b32encode, urlsafe_b64encode
 from binascii import Error as NotBase32
 from binascii import crc_hqx
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.nats.errors import BadCredentials
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trunkline.nats.client.settings import Address, Settings
     from trunkline.nats.protocol.operations import Json
 
@@ -36,7 +35,10 @@ class Key:
             BadCredentials: it is none.
         """
         # an extra brings it, and few connect in this way
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        try:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        except ImportError:
+            raise BadCredentials("keys need cryptography: pip install 'trunkline[nats]'") from None
 
         try:
             raw = b32decode(seed.strip() + "=" * (-len(seed.strip()) % 8))
@@ -95,7 +97,7 @@ class Identity:
         return {"auth_token": address.password} if address.password else {}
 
 
-def parts_of(text: str, file: Path) -> tuple[str, str]:
+def parts_of(text: str, file: Path | str) -> tuple[str, str]:
     """The JWT and the seed of a file.
 
     Raises:
@@ -108,9 +110,9 @@ def parts_of(text: str, file: Path) -> tuple[str, str]:
     return jwt, seed
 
 
-def _read(file: Path) -> str:
+def _read(file: Path | str) -> str:
     try:
-        with file.open(encoding="utf-8") as opened:
+        with Path(file).open(encoding="utf-8") as opened:
             return opened.read(MAX_FILE)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

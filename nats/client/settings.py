@@ -45,14 +45,18 @@ def address_of(url: str) -> Address:
     """
     text = url if "://" in url else f"nats://{url}"
     parts = urlsplit(text)
+    shown = text.replace(parts.netloc, parts.netloc.rpartition("@")[2])
+    try:
+        own_port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{shown!r}: {error}") from None
     if parts.scheme not in _SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-        shown = text.replace(parts.netloc, parts.netloc.rpartition("@")[2])
         raise ValueError(f"{shown!r} is no address of a NATS server: nats://HOST:PORT, or tls")
     port, is_encrypted = _SCHEMES[parts.scheme]
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if parts.password is None:
         user, password = "", user  # a token
-    return Address(parts.hostname, parts.port or port, is_encrypted, user, password)
+    return Address(parts.hostname, own_port or port, is_encrypted, user, password)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +70,8 @@ class Settings:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     #: A file with a JWT and a seed, as `nsc` writes it; or a file with a seed alone. Both are read at each attempt.
-    credentials: Path | None = None
-    nkey_seed: Path | None = None
+    credentials: Path | str | None = None
+    nkey_seed: Path | str | None = None
     #: For `tls://`, and for servers that ask for TLS. None: the system's authorities, and no certificate of the client.
     tls: ssl.SSLContext | None = None
     #: TLS before the server has said anything.
@@ -94,3 +98,17 @@ class Settings:
     inbox_prefix: str = "_INBOX"
     #: Called with whatever happens to the connection, in the client's task. None: it is logged.
     on_event: Callable[[Event], None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: a setting cannot be.
+        """
+        if not self.servers:
+            raise ValueError("servers: none is named")
+        for name in ("connect_timeout", "ping_interval", "max_pings", "max_pending", "max_messages", "max_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                raise ValueError(f"{name}: {value!r} is no number above 0")
+        if not 0 < self.reconnect_wait <= self.max_reconnect_wait:
+            raise ValueError("reconnect_wait is above 0, and not above max_reconnect_wait")

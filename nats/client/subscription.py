@@ -75,6 +75,9 @@ class Subscription:
         self.is_stopped = self.is_over = False
         self._failure: NatsError | None = None
 
+    def __repr__(self) -> str:
+        return f"<Subscription {self.subject!r}, {len(self)} messages wait>"
+
     def __len__(self) -> int:
         """Messages that wait."""
         return len(self._waiting)

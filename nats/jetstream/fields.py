@@ -75,6 +75,8 @@ class Texts(Form):
     __slots__ = ()
 
     def write(self, value: Iterable[str]) -> list[str]:
+        if isinstance(value, str):  # its letters would be texts
+            raise TypeError(f"{self.name}: a tuple of texts, not {value!r}".lstrip(": "))
         return list(value)
 
     def read(self, value: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ from typing import Final
 
 from trunkline.nats.errors import BadSubject
 
+#: A server reads lines of 4,096 bytes, by default, in which two subjects may stand.
+MAX_LENGTH: Final = 2000
+
 ONE: Final = "*"
 REST: Final = ">"
 
@@ -68,6 +71,8 @@ def check_queue(queue: str) -> None:
 def _check(subject: str) -> None:
     if not subject:
         raise BadSubject("the subject is empty")
+    if len(subject) > MAX_LENGTH:
+        raise BadSubject(f"a subject of {len(subject)} characters, {MAX_LENGTH} have room in the line of a server")
     if found := _FORBIDDEN.search(subject):
         raise BadSubject(f"{subject!r} has {found[0]!r} at {found.start()}")
     if subject[0] == "." or subject[-1] == "." or ".." in subject:

@@ -128,7 +128,7 @@ async def test_user_and_password(tmp_path: Path) -> None:
             await client.flush()
         async with connect(server.url.replace("//", "//ada:secret@")) as client:
             assert client.url == server.url
-        with pytest.raises(AuthorizationFailed, match="Authorization Violation"):
+        with pytest.raises(AuthorizationFailed, match="nats://127.0.0.1:.*: Authorization Violation"):
             async with connect(server.url, user="ada", password="wrong"):
                 pass
 

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_a_file_of_credentials(tmp_path: Path) -> None:
     identity = Identity(Settings(credentials=file))
     assert identity.options(NONCE, HERE) == {"jwt": "eyJ0.eyJq.c2ln", "sig": Key(SEED).sign("abc")}
     assert identity.options({}, HERE) == {"jwt": "eyJ0.eyJq.c2ln"}
+    assert Identity(Settings(credentials=str(file))).options({}, HERE) == {"jwt": "eyJ0.eyJq.c2ln"}
     file.write_text(CREDS.format(seed=SEED).replace("eyJ0", "eyJ1"))
     assert identity.options({}, HERE) == {"jwt": "eyJ1.eyJq.c2ln"}
 
@@ -77,6 +79,12 @@ def test_what_is_no_file_of_credentials(text: str, why: str, tmp_path: Path) -> 
     file.write_text(text)
     with pytest.raises(BadCredentials, match=why):
         Identity(Settings(credentials=file)).options(NONCE, HERE)
+
+
+def test_without_what_an_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(BadCredentials, match=r"pip install 'trunkline\[nats\]'"):
+        Key(SEED)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

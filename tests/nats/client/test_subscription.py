@@ -100,6 +100,7 @@ async def test_limits() -> None:
     for _ in range(4):
         some.put(wire())
     assert (len(some), some.dropped, some.received, owner.told) == (2, 2, 4, ["slow"])
+    assert repr(some) == "<Subscription 'a', 2 messages wait>"
     await some.receive()
     some.put(wire())
     some.put(wire())

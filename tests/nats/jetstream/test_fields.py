@@ -87,6 +87,11 @@ def test_what_has_its_default_is_left_out() -> None:
     assert from_json(Thing, {"name": "a", "words": None, "table": None, "inner": None}) == Thing(name="a")
 
 
+def test_a_text_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match="a tuple of texts, not 'zap'"):
+        to_json(Thing(name="a", words="zap"))  # type: ignore[arg-type]
+
+
 def test_a_word_that_is_not_known_is_kept() -> None:
     found = from_json(Thing, {"name": "a", "colour": "green"})
     assert found.colour == "green"

@@ -48,6 +48,7 @@ def test_patterns(pattern: str) -> None:
         ("\0", r"has '\\x00' at 0"),
         ("a\x7f", r"has '\\x7f' at 1"),
         ("a\x0cb", r"has '\\x0c' at 1"),
+        ("a" * 2001, "a subject of 2001 characters, 2000 have room"),
         ("a\ud800", r"has '\\ud800' at 1"),
     ],
 )
