@@ -103,12 +103,15 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
     # a number that may have a unit, as in the configuration
     found = next((each.func for each in field.metadata if isinstance(each, BeforeValidator)), None)
     parse = cast("Callable[[object], object] | None", found)
+    typed, callback = _type(kind, parse), _CALLBACKS.get(_form(kind))
+    if parse is not None:
+        callback = partial(_parsed, field, parse)
     if field.is_required() or name in _BY_PLACE:
         return click.Argument(
             [name],
             required=field.is_required(),
-            type=_type(kind, parse),
-            callback=_CALLBACKS.get(_form(kind)) if parse is None else partial(_parsed, field, parse),
+            type=typed,
+            callback=callback,
             nargs=-1 if several else 1,
             metavar=_METAVARS.get(_form(kind)) if several else None,
         )
@@ -117,8 +120,8 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
         return click.Option([both], is_flag=True, default=field.default, help=doc)
     return click.Option(
         [_SINGULAR.get(name, flag), name],
-        type=_type(kind, parse),
-        callback=_CALLBACKS.get(_form(kind)) if parse is None else partial(_parsed, field, parse),
+        type=typed,
+        callback=callback,
         multiple=several,
         metavar="KEY=VALUE" if _form(kind) is dict else None if parse is None else _UNITS[kind],
         help=doc,
