@@ -150,7 +150,7 @@ class Client:
         self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None
     ) -> bytes:
         self._connections.check()
-        encoded = self._subjects.get(subject) or self._checked(subject)
+        encoded = self._checked(subject)
         block = b""
         if headers:
             block = encode_headers(headers if isinstance(headers, Headers) else Headers(headers))

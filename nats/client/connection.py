@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.nats.errors import (
     AuthorizationFailed,
@@ -220,10 +220,6 @@ class Connection:
             self.phase = Phase.OVER
             self.error = error
             self._pongs.clear()
-
-    def option(self, name: str) -> Any:
-        """Of INFO; None if the server does not say."""
-        return self.server.get(name)
 
 
 def _nobody() -> None:

@@ -76,7 +76,7 @@ class Texts(Form):
 
     def write(self, value: Iterable[str]) -> list[str]:
         if isinstance(value, str):  # its letters would be texts
-            raise TypeError(f"{self.name}: a tuple of texts, not {value!r}".lstrip(": "))
+            raise TypeError(f"a tuple of texts, not {value!r}")
         return list(value)
 
     def read(self, value: Iterable[str]) -> tuple[str, ...]:

@@ -63,8 +63,8 @@ def test_a_greeting() -> None:
     assert connection.waiting == 0
     connection.receive(b"PONG\r\n", 2.0)
     assert (connection.phase, connection.is_settled, connection.heard_at) == (Phase.OPEN, True, 2.0)
-    assert connection.option("version") == "2.15.1"
-    assert connection.option("nonce") is None
+    assert connection.server["version"] == "2.15.1"
+    assert connection.server.get("nonce") is None
     assert story.told == [{"version": "2.15.1", "max_payload": 100}]
 
 
