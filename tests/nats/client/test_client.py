@@ -1,12 +1,10 @@
 """The client, with real servers of two versions."""
 
-from collections.abc import Generator
-
 import pytest
 import trio
 
 from tests.nats.client.scripted import Told
-from tests.nats.servers import KINDS, NatsServer, running
+from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.client.events import SlowConsumer
 from trunkline.nats.errors import (
@@ -18,12 +16,6 @@ from trunkline.nats.errors import (
     PayloadTooLarge,
     RequestTimeout,
 )
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
-    with running(request.param, tmp_path_factory.mktemp("nats")) as one:
-        yield one
 
 
 async def test_what_is_published_comes(server: NatsServer) -> None:

@@ -1,6 +1,6 @@
 """Streams, consumers and acknowledgements, with real servers of two versions."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,6 @@ from trunkline.nats.jetstream.replies import (
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers
 from trunkline.nats.protocol.operations import PING, PONG, Publish
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
-    folder = tmp_path_factory.mktemp("nats")
-    with running(request.param, folder, "-js", "-sd", str(folder / "js")) as one:
-        yield one
 
 
 @asynccontextmanager

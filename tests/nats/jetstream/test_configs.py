@@ -1,13 +1,12 @@
 """Configurations, as real servers give them back."""
 
 import json
-from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.nats.servers import KINDS, NatsServer, running
+from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.jetstream.configs import (
     AckPolicy,
@@ -38,13 +37,6 @@ from trunkline.nats.jetstream.replies import (
     parse,
     publish_ack_of,
 )
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
-    folder = tmp_path_factory.mktemp("nats")
-    with running(request.param, folder, "-js", "-sd", str(folder / "js")) as one:
-        yield one
 
 
 async def api(client: Client, what: str, body: object = None) -> dict[str, Any]:

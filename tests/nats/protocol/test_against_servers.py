@@ -1,11 +1,10 @@
 """What a server takes, the decoder takes, and where it gives up, the decoder does."""
 
 import socket
-from collections.abc import Generator
 
 import pytest
 
-from tests.nats.servers import KINDS, NatsServer, running
+from tests.nats.servers import NatsServer
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.decoder import from_client, from_server
 from trunkline.nats.protocol.operations import PING, PONG, Connect, Deliver, Error, FromServer, Info, Publish
@@ -63,12 +62,6 @@ LINES: dict[bytes, bool] = {
     b"PUB %s 0\r\n" % (b"a" * 4096): False,
     b"SUB %s 1\r\n" % (b"a" * 4000): True,
 }
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
-    with running(request.param, tmp_path_factory.mktemp("nats")) as one:
-        yield one
 
 
 class Wire:
