@@ -41,6 +41,23 @@ class NotJetStream(NatsError, ValueError):
     """A message did not come from a consumer of JetStream: its reply subject is not one to acknowledge it by."""
 
 
+class CannotSubscribe(NatsError, ValueError):
+    """A subscription to a consumer contradicts itself, or the consumer that there is."""
+
+
+class StatusError(NatsError):
+    """What a server says to a subscriber in place of a message. `code` is as in HTTP."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}".rstrip())
+        self.code = code
+        self.text = text
+
+
+class UnknownStatus(StatusError):
+    """One that this client does not know."""
+
+
 # The client
 
 

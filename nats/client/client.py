@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -15,15 +15,16 @@ from trunkline.nats.client.connections import Connections
 from trunkline.nats.client.events import SlowConsumer
 from trunkline.nats.client.requests import Inbox, is_refusal
 from trunkline.nats.client.settings import Settings, address_of
-from trunkline.nats.client.subscription import Subscription
+from trunkline.nats.client.subscription import BaseSubscription, Subscription
 from trunkline.nats.errors import BufferFull, NoResponders, PayloadTooLarge, RequestTimeout
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers, encode_headers
 from trunkline.nats.protocol.subjects import check_pattern, check_queue, check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
+    from trunkline.nats.client.events import Event
     from trunkline.nats.client.jetstream import JetStream
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
@@ -35,6 +36,8 @@ MAX_RUN: Final = 64
 #: Subjects that were found valid and are remembered; beyond it the memory is cleared.
 _REMEMBERED: Final = 1024
 
+S = TypeVar("S", bound=BaseSubscription[Any])
+
 
 class Client:
     """`connect` makes one."""
@@ -42,12 +45,12 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         #: By their id.
-        self._receivers: dict[bytes, Subscription | Inbox] = {}
+        self._receivers: dict[bytes, BaseSubscription[Any] | Inbox] = {}
         self._numbers = count(1)
         self._connections = Connections(settings, self._receivers, self)
         self._max_pending = settings.max_pending
-        self._inbox = Inbox(settings.inbox_prefix, self, _token)
-        self._inbox_sid = b""
+        #: Of the answers to requests, from the first one on.
+        self._inbox: Inbox | None = None
         self._subjects: dict[str, bytes] = {}
         #: Publications since other tasks had their turn.
         self._run = 0
@@ -179,11 +182,23 @@ class Client:
             BadSubject: it is none, or no name of a queue group.
             ClientClosed: the client is not open.
         """
+        return self.open(Subscription, subject, queue=queue, max_messages=max_messages, max_bytes=max_bytes)
+
+    def open(
+        self,
+        kind: Callable[..., S],
+        subject: str,
+        *,
+        queue: str = "",
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+    ) -> S:
+        """Subscribe, with a subscription of this kind."""
         self._connections.check()
         check_pattern(subject)
         if queue:
             check_queue(queue)
-        subscription = Subscription(
+        subscription = kind(
             self,
             subject,
             queue,
@@ -191,10 +206,26 @@ class Client:
             self.settings.max_messages if max_messages is None else max_messages,
             self.settings.max_bytes if max_bytes is None else max_bytes,
         )
-        self._receivers[subscription.sid] = subscription
-        if self.is_connected:
-            self._connections.write(encoder.subscribe(subject.encode(), subscription.sid, queue.encode()))
+        self._receive(subscription)
         return subscription
+
+    def _receive(self, receiver: BaseSubscription[Any] | Inbox) -> None:
+        self._receivers[receiver.sid] = receiver
+        if self.is_connected:
+            for data in receiver.again():
+                self._connections.write(data)
+
+    def move(self, subscription: BaseSubscription[Any], subject: str) -> None:
+        """From now on it has the messages of another subject, and no more of the one before."""
+        if self._receivers.pop(subscription.sid, None) is not None:
+            if self.is_connected:
+                self._connections.write(encoder.unsubscribe(subscription.sid))
+            subscription.subject, subscription.sid = subject, self._next_sid()
+            self._receive(subscription)
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else has."""
+        return f"{self.settings.inbox_prefix}.{_token()}"
 
     def _next_sid(self) -> bytes:
         return b"%d" % next(self._numbers)
@@ -219,7 +250,7 @@ class Client:
             with trio.move_on_after(timeout):
                 await answers.wait()
         finally:
-            self._inbox.close(answers)
+            answers.close()
         if not answers.messages:
             self._connections.check()
             raise RequestTimeout(f"no answer to a request to {subject!r} within {timeout:g} s")
@@ -250,7 +281,7 @@ class Client:
         try:
             yield self._each(answers, subject, trio.current_time() + timeout, stall, max_answers)
         finally:
-            self._inbox.close(answers)
+            answers.close()
 
     async def _each(
         self, answers: Answers, subject: str, deadline: float, stall: float | None, max_answers: int | None
@@ -272,16 +303,15 @@ class Client:
         self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None, max_answers: int
     ) -> Answers:
         self._connections.check()
-        if not self._inbox_sid:
-            self._inbox_sid = self._next_sid()
-            self._receivers[self._inbox_sid] = self._inbox
-            if self.is_connected:
-                self._connections.write(encoder.subscribe(self._inbox.pattern.encode(), self._inbox_sid))
-        answers = self._inbox.open(max_answers, self.settings.max_bytes)
+        inbox = self._inbox
+        if inbox is None:
+            inbox = self._inbox = Inbox(self.new_inbox(), self._next_sid(), self)
+            self._receive(inbox)
+        answers = inbox.open(max_answers, self.settings.max_bytes)
         try:
-            self.answer(subject, payload, reply=f"{self._inbox.prefix}{answers.token.decode()}", headers=headers)
+            self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:
-            self._inbox.close(answers)
+            answers.close()
             raise
         return answers
 
@@ -306,7 +336,7 @@ class Client:
         was published is sent, and nothing more can be."""
         async with trio.open_nursery() as nursery:
             for subscription in list(self._receivers.values()):
-                if isinstance(subscription, Subscription):
+                if not isinstance(subscription, Inbox):
                     nursery.start_soon(subscription.drain)
         self._connections.close()
         await self.flush()
@@ -335,10 +365,14 @@ class Client:
 
     # As the owner of subscriptions
 
-    def slow(self, subscription: Subscription) -> None:
-        self._connections.tell(SlowConsumer(subscription))
+    def slow(self, subscription: BaseSubscription[Any]) -> None:
+        self.tell(SlowConsumer(subscription))
 
-    def unsubscribe(self, subscription: Subscription, after: int = 0) -> None:
+    def tell(self, event: Event) -> None:
+        """The user."""
+        self._connections.tell(event)
+
+    def unsubscribe(self, subscription: BaseSubscription[Any], after: int = 0) -> None:
         if subscription.sid not in self._receivers:
             return
         if self.is_connected:
@@ -349,7 +383,7 @@ class Client:
             del self._receivers[subscription.sid]
             subscription.end()
 
-    async def stop(self, subscription: Subscription) -> None:
+    async def stop(self, subscription: BaseSubscription[Any]) -> None:
         if subscription.sid in self._receivers and self.is_connected:
             self._connections.write(encoder.unsubscribe(subscription.sid))
             await self.flush()
@@ -357,13 +391,8 @@ class Client:
     # As what asks a server
 
     def again(self) -> Iterable[bytes]:
-        for sid, receiver in self._receivers.items():
-            if isinstance(receiver, Inbox):
-                yield encoder.subscribe(receiver.pattern.encode(), sid)
-            elif not receiver.is_stopped:
-                yield encoder.subscribe(receiver.subject.encode(), sid, receiver.queue.encode())
-                if receiver.max_received:
-                    yield encoder.unsubscribe(sid, receiver.max_received - receiver.received)
+        for receiver in list(self._receivers.values()):
+            yield from receiver.again()
 
     def end(self, failure: NatsError | None) -> None:
         for receiver in list(self._receivers.values()):

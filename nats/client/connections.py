@@ -12,7 +12,7 @@ import trio
 from trunkline import __version__
 from trunkline.nats.client.connection import Connection, Phase
 from trunkline.nats.client.credentials import Identity
-from trunkline.nats.client.events import Disconnected, Discovered, LameDuck, Reconnected, ServerSaid, SlowConsumer
+from trunkline.nats.client.events import Disconnected, Discovered, LameDuck, Reconnected, ServerSaid, words_of
 from trunkline.nats.client.running import Runner
 from trunkline.nats.client.servers import ServerPool
 from trunkline.nats.client.transport import encrypt, open_tcp
@@ -177,7 +177,7 @@ class Connections:
     def tell(self, event: Event) -> None:
         """The user, in whichever way is wanted."""
         if self.settings.on_event is None:
-            _logger.warning("%s", _words(event))
+            _logger.warning("%s", words_of(event))
             return
         try:
             self.settings.on_event(event)
@@ -321,19 +321,3 @@ class _Flush:
     def answered(self) -> None:
         self.is_answered = True
         self.event.set()
-
-
-def _words(event: Event) -> str:
-    match event:
-        case Disconnected(error):
-            return f"the connection to NATS is lost: {error}"
-        case Reconnected(url):
-            return f"connected to NATS again: {url}"
-        case Discovered(urls):
-            return f"found more servers: {', '.join(urls)}"
-        case SlowConsumer(subscription):
-            return f"messages of {subscription.subject!r} are dropped, as too many wait"
-        case ServerSaid(error):
-            return f"the server says: {error}"
-        case _:
-            return "the server is going to end"

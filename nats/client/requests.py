@@ -8,9 +8,10 @@ import trio
 
 from trunkline.nats.client.message import Message
 from trunkline.nats.errors import BadHeaders
+from trunkline.nats.protocol import encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from trunkline.nats.client.message import Answering
     from trunkline.nats.errors import NatsError
@@ -23,9 +24,10 @@ NO_RESPONDERS: Final = 503
 class Answers:
     """Of one request. More than is asked for, or than has room, is dropped."""
 
-    __slots__ = ("_event", "_is_over", "_max_bytes", "_max_messages", "messages", "token")
+    __slots__ = ("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages", "messages", "token")
 
-    def __init__(self, token: bytes, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, inbox: Inbox, token: bytes, max_messages: int, max_bytes: int) -> None:
+        self._inbox = inbox
         self.token = token
         self.messages: list[Message] = []
         self._max_messages = max_messages
@@ -44,6 +46,10 @@ class Answers:
         self._max_bytes += len(message.payload)
         return message
 
+    def close(self) -> None:
+        """What comes later is for nobody."""
+        self._inbox.close(self.token)
+
     def end(self) -> None:
         """No more will come."""
         self._is_over = True
@@ -61,27 +67,27 @@ class Answers:
 class Inbox:
     """It is the receiver of its subscription."""
 
-    def __init__(self, prefix: str, answering: Answering, random: Callable[[], str]) -> None:
-        """`random` gives a token that nobody else has."""
-        self.prefix = f"{prefix}.{random()}."
+    def __init__(self, prefix: str, sid: bytes, answering: Answering) -> None:
+        """Nobody else has this prefix."""
+        self.prefix = f"{prefix}."
+        self.sid = sid
         self._length = len(self.prefix.encode())
         self._answering = answering
         self._requests: dict[bytes, Answers] = {}
         self._number = 0
 
-    @property
-    def pattern(self) -> str:
-        return f"{self.prefix}*"
+    def again(self) -> Iterable[bytes]:
+        """What a new connection is asked for."""
+        yield encoder.subscribe(f"{self.prefix}*".encode(), self.sid)
 
     def open(self, max_messages: int, max_bytes: int) -> Answers:
         self._number += 1
-        answers = Answers(b"%x" % self._number, max_messages, max_bytes)
+        answers = Answers(self, b"%x" % self._number, max_messages, max_bytes)
         self._requests[answers.token] = answers
         return answers
 
-    def close(self, answers: Answers) -> None:
-        """What comes later is for nobody."""
-        self._requests.pop(answers.token, None)
+    def close(self, token: bytes) -> None:
+        self._requests.pop(token, None)
 
     def end(self, failure: NatsError | None = None) -> None:
         """No more will come."""

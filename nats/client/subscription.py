@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 import trio
 
 from trunkline.nats.client.message import Message
+from trunkline.nats.protocol import encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.headers import Headers
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 MAX_RUN: Final = 256
 
 
+#: What a subscription gives.
+M = TypeVar("M", bound=Message)
+
+
 class Owner(Protocol):
-    def slow(self, subscription: Subscription) -> None:
+    def slow(self, subscription: BaseSubscription[Any]) -> None:
         """It drops messages."""
 
-    def unsubscribe(self, subscription: Subscription, after: int = 0) -> None:
+    def unsubscribe(self, subscription: BaseSubscription[Any], after: int = 0) -> None:
         """Nothing more is to come, or so many messages in all."""
 
-    async def stop(self, subscription: Subscription) -> None:
+    async def stop(self, subscription: BaseSubscription[Any]) -> None:
         """Nothing more is asked for; what has come until then is there when this returns."""
 
     def answer(
@@ -35,15 +40,16 @@ class Owner(Protocol):
         subject: str,
         payload: bytes,
         *,
+        reply: str = "",
         headers: Headers | Mapping[str, str] | None = None,
         is_last: bool = True,
     ) -> None:
         """Publish an answer, and at once if it is the last one for now."""
 
 
-class Subscription:
-    """`async for message in subscription`. Several tasks may take from it; each message goes to one of them. What
-    finds no room, as nobody takes it, is dropped and counted."""
+class BaseSubscription(Generic[M]):
+    """Several tasks may take from it; each message goes to one of them. What finds no room, as nobody takes it, is
+    dropped and counted."""
 
     def __init__(
         self,
@@ -76,13 +82,20 @@ class Subscription:
         self._failure: NatsError | None = None
 
     def __repr__(self) -> str:
-        return f"<Subscription {self.subject!r}, {len(self)} messages wait>"
+        return f"<{type(self).__name__} {self.subject!r}, {len(self)} messages wait>"
 
     def __len__(self) -> int:
         """Messages that wait."""
         return len(self._waiting)
 
     # From the connection
+
+    def again(self) -> Iterable[bytes]:
+        """What a new connection is asked for."""
+        if not self.is_stopped:
+            yield encoder.subscribe(self.subject.encode(), self.sid, self.queue.encode())
+            if self.max_received:
+                yield encoder.unsubscribe(self.sid, self.max_received - self.received)
 
     def put(self, wire: Deliver) -> None:
         self.received += 1
@@ -108,38 +121,23 @@ class Subscription:
 
     # For the user
 
-    async def receive(self) -> Message:
+    async def receive(self) -> M:
         """The next message.
 
         Raises:
             trio.EndOfChannel: there are no more.
             NatsError: there are no more, as the client has given up.
         """
-        self._run += 1
-        if self._run >= MAX_RUN or not self._waiting:
-            self._run = 0
-            await self._some()
-        wire = self._waiting.popleft()
-        self._bytes -= len(wire.payload) + len(wire.block)
-        if self._is_slow and not self._waiting:
-            self._is_slow = False
-        return Message(wire, self)
+        raise NotImplementedError
 
-    async def _some(self) -> None:
-        if self._waiting or self.is_over:
-            await trio.lowlevel.checkpoint()
-        while not self._waiting:
-            if self.is_over:
-                raise self._failure or trio.EndOfChannel
-            await self._lot.park()
+    def __aiter__(self) -> Self:
+        return self
 
-    def answer(self, subject: str, payload: bytes, *, headers: Headers | Mapping[str, str] | None = None) -> None:
-        """For messages."""
-        self._owner.answer(subject, payload, headers=headers, is_last=not self._waiting)
-
-    def unsubscribe(self, *, after: int = 0) -> None:
-        """Nothing more comes; or with `after` so many messages in all, counted from the beginning."""
-        self._owner.unsubscribe(self, after)
+    async def __anext__(self) -> M:
+        try:
+            return await self.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
 
     async def drain(self) -> None:
         """Nothing more is asked for, and what the server has sent until then is there when this returns."""
@@ -150,14 +148,49 @@ class Subscription:
             finally:
                 self._owner.unsubscribe(self)
 
-    def __aiter__(self) -> Self:
-        return self
+    # For those that are derived
 
-    async def __anext__(self) -> Message:
-        try:
-            return await self.receive()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
+    async def _take(self) -> Deliver:
+        self._run += 1
+        if self._run >= MAX_RUN or not self._waiting:
+            self._run = 0
+            await self._some()
+        return self._pop()
+
+    def _pop(self) -> Deliver:
+        wire = self._waiting.popleft()
+        self._bytes -= len(wire.payload) + len(wire.block)
+        if self._is_slow and not self._waiting:
+            self._is_slow = False
+        return wire
+
+    async def _some(self) -> None:
+        """Until there is a message."""
+        if self._waiting or self.is_over:
+            await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            self._check()
+            await self._lot.park()
+
+    def _check(self) -> None:
+        """Before it waits for a message."""
+        if self.is_over:
+            raise self._failure or trio.EndOfChannel
+
+    def answer(self, subject: str, payload: bytes, *, headers: Headers | Mapping[str, str] | None = None) -> None:
+        """For messages."""
+        self._owner.answer(subject, payload, headers=headers, is_last=not self._waiting)
+
+
+class Subscription(BaseSubscription[Message]):
+    """The messages of a subject: `async for message in subscription`."""
+
+    async def receive(self) -> Message:
+        return Message(await self._take(), self)
+
+    def unsubscribe(self, *, after: int = 0) -> None:
+        """Nothing more comes; or with `after` so many messages in all, counted from the beginning."""
+        self._owner.unsubscribe(self, after)
 
     def __enter__(self) -> Self:
         return self

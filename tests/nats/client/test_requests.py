@@ -12,8 +12,8 @@ def wire(subject: str, payload: bytes = b"", block: bytes = b"") -> Deliver:
 
 
 async def test_answers_find_their_request() -> None:
-    inbox = Inbox("_INBOX", Owner(), lambda: "me")
-    assert inbox.pattern == "_INBOX.me.*"
+    inbox = Inbox("_INBOX.me", b"1", Owner())
+    assert list(inbox.again()) == [b"SUB _INBOX.me.* 1\r\n"]
     one, two = inbox.open(9, 100), inbox.open(9, 100)
     assert one.token != two.token
     inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"2"))
@@ -23,14 +23,14 @@ async def test_answers_find_their_request() -> None:
     await one.wait()
     assert [message.payload for message in one.messages] == [b"1", b"more"]
     assert [message.payload for message in two.messages] == [b"2"]
-    inbox.close(two)
-    inbox.close(two)
+    two.close()
+    two.close()
     inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"late"))
     assert len(two.messages) == 1
 
 
 async def test_waiting() -> None:
-    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    inbox = Inbox("_INBOX.me", b"1", Owner())
     answers = inbox.open(9, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.wait)
@@ -43,7 +43,7 @@ async def test_waiting() -> None:
 
 
 async def test_more_than_is_asked_for_is_dropped() -> None:
-    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    inbox = Inbox("_INBOX.me", b"1", Owner())
     one, few, small = inbox.open(1, 100), inbox.open(2, 100), inbox.open(9, 10)
     for answers in (one, few, small):
         for number in range(4):
@@ -56,7 +56,7 @@ async def test_more_than_is_asked_for_is_dropped() -> None:
 
 
 async def test_no_more_will_come() -> None:
-    inbox = Inbox("_INBOX", Owner(), lambda: "me")
+    inbox = Inbox("_INBOX.me", b"1", Owner())
     answers = inbox.open(1, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.wait)

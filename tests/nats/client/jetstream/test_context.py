@@ -10,7 +10,7 @@ import pytest
 from tests.nats.client.scripted import Peer, serving
 from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import connect
-from trunkline.nats.client.jetstream import RETRIES, JetStream, NotSupported
+from trunkline.nats.client.jetstream.context import RETRIES, JetStream, NotSupported
 from trunkline.nats.errors import BadSubject, NatsError, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, StreamConfig
 from trunkline.nats.jetstream.fields import BadReply
@@ -72,14 +72,14 @@ async def test_publish(server: NatsServer) -> None:
 
 
 async def test_a_subject_that_no_stream_takes(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.nats.client.jetstream.RETRY_WAIT", 0.001)
+    monkeypatch.setattr("trunkline.nats.client.jetstream.context.RETRY_WAIT", 0.001)
     async with streams(server, ORDERS) as js:
         with pytest.raises(NoResponders, match="nobody answers requests to 'other'"):
             await js.publish("other")
 
 
 async def test_a_stream_that_has_no_leader_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.nats.client.jetstream.RETRY_WAIT", 0.001)
+    monkeypatch.setattr("trunkline.nats.client.jetstream.context.RETRY_WAIT", 0.001)
     asked: list[bytes] = []
 
     async def late(peer: Peer) -> None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from binascii import Error as NotBase64
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.nats.errors import NatsError, NoResponders
+from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
+from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
+from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
+from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders
+from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.fields import BadReply, Moment, from_json, to_json
 from trunkline.nats.jetstream.replies import (
     ApiError,
@@ -26,33 +32,17 @@ from trunkline.nats.jetstream.replies import (
     publish_ack_of,
 )
 from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
-from trunkline.nats.protocol.subjects import check_name, check_subject
+from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
-    from trunkline.nats.client.message import Message
-    from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+    from trunkline.nats.client.jetstream.subscribed import Client
+    from trunkline.nats.jetstream.configs import StreamConfig
 
 #: A publication that no stream answers is repeated: its leader may be changing.
 RETRIES: Final = 2
 RETRY_WAIT: Final = 0.25
-
-
-class Requesting(Protocol):
-    """A client."""
-
-    @property
-    def server(self) -> Mapping[str, Any]: ...
-
-    async def request(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        *,
-        headers: Headers | Mapping[str, str] | None = None,
-        timeout: float = 5.0,  # noqa: ASYNC109  as the client has it
-    ) -> Message: ...
 
 
 class NotSupported(NatsError):
@@ -75,11 +65,11 @@ class StoredMessage:
 class JetStream:
     """`client.jetstream()` makes one."""
 
-    def __init__(self, client: Requesting, *, prefix: str = "$JS.API", timeout: float = 5.0) -> None:
+    def __init__(self, client: Client, *, prefix: str = "$JS.API", timeout: float = 5.0) -> None:
         """`timeout` is that of one request, in seconds."""
         check_subject(prefix)
-        self._client = client
-        self._prefix = prefix
+        self.client = client
+        self.prefix = prefix
         self._timeout = timeout
 
     async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -92,9 +82,9 @@ class JetStream:
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
-            found = await self._client.request(f"{self._prefix}.{what}", payload, timeout=self._timeout)
+            found = await self.client.request(f"{self.prefix}.{what}", payload, timeout=self._timeout)
         except NoResponders:
-            raise NotEnabled(503, 0, f"nobody answers at {self._prefix}: is JetStream enabled?") from None
+            raise NotEnabled(503, 0, f"nobody answers at {self.prefix}: is JetStream enabled?") from None
         return parse(found.payload)
 
     # Messages
@@ -133,7 +123,7 @@ class JetStream:
         every = Headers([*own, *[(name, text) for name, text in said.items() if text]])
         for attempt in range(RETRIES + 1):
             try:
-                answer = await self._client.request(subject, payload, headers=every, timeout=self._timeout)
+                answer = await self.client.request(subject, payload, headers=every, timeout=self._timeout)
             except NoResponders:
                 if attempt == RETRIES:
                     raise
@@ -248,19 +238,30 @@ class JetStream:
             StreamMissing: there is no such stream.
             NotSupported: the server does not know all that was asked for; a new consumer is deleted again.
         """
-        check_name(stream, "stream")
         name = config.durable or config.name
-        if name:
+        is_new = not name or await self._is_new(stream, name)
+        return await self._create(stream, config, is_new=is_new)
+
+    async def new_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """The same for a consumer that is not there. An older server changes one that is.
+
+        Raises:
+            NameTaken: it is there, and another one.
+        """
+        return await self._create(stream, config, is_new=True, action="create")
+
+    async def _create(self, stream: str, config: ConsumerConfig, *, is_new: bool, action: str = "") -> ConsumerInfo:
+        check_name(stream, "stream")
+        for name in filter(None, (config.durable, config.name)):
             check_name(name, "consumer")
-        wanted = to_json(config)
-        body = {"stream_name": stream, "config": wanted}
         kind = f"DURABLE.CREATE.{stream}.{config.durable}" if config.durable else f"CREATE.{stream}"
         if config.name and not config.durable:
             kind = f"CREATE.{stream}.{config.name}"
             if config.filter_subject:
                 kind += f".{config.filter_subject}"
-        is_new = not name or await self._is_new(stream, name)
-        reply = await self.ask(f"CONSUMER.{kind}", body)
+        wanted = to_json(config)
+        body: dict[str, Any] = {"stream_name": stream, "config": wanted}
+        reply = await self.ask(f"CONSUMER.{kind}", body | {"action": action} if action else body)
         info = from_json(ConsumerInfo, reply)
         if ignored := _ignored(wanted, reply):
             if is_new:
@@ -299,6 +300,93 @@ class JetStream:
         check_name(name, "consumer")
         await self.ask(f"CONSUMER.DELETE.{stream}.{name}")
 
+    # Subscriptions to consumers
+
+    @asynccontextmanager
+    async def subscribe(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        consumer: str = "",
+        durable: str = "",
+        queue: str = "",
+        config: ConsumerConfig | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+    ) -> AsyncGenerator[PushSubscription]:
+        """Messages that are pushed: `async with js.subscribe("orders.>", durable="billing") as orders: async for
+        message in orders:`. Without a `stream` it is the one that takes messages of the subject. A `consumer` is one
+        that is there; otherwise that of `durable` or of the configuration is used, and created unless it is there. Of
+        those with the same `queue` each message goes to one; it is the name of their durable consumer, too, if there is
+        no other.
+
+        Raises:
+            CannotSubscribe: what is asked for contradicts itself, or the consumer that is there.
+            ConsumerMissing, StreamMissing, NotSupported, ApiError: as for `consumer` and `create_consumer`.
+        """
+        wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue)
+        subscription = await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)
+        try:
+            yield subscription
+        finally:
+            subscription.close()
+
+    @asynccontextmanager
+    async def subscribe_ordered(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        config: ConsumerConfig | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+    ) -> AsyncGenerator[OrderedSubscription]:
+        """All messages in the order of the stream, each once: where one is missed, the consumer is made anew. Raises as
+        `subscribe` does."""
+        wanted = wanted_of(subject, stream, "", "", ordered(config or ConsumerConfig()))
+        subscription = await subscribe_push(self, wanted, OrderedSubscription, max_messages, max_bytes)
+        try:
+            yield subscription
+        finally:
+            subscription.close()
+
+    @asynccontextmanager
+    async def subscribe_pull(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        consumer: str = "",
+        durable: str = "",
+        config: ConsumerConfig | None = None,
+        ahead: int = AHEAD,
+        ahead_bytes: int = 0,
+    ) -> AsyncGenerator[PullSubscription]:
+        """Messages that are pulled: `fetch` and `next` ask for some, and a loop for up to `ahead` messages, or
+        `ahead_bytes` bytes if they are given, ahead of itself. Otherwise as `subscribe`; but a `consumer` that is not
+        there may come later."""
+        wanted = wanted_of(subject, stream, consumer, durable, config, is_pull=True)
+        subscription = await subscribe_pull(self, wanted, ahead, ahead_bytes)
+        try:
+            yield subscription
+        finally:
+            subscription.close()
+
+    async def stream_of(self, subject: str) -> str:
+        """The name of the one stream that takes messages of a subject.
+
+        Raises:
+            CannotSubscribe: there is none, or more than one.
+        """
+        check_pattern(subject)
+        names = await self._all("STREAM.NAMES", "streams", {"subject": subject})
+        if len(names) == 1:
+            return str(names[0])
+        if names:
+            raise CannotSubscribe(f"several streams take messages of {subject!r}: {', '.join(map(str, names))}")
+        raise CannotSubscribe(f"no stream takes messages of {subject!r}")
+
     async def _all(self, what: str, key: str, body: dict[str, Any]) -> list[Any]:
         """The entries of all pages."""
         found: list[Any] = []
@@ -313,7 +401,7 @@ class JetStream:
                 return found
 
     def _not_supported(self, what: str, names: list[str]) -> NotSupported:
-        version = self._client.server.get("version")
+        version = self.client.server.get("version")
         return NotSupported(f"{what}: this server, {version}, does not know {', '.join(names)}")
 
 

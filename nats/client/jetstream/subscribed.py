@@ -1,0 +1,200 @@
+"""What subscriptions to consumers share: which consumer it is, and what becomes of it behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import trio
+
+from trunkline.nats.client.events import DeleteFailed, HeartbeatMissed
+from trunkline.nats.client.jetstream.message import JetStreamMessage
+from trunkline.nats.client.subscription import BaseSubscription
+from trunkline.nats.errors import NatsError
+from trunkline.nats.jetstream.configs import AckPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.nats.client.events import Event
+    from trunkline.nats.client.message import Message
+    from trunkline.nats.jetstream.configs import ConsumerConfig
+    from trunkline.nats.jetstream.replies import ConsumerInfo
+    from trunkline.nats.protocol.headers import Headers
+
+S = TypeVar("S", bound=BaseSubscription[Any])
+
+#: Intervals of heartbeats in which nothing comes, until that is told.
+MISSED_HEARTBEATS: Final = 3
+
+
+class Client(Protocol):
+    """What is asked of a client."""
+
+    @property
+    def server(self) -> Mapping[str, Any]: ...
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    def tell(self, event: Event) -> None: ...
+
+    def new_inbox(self) -> str: ...
+
+    def open(
+        self,
+        kind: Callable[..., S],
+        subject: str,
+        *,
+        queue: str = "",
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+    ) -> S: ...
+
+    def move(self, subscription: BaseSubscription[Any], subject: str) -> None: ...
+
+    def unsubscribe(self, subscription: BaseSubscription[Any], after: int = 0) -> None: ...
+
+    def publish_nowait(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None: ...
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109  as the client has it
+    ) -> Message: ...
+
+
+class Api(Protocol):
+    """What is asked of JetStream."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def prefix(self) -> str: ...
+
+    async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo: ...
+
+    async def new_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo: ...
+
+    async def delete_consumer(self, stream: str, name: str) -> None: ...
+
+    async def stream_of(self, subject: str) -> str: ...
+
+
+class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
+    """`async for message in subscription`. The end of its block ends it. A durable consumer stays then, so that the
+    next run of the program goes on where this one was; one that is not durable, and was created for the subscription,
+    is deleted."""
+
+    ignores_acks = False
+    #: Whether the subscription has created its consumer, which `unsubscribe` and `drain` delete then.
+    is_created = False
+
+    def __init__(self, api: Api, *args: Any) -> None:
+        super().__init__(*args)
+        self._api = api
+        #: The consumer as it was when the subscription began; None: it was not looked up.
+        self.info: ConsumerInfo | None = None
+        self.stream = self.consumer = ""
+        #: Seconds in which something comes from the server, if only a heartbeat.
+        self._patience = float("inf")
+        #: When something other than a message has come last.
+        self._heard_at = trio.current_time()
+        #: When something is to be done although nothing comes.
+        self._wakes_at = float("inf")
+
+    def bind(self, stream: str, consumer: str, info: ConsumerInfo | None, *, is_created: bool) -> None:
+        """It is the subscription of this consumer."""
+        self.stream, self.consumer, self.info, self.is_created = stream, consumer, info, is_created
+        if info is not None:
+            self.ignores_acks = info.config.ack_policy is AckPolicy.NONE
+
+    async def receive(self) -> JetStreamMessage:
+        """The next message.
+
+        Raises:
+            trio.EndOfChannel: there are no more.
+            StatusError: the server says that something is wrong.
+            NatsError: there are no more, as the client has given up.
+        """
+        return JetStreamMessage(await self._take(), self)
+
+    async def confirm(self, subject: str, payload: bytes, seconds: float) -> None:
+        """For messages."""
+        await self._api.client.request(subject, payload, timeout=seconds)
+
+    # Its end
+
+    async def unsubscribe(self) -> None:
+        """Nothing more comes. A consumer that was created for this is deleted.
+
+        Raises:
+            ApiError, RequestTimeout, NatsError: it could not be deleted.
+        """
+        self._owner.unsubscribe(self)
+        await self._delete()
+
+    async def drain(self) -> None:
+        """Nothing more is asked for, and what the server has sent until then is there when this returns. A consumer
+        that was created for this is deleted behind that; if it cannot be, that is told as an event."""
+        await super().drain()
+        try:
+            await self._delete()
+        except NatsError as error:
+            self._api.client.tell(DeleteFailed(self, error))
+
+    def close(self) -> None:
+        """As the end of the block does it."""
+        self._owner.unsubscribe(self)
+        if self.is_created and self.info is not None and not self.info.config.durable:
+            self._forget()
+
+    async def _delete(self) -> None:
+        if not self.is_created:
+            await trio.lowlevel.checkpoint()
+            return
+        self.is_created = False
+        if self.queue and (await self._api.consumer(self.stream, self.consumer)).push_bound:
+            return  # the others of the group still need it
+        await self._api.delete_consumer(self.stream, self.consumer)
+
+    def _forget(self) -> None:
+        """Delete the consumer without waiting. Where that is lost, the server does it after a while."""
+        self.is_created = False
+        client = self._api.client
+        try:
+            client.publish_nowait(f"{self._api.prefix}.CONSUMER.DELETE.{self.stream}.{self.consumer}")
+        except NatsError:
+            return
+
+    # Its silence
+
+    async def _some(self) -> None:
+        if self._waiting or self.is_over:
+            await trio.lowlevel.checkpoint()
+        began = trio.current_time()
+        while not self._waiting:
+            self._check()
+            began, is_silent = await self._pause(began, self._patience)
+            if is_silent:
+                began = trio.current_time()
+                self._missed()
+
+    async def _pause(self, began: float, patience: float) -> tuple[float, bool]:
+        """Wait until something comes, or nothing has for so long. Since when that is, and whether it is so long."""
+        received = self.received
+        with trio.move_on_at(min(self._wakes_at, max(began, self._heard_at) + patience)):
+            await self._lot.park()
+        now = trio.current_time()
+        if received != self.received or not self._api.client.is_connected:
+            return now, False
+        return began, max(began, self._heard_at) + patience <= now
+
+    def _missed(self) -> None:
+        """Heartbeats did not come."""
+        self._api.client.tell(HeartbeatMissed(self, self._patience))
