@@ -107,3 +107,38 @@ class RequestTimeout(NatsError, TimeoutError):
 
 class BadCredentials(NatsError, ValueError):
     """A file of credentials, or a seed, is none."""
+
+
+# Buckets
+
+
+class BucketMissing(NatsError, LookupError):
+    """There is no such bucket."""
+
+
+class KeyMissing(NatsError, LookupError):
+    """A key has no value, or none with this revision, or not any more."""
+
+
+class WrongRevision(NatsError):
+    """The last revision of a key is not the one that was expected. The text is the server's."""
+
+
+class KeyExists(WrongRevision):
+    """A key that was to be new has a value."""
+
+
+class ObjectMissing(NatsError, LookupError):
+    """There is no such object, or not any more."""
+
+
+class ObjectExists(NatsError):
+    """There is an object of this name already, and it would be lost."""
+
+
+class ObjectDamaged(NatsError):
+    """What the store has is not what was put into it: chunks are missing, or the digest is another one."""
+
+
+class BadLink(NatsError, ValueError):
+    """A link to what cannot be linked to, or which leads to no object."""

@@ -94,6 +94,14 @@ class DeleteFailed:
     error: NatsError
 
 
+@dataclass(frozen=True, slots=True)
+class ChunksLeft:
+    """An object was replaced or deleted, and its chunks still fill the store: those of this subject."""
+
+    subject: str
+    error: NatsError
+
+
 Event: TypeAlias = (
     Disconnected
     | Reconnected
@@ -106,6 +114,7 @@ Event: TypeAlias = (
     | ConsumerRenewed
     | PullFailed
     | DeleteFailed
+    | ChunksLeft
 )
 
 
@@ -132,5 +141,7 @@ def words_of(event: Event) -> str:
             return f"{subscription!r}: a pull has failed: {error}"
         case DeleteFailed(subscription, error):
             return f"{subscription!r}: its consumer could not be deleted: {error}"
+        case ChunksLeft(subject, error):
+            return f"the chunks {subject!r}, which no object has any more, could not be removed: {error}"
         case _:
             return "the server is going to end"

@@ -1,10 +1,14 @@
 """JetStream, by a client.
 
-- `context`: what `client.jetstream()` gives: messages, streams and consumers.
+- `context`: what `client.jetstream()` gives: messages, streams and consumers; `stored` is one message of a stream.
 - `subscribing` finds or creates the consumer of a subscription; `push`, `ordered` and `pull` are what it gives, and
   `message` what they give.
+- `keyvalue` and `objects` are buckets on top of that; `watching` tells what is in one and what changes, `pipeline`
+  fills it; `object_records` and `chunks` are the two parts of an object.
 """
 
 from trunkline.nats.client.jetstream.context import JetStream, NotSupported
+from trunkline.nats.client.jetstream.keyvalue import KeyValue, KeyValues
+from trunkline.nats.client.jetstream.objects import ObjectStore, ObjectStores
 
-__all__ = ["JetStream", "NotSupported"]
+__all__ = ["JetStream", "KeyValue", "KeyValues", "NotSupported", "ObjectStore", "ObjectStores"]

@@ -7,21 +7,19 @@ with what was asked for.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
-from binascii import Error as NotBase64
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders
 from trunkline.nats.jetstream.configs import ConsumerConfig
-from trunkline.nats.jetstream.fields import BadReply, Moment, from_json, to_json
+from trunkline.nats.jetstream.fields import BadReply, from_json, to_json
 from trunkline.nats.jetstream.replies import (
     ApiError,
     ConsumerInfo,
@@ -31,12 +29,13 @@ from trunkline.nats.jetstream.replies import (
     parse,
     publish_ack_of,
 )
-from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
+from trunkline.nats.protocol.headers import Headers
 from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
+    from trunkline.nats.client.jetstream.stored import StoredMessage
     from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.jetstream.configs import StreamConfig
 
@@ -49,19 +48,6 @@ class NotSupported(NatsError):
     """The server has ignored some of a configuration: it is too old."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message of a stream."""
-
-    stream: str
-    sequence: int
-    subject: str
-    payload: bytes
-    headers: Headers
-    #: When the stream took it, in seconds since the epoch.
-    time: float
-
-
 class JetStream:
     """`client.jetstream()` makes one."""
 
@@ -70,7 +56,7 @@ class JetStream:
         check_subject(prefix)
         self.client = client
         self.prefix = prefix
-        self._timeout = timeout
+        self.timeout = timeout
 
     async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A request of the API, such as `STREAM.INFO.orders`.
@@ -82,7 +68,7 @@ class JetStream:
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
-            found = await self.client.request(f"{self.prefix}.{what}", payload, timeout=self._timeout)
+            found = await self.client.request(f"{self.prefix}.{what}", payload, timeout=self.timeout)
         except NoResponders:
             raise NotEnabled(503, 0, f"nobody answers at {self.prefix}: is JetStream enabled?") from None
         return parse(found.payload)
@@ -117,13 +103,13 @@ class JetStream:
             "Nats-Expected-Last-Sequence": _text(expected_last_sequence),
             "Nats-Expected-Last-Subject-Sequence": _text(expected_last_subject_sequence),
             "Nats-Expected-Last-Msg-Id": expected_last_message_id,
-            "Nats-TTL": "" if ttl is None else f"{ttl:g}s",
+            "Nats-TTL": "" if ttl is None else f"{ttl:f}s",
         }
         own = headers.pairs() if isinstance(headers, Headers) else (headers or {}).items()
         every = Headers([*own, *[(name, text) for name, text in said.items() if text]])
         for attempt in range(RETRIES + 1):
             try:
-                answer = await self.client.request(subject, payload, headers=every, timeout=self._timeout)
+                answer = await self.client.request(subject, payload, headers=every, timeout=self.timeout)
             except NoResponders:
                 if attempt == RETRIES:
                     raise
@@ -132,9 +118,12 @@ class JetStream:
                 return publish_ack_of(answer.payload)
         raise AssertionError
 
-    async def get(self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "") -> StoredMessage:
+    async def get(
+        self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "", direct: bool = False
+    ) -> StoredMessage:
         """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
-        matches one.
+        matches one. With `direct` any server that has the stream may answer, if the stream allows it; one may not have
+        yet what another has acknowledged.
 
         Raises:
             MessageMissing: there is none.
@@ -143,16 +132,8 @@ class JetStream:
         body: dict[str, Any] = {"last_by_subj": last} if last else {"seq": 1 if sequence is None else sequence}
         if next:
             body["next_by_subj"] = next
-        reply = await self.ask(f"STREAM.MSG.GET.{stream}", body)
-        try:
-            message = reply["message"]
-            block = b64decode(message.get("hdrs") or "", validate=True)
-            headers = decode_headers(block)[1] if block else NO_HEADERS
-            at = Moment().read(message["time"])
-            payload = b64decode(message.get("data") or "", validate=True)
-            return StoredMessage(stream, int(message["seq"]), str(message["subject"]), payload, headers, at or 0.0)
-        except (KeyError, TypeError, AttributeError, ValueError, NotBase64) as error:
-            raise BadReply(f"{reply!r:.80} has no message") from error
+        found = await get_directly(self, stream, body, self.timeout) if direct else None
+        return found or stored_of(stream, await self.ask(f"STREAM.MSG.GET.{stream}", body))
 
     async def delete_message(self, stream: str, sequence: int, *, erase: bool = False) -> None:
         """`erase` overwrites it on the disk.
@@ -410,7 +391,21 @@ def _ignored(wanted: Mapping[str, Any], reply: Mapping[str, Any]) -> list[str]:
     found = reply.get("config")
     if not isinstance(found, dict):
         raise BadReply(f"{reply!r:.80} has no configuration")
-    return [name for name, value in wanted.items() if value and name not in found]
+    return _missing(wanted, cast("dict[str, Any]", found))
+
+
+def _missing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    names = [name for name, value in wanted.items() if value and name not in found]
+    for name, value in wanted.items():
+        for own, its in zip(_objects(value), _objects(found.get(name)), strict=False):
+            names += [f"{name}.{inner}" for inner in _missing(own, its)]
+    return names
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Those of JSON that the value is, or has."""
+    values = cast("Iterable[Any]", value) if isinstance(value, list) else [value]
+    return [cast("dict[str, Any]", each) for each in values if isinstance(each, dict)]
 
 
 def _text(number: int | None) -> str:

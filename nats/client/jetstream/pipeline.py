@@ -1,0 +1,75 @@
+"""Publications to a stream in their order, of which some wait for their acknowledgements at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+import trio
+
+from trunkline.nats.client.requests import is_refusal
+from trunkline.nats.client.subscription import Subscription
+from trunkline.nats.errors import NoResponders, RequestTimeout
+from trunkline.nats.jetstream.replies import publish_ack_of
+
+if TYPE_CHECKING:
+    from trunkline.nats.client.jetstream.context import JetStream
+
+_DEFAULT_PREFIX: Final = "$JS.API"
+
+
+def through(js: JetStream, subject: str) -> str:
+    """The subject by which a message reaches a stream of the domain that is asked: servers have such a mapping for the
+    subjects of buckets."""
+    return subject if js.prefix == _DEFAULT_PREFIX else f"{js.prefix}.{subject}"
+
+
+class Pipeline:
+    """`with Pipeline(js, 32) as pipeline: await pipeline.publish(…); await pipeline.finish()`. It is of one task."""
+
+    def __init__(self, js: JetStream, most: int) -> None:
+        """`most` publications may wait for their acknowledgements."""
+        self._js = js
+        self._most = most
+        inbox = js.client.new_inbox()
+        self._acks = js.client.open(Subscription, f"{inbox}.*")
+        self._inbox = inbox
+        self._published = 0
+        self._acknowledged = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._acks.unsubscribe()
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """
+        Raises:
+            ApiError: the stream refuses one of those before.
+            NoResponders, RequestTimeout: it is not known to have taken one of those before.
+            NatsError: as for `publish` of the client.
+        """
+        while self._published - self._acknowledged >= self._most:
+            await self._acknowledge()
+        await self._js.client.publish(subject, payload, reply=f"{self._inbox}.{self._published}")
+        self._published += 1
+
+    async def finish(self) -> None:
+        """Until all are acknowledged. Raises as `publish` does."""
+        while self._acknowledged < self._published:
+            await self._acknowledge()
+
+    async def _acknowledge(self) -> None:
+        number, seconds = self._acknowledged, self._js.timeout
+        answer = None
+        with trio.move_on_after(seconds):
+            answer = await self._acks.receive()
+        if answer is None:
+            raise RequestTimeout(f"no acknowledgement of publication {number + 1} within {seconds:g} s")
+        if is_refusal(answer):
+            raise NoResponders(answer.subject)
+        publish_ack_of(answer.payload)
+        # a stream acknowledges in the order in which it takes
+        if answer.subject != f"{self._inbox}.{number}":
+            raise RequestTimeout(f"publication {number + 1} was lost: a later one is acknowledged, and it is not")
+        self._acknowledged += 1
