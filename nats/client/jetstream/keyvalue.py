@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from trunkline.nats.jetstream.entries import (
     check_keys,
     operation_of,
 )
-from trunkline.nats.jetstream.replies import MessageMissing, StreamMissing, WrongLast
+from trunkline.nats.jetstream.replies import ApiError, MessageMissing, StreamMissing, WrongLast
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _DELETE: Final = {OPERATION: Operation.DELETE.value}
 _PURGE: Final = {OPERATION: Operation.PURGE.value, ROLLUP: ROLLUP_SUBJECT}
 _SECOND: Final = 1_000_000_000
+#: What a server says that ignores several filters, and finds none.
+_NO_FILTER: Final = 10094
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,15 @@ class KeyValue:
             entry = self._entry(message)
             return None if ignore_deletes and entry.operation is not Operation.PUT else entry
 
-        async with self._js.subscribe_ordered(stream=self._config.name, config=config) as subscription:
+        async with AsyncExitStack() as stack:
+            try:
+                subscription = await stack.enter_async_context(
+                    self._js.subscribe_ordered(stream=self._config.name, config=config)
+                )
+            except ApiError as error:
+                if error.err_code == _NO_FILTER:
+                    raise NotSupported(f"this server knows no filter of several subjects: {error}") from error
+                raise
             yield Watch(self._js, subscription, read, updates_only=updates_only)
 
     async def status(self) -> KeyValueStatus:

@@ -104,7 +104,7 @@ class OrderedSubscription(PushSubscription):
         """A new consumer that begins behind the last message that has come."""
         async with self._renewing:
             wait = _WAIT
-            while self._is_broken:
+            while self._is_broken and not self._waiting:  # those that wait need their room first
                 super()._check()
                 try:
                     await self._begin()

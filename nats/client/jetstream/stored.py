@@ -8,7 +8,7 @@ from binascii import Error as NotBase64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.nats.errors import BadHeaders, NoResponders
+from trunkline.nats.errors import BadHeaders, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.fields import BadReply, Moment
 from trunkline.nats.jetstream.replies import ApiError, MessageMissing
 from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
@@ -62,7 +62,7 @@ def stored_of(stream: str, reply: Mapping[str, Any]) -> StoredMessage:
 
 
 async def get_directly(api: Api, stream: str, body: Mapping[str, Any], seconds: float) -> StoredMessage | None:
-    """None: nobody answers directly, as the stream does not allow it, or is not there.
+    """None: nobody answers directly, as the stream does not allow it, or is not there. Some servers say nothing then.
 
     Raises:
         MessageMissing: there is none.
@@ -74,7 +74,7 @@ async def get_directly(api: Api, stream: str, body: Mapping[str, Any], seconds: 
         what, payload = f"{what}.{last}", b""
     try:
         answer = await api.client.request(f"{api.prefix}.{what}", payload, timeout=seconds)
-    except NoResponders:
+    except (NoResponders, RequestTimeout):
         return None
     return _told_directly(stream, answer)
 

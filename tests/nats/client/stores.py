@@ -1,0 +1,39 @@
+"""Buckets of real servers, for the length of a test."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.nats.servers import NatsServer
+from trunkline.nats import connect
+from trunkline.nats.client.jetstream import JetStream, KeyValue, KeyValues, ObjectStore, ObjectStores
+from trunkline.nats.jetstream.buckets import KeyValueConfig, ObjectStoreConfig
+
+
+@asynccontextmanager
+async def jetstream(server: NatsServer, **settings: Any) -> AsyncGenerator[JetStream]:
+    """All of its streams are gone behind it."""
+    async with connect(server.url, **settings) as client:
+        js = client.jetstream()
+        try:
+            yield js
+        finally:
+            for info in await js.streams():
+                await js.delete_stream(info.config.name)
+
+
+@asynccontextmanager
+async def key_values(server: NatsServer, **config: Any) -> AsyncGenerator[tuple[JetStream, KeyValue]]:
+    async with jetstream(server) as js:
+        yield js, await KeyValues(js).create(KeyValueConfig(bucket="settings", **config))
+
+
+@asynccontextmanager
+async def objects(server: NatsServer) -> AsyncGenerator[tuple[JetStream, ObjectStore]]:
+    async with jetstream(server) as js:
+        yield js, await ObjectStores(js).create(ObjectStoreConfig(bucket="films"))
+
+
+def knows_ttl(js: JetStream) -> bool:
+    """Whether a message can have a TTL of its own."""
+    return tuple(map(int, js.client.server["version"].split(".")[:2])) >= (2, 11)
