@@ -257,7 +257,8 @@ class Client:
         self.check()
         inbox = self._inbox
         if inbox is None:
-            inbox = self._inbox = self.receivers.open_inbox(self.new_inbox())
+            inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self)
+            self.receivers.add(inbox)
         answers = inbox.open(max_answers, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)

@@ -1,5 +1,5 @@
-"""Who receives messages: subscriptions, and the inbox of requests. They outlive connections, and each new one is asked
-for them again."""
+"""Who receives messages: subscriptions, and what takes the answers to requests. They outlive connections, and each new
+one is asked for them again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trunkline.nats.client.events import SlowConsumer
-from trunkline.nats.client.requests import Inbox
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.subjects import check_pattern, check_queue
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from trunkline.nats.client.settings import Settings
     from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.headers import Headers
+    from trunkline.nats.protocol.operations import Deliver
 
 S = TypeVar("S", bound=BaseSubscription[Any])
 
@@ -49,17 +49,31 @@ class Client(Protocol):
     ) -> None: ...
 
 
+class Receiver(Protocol):
+    @property
+    def sid(self) -> bytes: ...
+
+    def again(self) -> Iterable[bytes]:
+        """What a new connection is asked for."""
+        ...
+
+    def put(self, wire: Deliver) -> None: ...
+
+    def end(self, failure: NatsError | None = None) -> None:
+        """Nothing more comes."""
+
+
 class Receivers:
     def __init__(self, client: Client) -> None:
         #: By the id of the subscription.
-        self.by_id: dict[bytes, BaseSubscription[Any] | Inbox] = {}
+        self.by_id: dict[bytes, Receiver] = {}
         self.answer = client.answer
         self._client = client
         self._numbers = count(1)
 
     @property
     def subscriptions(self) -> list[BaseSubscription[Any]]:
-        return [each for each in self.by_id.values() if not isinstance(each, Inbox)]
+        return [each for each in self.by_id.values() if isinstance(each, BaseSubscription)]
 
     def open(
         self,
@@ -80,34 +94,32 @@ class Receivers:
             self,
             subject,
             queue,
-            self._next_id(),
+            self.next_id(),
             settings.max_messages if max_messages is None else max_messages,
             settings.max_bytes if max_bytes is None else max_bytes,
         )
-        self._add(subscription)
+        self.add(subscription)
         return subscription
-
-    def open_inbox(self, prefix: str) -> Inbox:
-        """For the answers to requests. Nobody else has this prefix."""
-        inbox = Inbox(prefix, self._next_id(), self)
-        self._add(inbox)
-        return inbox
 
     def move(self, subscription: BaseSubscription[Any], subject: str) -> None:
         """From now on it has the messages of another subject, and no more of the one before."""
-        if self.by_id.pop(subscription.sid, None) is not None:
-            if self._client.is_connected:
-                self._client.write(encoder.unsubscribe(subscription.sid))
-            subscription.subject, subscription.sid = subject, self._next_id()
-            self._add(subscription)
+        if subscription.sid in self.by_id:
+            self.remove(subscription)
+            subscription.subject, subscription.sid = subject, self.next_id()
+            self.add(subscription)
 
-    def _add(self, receiver: BaseSubscription[Any] | Inbox) -> None:
+    def add(self, receiver: Receiver) -> None:
         self.by_id[receiver.sid] = receiver
         if self._client.is_connected:
             for data in receiver.again():
                 self._client.write(data)
 
-    def _next_id(self) -> bytes:
+    def remove(self, receiver: Receiver) -> None:
+        """Nothing more is asked for."""
+        if self.by_id.pop(receiver.sid, None) is not None and self._client.is_connected:
+            self._client.write(encoder.unsubscribe(receiver.sid))
+
+    def next_id(self) -> bytes:
         return b"%d" % next(self._numbers)
 
     # For subscriptions

@@ -52,6 +52,15 @@ class Client(Protocol):
 
     def new_inbox(self) -> str: ...
 
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        reply: str = "",
+        headers: Headers | Mapping[str, str] | None = None,
+    ) -> None: ...
+
     def publish_nowait(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None: ...
 
     async def request(

@@ -2,6 +2,7 @@ import pytest
 
 from trunkline.nats.client.events import Event, SlowConsumer
 from trunkline.nats.client.receivers import Receivers
+from trunkline.nats.client.requests import Inbox
 from trunkline.nats.client.settings import Settings
 from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BadSubject, ClientClosed
@@ -39,7 +40,8 @@ def test_what_is_subscribed_to() -> None:
     client = Client()
     receivers = Receivers(client)
     one = receivers.open(Subscription, "a.*", queue="q")
-    inbox = receivers.open_inbox("_INBOX.x")
+    inbox = Inbox("_INBOX.x", receivers.next_id(), client)
+    receivers.add(inbox)
     assert client.written == [b"SUB a.* q 1\r\n", b"SUB _INBOX.x.* 2\r\n"]
     assert receivers.subscriptions == [one]
     assert set(receivers.by_id) == {one.sid, inbox.sid}

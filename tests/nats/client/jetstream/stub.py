@@ -56,6 +56,9 @@ class StubClient:
 
     async def stop(self, subscription: BaseSubscription[Any]) -> None: ...
 
+    async def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", headers: Any = None) -> None:
+        self.answer(subject, payload, reply=reply)
+
     def publish_nowait(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None:
         self.answer(subject, payload, reply=reply)
 
