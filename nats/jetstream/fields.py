@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ca
 from trunkline.nats.errors import NatsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from _typeshed import DataclassInstance
 
@@ -198,3 +198,19 @@ def from_json(kind: type[T], json: Any) -> T:
         elif _default(each) is MISSING:
             raise BadReply(f"{kind.__name__} has no {name}")
     return kind(**values, **{UNKNOWN: left})
+
+
+def missing_in(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """The names of what stands in one object of JSON and is not nothing, and does not stand in another; also in objects
+    inside, `OUTER.INNER` then."""
+    names = [name for name, value in wanted.items() if value and name not in found]
+    for name, value in wanted.items():
+        for own, its in zip(_objects(value), _objects(found.get(name)), strict=False):
+            names += [f"{name}.{inner}" for inner in missing_in(its, own)]
+    return names
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Those that the value is, or has."""
+    values = cast("Iterable[Any]", value) if isinstance(value, list) else [value]
+    return [cast("dict[str, Any]", each) for each in values if isinstance(each, dict)]

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
+from trunkline.nats.client.jetstream.batch import Batch, knows_batches
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
+from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
 from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders
 from trunkline.nats.jetstream.configs import ConsumerConfig
-from trunkline.nats.jetstream.fields import BadReply, from_json, to_json
+from trunkline.nats.jetstream.fields import BadReply, from_json, missing_in, to_json
+from trunkline.nats.jetstream.publications import headers_of
 from trunkline.nats.jetstream.replies import (
     ApiError,
     ConsumerInfo,
@@ -29,19 +32,17 @@ from trunkline.nats.jetstream.replies import (
     parse,
     publish_ack_of,
 )
-from trunkline.nats.protocol.headers import Headers
 from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
+    from typing import Unpack
 
     from trunkline.nats.client.jetstream.stored import StoredMessage
     from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.jetstream.configs import StreamConfig
-
-#: A publication that no stream answers is repeated: its leader may be changing.
-RETRIES: Final = 2
-RETRY_WAIT: Final = 0.25
+    from trunkline.nats.jetstream.publications import Demands
+    from trunkline.nats.protocol.headers import Headers
 
 
 class NotSupported(NatsError):
@@ -81,15 +82,12 @@ class JetStream:
         payload: bytes = b"",
         *,
         headers: Headers | Mapping[str, str] | None = None,
-        message_id: str = "",
-        expected_stream: str = "",
-        expected_last_sequence: int | None = None,
-        expected_last_subject_sequence: int | None = None,
-        expected_last_message_id: str = "",
-        ttl: float | None = None,
+        **demands: Unpack[Demands],
     ) -> PublishAck:
         """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
-        it is published within the stream's duplicate window.
+        it is published within the stream's duplicate window. It is refused where `expected_stream`,
+        `expected_last_sequence`, `expected_last_subject_sequence` or `expected_last_message_id` is not so, and gone
+        after `ttl` seconds.
 
         Raises:
             WrongLast: the stream is not where it was expected to be.
@@ -97,16 +95,7 @@ class JetStream:
             NoResponders: no stream takes messages of this subject.
             RequestTimeout: no answer came. The message may have been taken.
         """
-        said = {
-            "Nats-Msg-Id": message_id,
-            "Nats-Expected-Stream": expected_stream,
-            "Nats-Expected-Last-Sequence": _text(expected_last_sequence),
-            "Nats-Expected-Last-Subject-Sequence": _text(expected_last_subject_sequence),
-            "Nats-Expected-Last-Msg-Id": expected_last_message_id,
-            "Nats-TTL": "" if ttl is None else f"{ttl:f}s",
-        }
-        own = headers.pairs() if isinstance(headers, Headers) else (headers or {}).items()
-        every = Headers([*own, *[(name, text) for name, text in said.items() if text]])
+        every = headers_of(headers, demands)
         for attempt in range(RETRIES + 1):
             try:
                 answer = await self.client.request(subject, payload, headers=every, timeout=self.timeout)
@@ -117,6 +106,41 @@ class JetStream:
             else:
                 return publish_ack_of(answer.payload)
         raise AssertionError
+
+    @asynccontextmanager
+    async def publisher(self, *, window: int = WINDOW) -> AsyncGenerator[Publisher]:
+        """Publish without waiting for each acknowledgement, of which up to `window` may be missing: `async with
+        js.publisher() as publisher: receipt = await publisher.publish("orders.new", b"17")`. The end of the block waits
+        for all of them.
+
+        Raises:
+            PublishFailed: some messages were not taken, and nobody has asked for their `receipt.ack()`.
+        """
+        if window < 1:
+            raise ValueError(f"window: {window}")
+        receivers = self.client.receivers
+        publisher = Publisher(self.client, self.client.new_inbox(), receivers.next_id(), window, self.timeout)
+        receivers.add(publisher)
+        try:
+            yield publisher
+            await publisher.finish()
+        finally:
+            receivers.remove(publisher)
+
+    @asynccontextmanager
+    async def batch(self) -> AsyncGenerator[Batch]:
+        """Messages that the stream takes all together at the end of the block, or none of them: up to 1,000 in a stream
+        with `allow_atomic`.
+
+        Raises:
+            NotSupported: the server does not know batches.
+            WrongLast, ApiError: the stream takes none of it.
+        """
+        if not knows_batches(self.client.server):
+            raise self._not_supported("a batch", ["allow_atomic"])
+        batch = Batch(self.client, self.client.new_inbox().rpartition(".")[2], self.timeout)
+        yield batch
+        await batch.commit()
 
     async def get(
         self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "", direct: bool = False
@@ -391,22 +415,4 @@ def _ignored(wanted: Mapping[str, Any], reply: Mapping[str, Any]) -> list[str]:
     found = reply.get("config")
     if not isinstance(found, dict):
         raise BadReply(f"{reply!r:.80} has no configuration")
-    return _missing(wanted, cast("dict[str, Any]", found))
-
-
-def _missing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    names = [name for name, value in wanted.items() if value and name not in found]
-    for name, value in wanted.items():
-        for own, its in zip(_objects(value), _objects(found.get(name)), strict=False):
-            names += [f"{name}.{inner}" for inner in _missing(own, its)]
-    return names
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    """Those of JSON that the value is, or has."""
-    values = cast("Iterable[Any]", value) if isinstance(value, list) else [value]
-    return [cast("dict[str, Any]", each) for each in values if isinstance(each, dict)]
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
+    return missing_in(cast("dict[str, Any]", found), wanted)

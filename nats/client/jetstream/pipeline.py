@@ -31,7 +31,7 @@ class Pipeline:
         self._js = js
         self._most = most
         inbox = js.client.new_inbox()
-        self._acks = js.client.open(Subscription, f"{inbox}.*")
+        self._acks = js.client.receivers.open(Subscription, f"{inbox}.*")
         self._inbox = inbox
         self._published = 0
         self._acknowledged = 0
