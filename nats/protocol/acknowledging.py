@@ -39,6 +39,11 @@ class Origin(NamedTuple):
     #: Empty for none.
     domain: str = ""
 
+    @property
+    def time(self) -> float:
+        """The timestamp in seconds, to the microsecond, as it is where a message is asked for by its sequence."""
+        return self.timestamp // 1000 / 1_000_000
+
 
 def origin_of(reply: str) -> Origin:
     """

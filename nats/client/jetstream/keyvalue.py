@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _DELETE: Final = {OPERATION: Operation.DELETE.value}
 _PURGE: Final = {OPERATION: Operation.PURGE.value, ROLLUP: ROLLUP_SUBJECT}
-_SECOND: Final = 1_000_000_000
 #: What a server says that ignores several filters, and finds none.
 _NO_FILTER: Final = 10094
 
@@ -272,7 +271,7 @@ class KeyValue:
             message.subject.removeprefix(self._prefix),
             message.payload,
             origin.stream_sequence,
-            origin.timestamp / _SECOND,
+            origin.time,
             origin.pending,
             operation_of(message.headers),
         )

@@ -60,7 +60,6 @@ MAX_LINKS: Final = 8
 #: Seconds that may pass until what is left of a failed attempt is removed, or given up.
 CLEAN_UP: Final = 2.0
 
-_SECOND: Final = 1_000_000_000
 _NUID: Final = ascii_letters + digits
 
 
@@ -141,7 +140,7 @@ class ObjectStore:
                 await pipeline.finish()
             except BaseException:  # those on their way would come behind their removal
                 with trio.move_on_after(CLEAN_UP, shield=True), suppress(NatsError, trio.EndOfChannel):
-                    await pipeline.finish()
+                    await pipeline.settle()
                 raise
         return replace(info, size=size, chunks=chunks, digest=digest_text(digest.digest()))
 
@@ -326,7 +325,7 @@ class ObjectStore:
         config = ConsumerConfig(deliver_policy=policy, filter_subject=f"$O.{self.bucket}.M.>")
 
         def read(message: JetStreamMessage) -> ObjectInfo | None:
-            info = object_info_of(message.payload, message.origin.timestamp / _SECOND)
+            info = object_info_of(message.payload, message.origin.time)
             return None if ignore_deletes and info.is_deleted else info
 
         async with self._js.subscribe_ordered(stream=self._stream, config=config) as subscription:

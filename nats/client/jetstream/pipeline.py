@@ -34,7 +34,7 @@ class Pipeline:
         self._acks = js.client.receivers.open(Subscription, f"{inbox}.*")
         self._inbox = inbox
         self._published = 0
-        self._acknowledged = 0
+        self._answered = 0
 
     def __enter__(self) -> Self:
         return self
@@ -49,27 +49,37 @@ class Pipeline:
             NoResponders, RequestTimeout: it is not known to have taken one of those before.
             NatsError: as for `publish` of the client.
         """
-        while self._published - self._acknowledged >= self._most:
+        while self._published - self._answered >= self._most:
             await self._acknowledge()
         await self._js.client.publish(subject, payload, reply=f"{self._inbox}.{self._published}")
         self._published += 1
 
     async def finish(self) -> None:
         """Until all are acknowledged. Raises as `publish` does."""
-        while self._acknowledged < self._published:
+        while self._answered < self._published:
             await self._acknowledge()
 
+    async def settle(self) -> None:
+        """Until all are answered, whatever the answers are.
+
+        Raises:
+            trio.EndOfChannel, NatsError: no more answers come.
+        """
+        while self._answered < self._published:
+            await self._acks.receive()
+            self._answered += 1
+
     async def _acknowledge(self) -> None:
-        number, seconds = self._acknowledged, self._js.timeout
+        number, seconds = self._answered, self._js.timeout
         answer = None
         with trio.move_on_after(seconds):
             answer = await self._acks.receive()
         if answer is None:
             raise RequestTimeout(f"no acknowledgement of publication {number + 1} within {seconds:g} s")
+        self._answered += 1
         if is_refusal(answer):
             raise NoResponders(answer.subject)
         publish_ack_of(answer.payload)
         # a stream acknowledges in the order in which it takes
         if answer.subject != f"{self._inbox}.{number}":
             raise RequestTimeout(f"publication {number + 1} was lost: a later one is acknowledged, and it is not")
-        self._acknowledged += 1

@@ -2,12 +2,16 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import JetStream, KeyValue, KeyValues, ObjectStore, ObjectStores
 from trunkline.nats.jetstream.buckets import KeyValueConfig, ObjectStoreConfig
+from trunkline.nats.jetstream.configs import Storage
+
+#: Newer servers find the files of a stream that was deleted when one of this name is created at once.
+IN_MEMORY: Final[dict[str, Any]] = {"storage": Storage.MEMORY}
 
 
 @asynccontextmanager
@@ -25,13 +29,13 @@ async def jetstream(server: NatsServer, **settings: Any) -> AsyncGenerator[JetSt
 @asynccontextmanager
 async def key_values(server: NatsServer, **config: Any) -> AsyncGenerator[tuple[JetStream, KeyValue]]:
     async with jetstream(server) as js:
-        yield js, await KeyValues(js).create(KeyValueConfig(bucket="settings", **config))
+        yield js, await KeyValues(js).create(KeyValueConfig(bucket="settings", **IN_MEMORY, **config))
 
 
 @asynccontextmanager
 async def objects(server: NatsServer) -> AsyncGenerator[tuple[JetStream, ObjectStore]]:
     async with jetstream(server) as js:
-        yield js, await ObjectStores(js).create(ObjectStoreConfig(bucket="films"))
+        yield js, await ObjectStores(js).create(ObjectStoreConfig(bucket="films", **IN_MEMORY))
 
 
 def knows_ttl(js: JetStream) -> bool:

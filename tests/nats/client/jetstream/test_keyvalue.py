@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.nats.client.stores import jetstream, key_values, knows_ttl
+from tests.nats.client.stores import IN_MEMORY, jetstream, key_values, knows_ttl
 from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import KeyValue, KeyValues, NotSupported
@@ -212,7 +212,7 @@ async def test_a_bucket_that_is_gone(server: NatsServer, monkeypatch: pytest.Mon
 
 async def test_values_with_a_life_of_their_own(server: NatsServer) -> None:
     async with jetstream(server) as js:
-        config = KeyValueConfig(bucket="settings", history=5, limit_marker_ttl=1.0)
+        config = KeyValueConfig(bucket="settings", history=5, limit_marker_ttl=1.0, **IN_MEMORY)
         if not knows_ttl(js):
             with pytest.raises(NotSupported, match="does not know allow_msg_ttl, subject_delete_marker_ttl"):
                 await KeyValues(js).create(config)
@@ -244,7 +244,7 @@ async def test_a_life_of_its_own_in_a_bucket_without(server: NatsServer) -> None
             await bucket.purge("a", ttl=5.0)
         assert (await bucket.get("a")).value == b"1"
         if knows_ttl(js):  # the bucket learns it while it is open
-            await KeyValues(js).update(KeyValueConfig(bucket="settings", limit_marker_ttl=5.0))
+            await KeyValues(js).update(KeyValueConfig(bucket="settings", limit_marker_ttl=5.0, **IN_MEMORY))
             await bucket.create("b", b"1", ttl=5.0)
 
 
@@ -391,7 +391,7 @@ async def test_whoever_forbids_direct_answers_is_obeyed(server: NatsServer) -> N
     async with key_values(server) as (js, _):
         stream = (await js.stream("KV_settings")).config
         await js.update_stream(replace(stream, allow_direct=False))
-        bucket = await KeyValues(js).update(KeyValueConfig(bucket="settings", description="new"))
+        bucket = await KeyValues(js).update(KeyValueConfig(bucket="settings", description="new", **IN_MEMORY))
         config = (await bucket.status()).info.config
         assert (config.allow_direct, config.description) == (False, "new")
         await bucket.put("a", b"1")
@@ -400,7 +400,7 @@ async def test_whoever_forbids_direct_answers_is_obeyed(server: NatsServer) -> N
 
 async def test_a_compressed_bucket(server: NatsServer) -> None:
     async with jetstream(server) as js:
-        config = KeyValueConfig(bucket="a", is_compressed=True)
+        config = KeyValueConfig(bucket="compressed", is_compressed=True)
         if not knows_ttl(js):
             with pytest.raises(NotSupported, match="compression"):
                 await KeyValues(js).create(config)
