@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -12,13 +13,13 @@ from trunkline.nats.errors import ObjectDamaged
 from trunkline.nats.jetstream.object_infos import is_digest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable
+    from collections.abc import AsyncGenerator
 
     from trunkline.nats.client.jetstream.watching import Watch
     from trunkline.nats.jetstream.object_infos import ObjectInfo
 
-    #: What can be put into a store: bytes, pieces of any size, or a file.
-    Source: TypeAlias = bytes | AsyncIterable[bytes] | os.PathLike[str]
+#: What can be put into a store: bytes, pieces of any size, or a file.
+Source: TypeAlias = bytes | AsyncIterable[bytes] | os.PathLike[str]
 
 
 async def cut(source: Source, size: int) -> AsyncGenerator[bytes]:
