@@ -111,6 +111,13 @@ def test_nats(tmp_path: Path) -> None:
     assert done.stdout == "kitchen 21.5\n"
 
 
+def test_nats_key_value(tmp_path: Path) -> None:
+    with nats_server(KINDS[0], tmp_path, "-js", "-sd", str(tmp_path / "js")) as server:
+        command = [sys.executable, str(ROOT / "examples" / "nats_key_value.py"), server.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == ("somebody was faster\nkitchen is off\nnow kitchen off\nthen kitchen DELETE\nblack 1000000\n")
+
+
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub (Debian: mosquitto-clients)")
 def test_mosquittos_commands(port: int) -> None:
     base = ["-h", "127.0.0.1", "-p", str(port)]
