@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trunkline.nats.client.jetstream.context import NotSupported
-from trunkline.nats.client.jetstream.pipeline import through
 from trunkline.nats.client.jetstream.watching import Watch
 from trunkline.nats.errors import BucketMissing, KeyExists, KeyMissing, WrongRevision
 from trunkline.nats.jetstream.buckets import KEY_VALUES, KeyValueConfig, check_bucket
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.configs import StreamConfig
     from trunkline.nats.jetstream.replies import StreamInfo
 
+_OWN_DOMAIN: Final = "$JS.API"
 _DELETE: Final = {OPERATION: Operation.DELETE.value}
 _PURGE: Final = {OPERATION: Operation.PURGE.value, ROLLUP: ROLLUP_SUBJECT}
 #: What a server says that ignores several filters, and finds none.
@@ -59,12 +59,12 @@ class KeyValue:
         self._js = js
         self._config = config
         self._prefix = f"$KV.{self.bucket}."
-        self._write_prefix = through(js, self._prefix)
+        self._write_prefix = _through(js, self._prefix)
         if config.mirror is not None:  # it has the subjects of its origin, and takes nothing itself
             self._prefix = f"$KV.{config.mirror.name.removeprefix(KEY_VALUES)}."
             external = config.mirror.external
             api = external.api if external is not None else ""
-            self._write_prefix = f"{api}.{self._prefix}" if api else through(js, self._prefix)
+            self._write_prefix = f"{api}.{self._prefix}" if api else _through(js, self._prefix)
 
     # Values
 
@@ -353,6 +353,12 @@ class KeyValues:
         """All that there are, but mirrors."""
         infos = await self._js.streams("$KV.*.>")
         return [_status(info) for info in infos if _is_bucket(info.config)]
+
+
+def _through(js: JetStream, subject: str) -> str:
+    """The subject by which a value reaches a bucket of the domain that is asked: servers have such a mapping for keys,
+    and none for objects."""
+    return subject if js.prefix == _OWN_DOMAIN else f"{js.prefix}.{subject}"
 
 
 async def _info(js: JetStream, bucket: str) -> StreamInfo:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trunkline.nats.client.jetstream.pipeline import through
 from trunkline.nats.errors import NoResponders, ObjectExists, PayloadTooLarge
 from trunkline.nats.jetstream.buckets import OBJECTS
 from trunkline.nats.jetstream.entries import ROLLUP, ROLLUP_SUBJECT
@@ -45,7 +44,7 @@ class Replacement:
 
     async def run(self, make: Callable[[ObjectInfo | None], ObjectInfo]) -> ObjectInfo | None:
         """Returns what was known."""
-        subject = through(self._js, subject_of(self._bucket, self._name))
+        subject = subject_of(self._bucket, self._name)
         for attempt in range(ATTEMPTS):
             before, sequence = await find_info(self._js, self._bucket, self._name)
             self.info = make(before)

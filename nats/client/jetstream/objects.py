@@ -21,7 +21,7 @@ import trio
 from trunkline.nats.client.events import ChunksLeft
 from trunkline.nats.client.jetstream.chunks import ObjectReader, cut
 from trunkline.nats.client.jetstream.object_records import Replacement, find_info, unless_object
-from trunkline.nats.client.jetstream.pipeline import Pipeline, through
+from trunkline.nats.client.jetstream.pipeline import Pipeline
 from trunkline.nats.client.jetstream.watching import Watch
 from trunkline.nats.errors import (
     BadLink,
@@ -127,7 +127,7 @@ class ObjectStore:
         return info
 
     async def _put_chunks(self, info: ObjectInfo, source: Source, chunk_size: int) -> ObjectInfo:
-        subject = through(self._js, info.chunk_subject)
+        subject = info.chunk_subject
         digest, size, chunks = sha256(), 0, 0
         with Pipeline(self._js, max(1, min(MAX_WAITING, WINDOW // chunk_size))) as pipeline:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
@@ -13,14 +13,6 @@ from trunkline.nats.jetstream.replies import publish_ack_of
 
 if TYPE_CHECKING:
     from trunkline.nats.client.jetstream.context import JetStream
-
-_DEFAULT_PREFIX: Final = "$JS.API"
-
-
-def through(js: JetStream, subject: str) -> str:
-    """The subject by which a message reaches a stream of the domain that is asked: servers have such a mapping for the
-    subjects of buckets."""
-    return subject if js.prefix == _DEFAULT_PREFIX else f"{js.prefix}.{subject}"
 
 
 class Pipeline:

@@ -1,15 +1,18 @@
 """Buckets of keys with values, with real servers of two versions."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from tests.nats.client.scripted import Told
 from tests.nats.client.stores import IN_MEMORY, jetstream, key_values, knows_ttl
-from tests.nats.servers import NatsServer
+from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import connect
-from trunkline.nats.client.jetstream import KeyValue, KeyValues, NotSupported
+from trunkline.nats.client.events import Reconnected
+from trunkline.nats.client.jetstream import KeyValue, KeyValues, NotSupported, ObjectStores
 from trunkline.nats.errors import (
     BadSubject,
     BucketMissing,
@@ -19,7 +22,7 @@ from trunkline.nats.errors import (
     NoResponders,
     WrongRevision,
 )
-from trunkline.nats.jetstream.buckets import KeyValueConfig
+from trunkline.nats.jetstream.buckets import KeyValueConfig, ObjectStoreConfig
 from trunkline.nats.jetstream.configs import Republish, StreamConfig, StreamSource
 from trunkline.nats.jetstream.entries import Entry, Operation
 from trunkline.nats.jetstream.replies import ApiError, NameTaken
@@ -454,3 +457,43 @@ async def test_values_that_are_published_once_more(server: NatsServer) -> None:
         await js.publish("$KV.other.b", b"2", headers=message.headers)
         assert shown(await other.get("b")) == ("b", b"2", 1, Operation.PUT)
         assert (await js.get("KV_other", 1, direct=True)).headers["Nats-Subject"] == "$KV.told.a"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_another_domain(kind: str, tmp_path: Path) -> None:
+    conf = tmp_path / "nats.conf"
+    conf.write_text(f'jetstream {{ domain: hub, store_dir: "{tmp_path / "js"}" }}')
+    with running(kind, tmp_path, "-c", str(conf)) as server:
+        async with connect(server.url) as client:
+            bucket = await KeyValues(client.jetstream(domain="hub")).create(KeyValueConfig(bucket="far"))
+            async with bucket.watch() as watch:
+                await bucket.put("a", b"1")
+                assert (await watch.receive()).value == b"1"
+            assert (await bucket.get("a")).value == b"1"
+            await bucket.delete("a")
+            assert await bucket.keys() == []
+            store = await ObjectStores(client.jetstream(domain="hub")).create(ObjectStoreConfig(bucket="far"))
+            await store.put("film", bytes(1_000_000))
+            assert len(await store.get("film")) == 1_000_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_watch_goes_on_behind_a_server_that_ends(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.nats.client.jetstream.ordered.HEARTBEAT", 0.2)
+    with running(kind, tmp_path, "-js", "-sd", str(tmp_path / "js")) as server:
+        told = Told()
+        async with connect(server.url, reconnect_wait=0.02, max_reconnect_wait=0.1, on_event=told) as client:
+            bucket = await KeyValues(client.jetstream()).create(KeyValueConfig(bucket="settings", history=20))
+            async with bucket.watch() as watch:
+                for number in range(5):
+                    await bucket.put("a", b"%d" % number)
+                assert [(await watch.receive()).revision for _ in range(3)] == [1, 2, 3]
+                server.kill()
+                server.start()
+                while not any(isinstance(event, Reconnected) for event in told.events):
+                    await told.wait(len(told.events) + 1)
+                for number in range(5):
+                    await bucket.put("b", b"%d" % number)
+                assert [(await watch.receive()).revision for _ in range(7)] == [4, 5, 6, 7, 8, 9, 10]

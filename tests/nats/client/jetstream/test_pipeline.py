@@ -1,11 +1,9 @@
-import json
-
 import pytest
 
 from tests.nats.client.jetstream.scripted_api import Answer, Api, scripted
 from tests.nats.client.stores import IN_MEMORY, jetstream
 from tests.nats.servers import NatsServer
-from trunkline.nats.client.jetstream.pipeline import Pipeline, through
+from trunkline.nats.client.jetstream.pipeline import Pipeline
 from trunkline.nats.errors import NoResponders, RequestTimeout
 from trunkline.nats.jetstream.configs import StreamConfig
 from trunkline.nats.jetstream.fields import BadReply
@@ -76,12 +74,3 @@ async def test_one_that_is_lost() -> None:
                 await pipeline.publish("s", b"%d" % number)
             with pytest.raises(RequestTimeout, match="publication 2 was lost: a later one is acknowledged"):
                 await pipeline.finish()
-
-
-async def test_another_domain() -> None:
-    async def answer(_: Api, subject: str, payload: bytes) -> Answer:
-        return {"stream": "s", "seq": 1, "said": json.dumps(subject)}
-
-    async with scripted(answer) as (js, _):
-        assert through(js, "$KV.b.a") == "$KV.b.a"
-        assert through(js.client.jetstream(domain="hub"), "$KV.b.a") == "$JS.hub.API.$KV.b.a"  # type: ignore[attr-defined]
