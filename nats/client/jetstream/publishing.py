@@ -106,7 +106,7 @@ class Publisher:
     def __init__(self, client: Client, inbox: str, sid: bytes, window: int, timeout: float) -> None:
         self.sid = sid
         self._client = client
-        self._prefix = f"{inbox}."
+        self._prefix = f"{inbox}.".encode()
         self._length = len(self._prefix)
         self._window = window
         self._timeout = timeout
@@ -135,7 +135,7 @@ class Publisher:
         receipt = Receipt(self, subject, payload, every, is_safe=bool(demands.get("message_id")))
         token = self._opened(receipt)
         try:
-            await self._client.publish(subject, payload, reply=self._prefix + token.decode(), headers=every)
+            await self._client.post(self._client.encode(subject, payload, self._prefix + token, every))
         except NatsError:
             self._open.pop(token, None)
             raise
@@ -170,7 +170,7 @@ class Publisher:
 
     def again(self) -> Iterable[bytes]:
         """On a new connection, what may be published twice is; of the rest nobody knows whether it was taken."""
-        yield encoder.subscribe(f"{self._prefix}*".encode(), self.sid)
+        yield encoder.subscribe(self._prefix + b"*", self.sid)
         for token, receipt in list(self._open.items()):
             if not receipt.is_sent:
                 receipt.is_sent = True
@@ -219,10 +219,8 @@ class Publisher:
             now = trio.current_time()
             while self._repeats and self._repeats[0][0] <= now and self._client.is_connected:
                 _, receipt = self._repeats.popleft()
-                token = self._opened(receipt).decode()
-                await self._client.publish(
-                    receipt.subject, receipt.payload, reply=self._prefix + token, headers=receipt.headers
-                )
+                reply = self._prefix + self._opened(receipt)
+                await self._client.post(self._client.encode(receipt.subject, receipt.payload, reply, receipt.headers))
             if self._open and (oldest := next(iter(self._open.values()))).sent_at + self._timeout <= now:
                 del self._open[next(iter(self._open))]
                 self._fail(oldest, RequestTimeout(f"no acknowledgement within {self._timeout:g} s"))
