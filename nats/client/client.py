@@ -201,6 +201,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
             RequestTimeout: no answer came within so many seconds.
             ClientClosed: the client is not open any more.
         """
@@ -211,6 +212,8 @@ class Client:
         finally:
             answers.close()
         if not answers.messages:
+            if answers.error is not None:
+                raise answers.error
             self.check()
             raise RequestTimeout(f"no answer to a request to {subject!r} within {timeout:g} s")
         message = answers.messages[0]
@@ -235,6 +238,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
         try:
@@ -250,6 +254,8 @@ class Client:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
             with trio.move_on_at(until):
                 await answers.wait()
+            if not answers.messages and answers.error is not None:
+                raise answers.error
             if not answers.messages or trio.current_time() > deadline:
                 return
             message = answers.take()
@@ -263,10 +269,10 @@ class Client:
     ) -> Answers:
         self.check()
         inbox = self._inbox
-        if inbox is None:
+        if inbox is None or inbox.is_over:
             inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self)
             self.receivers.add(inbox)
-        answers = inbox.open(max_answers, self.settings.max_bytes)
+        answers = inbox.open(subject, max_answers, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:

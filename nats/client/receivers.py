@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.settings import Settings
-    from trunkline.nats.errors import NatsError
+    from trunkline.nats.errors import NatsError, PermissionDenied
     from trunkline.nats.protocol.headers import Headers
 
 S = TypeVar("S", bound=BaseSubscription[Any])
@@ -55,9 +55,17 @@ class Lasting(Receiver, Protocol):
     @property
     def sid(self) -> bytes: ...
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing more comes."""
+        ...
+
     def again(self) -> Iterable[bytes]:
         """What a new connection is asked for."""
         ...
+
+    def denied(self, error: PermissionDenied) -> None:
+        """The server does not allow something, which may be for this one."""
 
     def end(self, failure: NatsError | None = None) -> None:
         """Nothing more comes."""
@@ -149,6 +157,12 @@ class Receivers:
         """What a new one begins with."""
         for receiver in list(self.by_id.values()):
             yield from receiver.again()
+
+    def denied(self, error: PermissionDenied) -> None:
+        for receiver in list(self.by_id.values()):
+            receiver.denied(error)
+            if receiver.is_over:
+                del self.by_id[receiver.sid]
 
     def end(self, failure: NatsError | None) -> None:
         """There will be no more."""

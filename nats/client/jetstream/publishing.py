@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trunkline.nats.client.jetstream.subscribed import Client
+    from trunkline.nats.errors import PermissionDenied
     from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.jetstream.replies import PublishAck
     from trunkline.nats.protocol.headers import Headers
@@ -118,7 +119,8 @@ class Publisher:
         self._failed = 0
         self._number = 0
         self._lot = trio.lowlevel.ParkingLot()
-        self._is_over = False
+        self.is_over = False
+        self._failure: NatsError | None = None
 
     async def publish(
         self,
@@ -131,6 +133,8 @@ class Publisher:
         """Publish. Waits while the window is full. Raises as `Client.publish` does."""
         if len(self._open) + len(self._repeats) >= self._window:
             await self.wait(lambda: len(self._open) + len(self._repeats) < self._window)
+        if self._failure is not None:
+            raise self._failure
         every = headers_of(headers, demands) if headers or demands else None
         receipt = Receipt(self, subject, payload, every, is_safe=bool(demands.get("message_id")))
         token = self._opened(receipt)
@@ -182,8 +186,17 @@ class Publisher:
                 self._fail(receipt, ConnectionLost("the connection was lost before the message was acknowledged"))
         self._lot.unpark_all()
 
+    def denied(self, error: PermissionDenied) -> None:
+        if not error.is_publishing and error.subject.encode() == self._prefix + b"*":
+            self.end(error)
+        for token, receipt in list(self._open.items()):
+            if error.is_publishing and error.subject == receipt.subject:
+                del self._open[token]
+                self._fail(receipt, error)
+        self._lot.unpark_all()
+
     def end(self, failure: NatsError | None = None) -> None:
-        self._is_over = True
+        self.is_over, self._failure = True, failure
         for receipt in [*self._open.values(), *[receipt for _, receipt in self._repeats]]:
             self._fail(receipt, failure or ConnectionLost("the client was closed before the message was acknowledged"))
         self._open.clear()
