@@ -86,9 +86,14 @@ class Client:
         """
         encoded, link = self._subjects.get(subject), self._connections.link
         if headers or reply or encoded is None or link is None or len(payload) > link.max_payload:
-            data = self._publication(subject, payload, reply, headers)
+            data = self.encode(subject, payload, self._checked(reply) if reply else b"", headers)
         else:
             data = b"PUB %b %d\r\n%b\r\n" % (encoded, len(payload), payload)
+        await self.post(data)
+
+    async def post(self, data: bytes) -> None:
+        """A publication that is encoded, as `publish` does it."""
+        link = self._connections.link
         if link is not None and (not link.waiting or link.waiting + len(data) <= self._max_pending):
             link.write(data)
         else:
@@ -113,7 +118,7 @@ class Client:
         Raises:
             BufferFull: as much waits to be sent as is allowed.
         """
-        self._connections.write(self._fitting(subject, payload, reply, headers))
+        self.send(self.encode(subject, payload, self._checked(reply) if reply else b"", headers), is_last=False)
 
     def answer(
         self,
@@ -126,26 +131,28 @@ class Client:
     ) -> None:
         """For requests, and messages that answer one. If it is the last of those that there are, somebody waits for it,
         and it is written at once."""
-        data = self._fitting(subject, payload, reply, headers)
+        self.send(self.encode(subject, payload, self._checked(reply) if reply else b"", headers), is_last=is_last)
+
+    def send(self, data: bytes, *, is_last: bool) -> None:
+        """A publication that is encoded, as `answer` does it.
+
+        Raises:
+            BufferFull: as much waits to be sent as is allowed.
+        """
+        if self._is_full(data):
+            raise BufferFull(f"{self._connections.waiting} bytes wait to be sent")
         if is_last:
             self._connections.send(data)
         else:
             self._connections.write(data)
-
-    def _fitting(self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None) -> bytes:
-        data = self._publication(subject, payload, reply, headers)
-        if self._is_full(data):
-            raise BufferFull(f"{self._connections.waiting} bytes wait to be sent")
-        return data
 
     def _is_full(self, data: bytes) -> bool:
         """Whether more would wait than is allowed. What is larger by itself waits alone."""
         waiting = self._connections.waiting
         return waiting > 0 and waiting + len(data) > self._max_pending
 
-    def _publication(
-        self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None
-    ) -> bytes:
+    def encode(self, subject: str, payload: bytes, reply: bytes, headers: Headers | Mapping[str, str] | None) -> bytes:
+        """A publication. The `reply` is one that a server has sent, or was checked. Raises as `publish` does."""
         self.check()
         encoded = self._checked(subject)
         block = b""
@@ -155,7 +162,7 @@ class Client:
         if runner is not None and len(payload) + len(block) > runner.connection.max_payload:
             size, most = len(payload) + len(block), runner.connection.max_payload
             raise PayloadTooLarge(f"a message of {size} bytes with its headers, the server allows {most}")
-        return encoder.publish(encoded, payload, self._checked(reply) if reply else b"", block)
+        return encoder.publish(encoded, payload, reply, block)
 
     def _checked(self, subject: str) -> bytes:
         found = self._subjects.get(subject)
@@ -194,6 +201,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
             RequestTimeout: no answer came within so many seconds.
             ClientClosed: the client is not open any more.
         """
@@ -204,6 +212,8 @@ class Client:
         finally:
             answers.close()
         if not answers.messages:
+            if answers.error is not None:
+                raise answers.error
             self.check()
             raise RequestTimeout(f"no answer to a request to {subject!r} within {timeout:g} s")
         message = answers.messages[0]
@@ -228,6 +238,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
         try:
@@ -243,6 +254,8 @@ class Client:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
             with trio.move_on_at(until):
                 await answers.wait()
+            if not answers.messages and answers.error is not None:
+                raise answers.error
             if not answers.messages or trio.current_time() > deadline:
                 return
             message = answers.take()
@@ -256,10 +269,10 @@ class Client:
     ) -> Answers:
         self.check()
         inbox = self._inbox
-        if inbox is None:
+        if inbox is None or inbox.is_over:
             inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self)
             self.receivers.add(inbox)
-        answers = inbox.open(max_answers, self.settings.max_bytes)
+        answers = inbox.open(subject, max_answers, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from trunkline.nats.client.connection import Receiver
 from trunkline.nats.client.events import SlowConsumer
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.protocol import encoder
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.settings import Settings
-    from trunkline.nats.errors import NatsError
+    from trunkline.nats.errors import NatsError, PermissionDenied
     from trunkline.nats.protocol.headers import Headers
-    from trunkline.nats.protocol.operations import Deliver
 
 S = TypeVar("S", bound=BaseSubscription[Any])
 
@@ -49,15 +49,23 @@ class Client(Protocol):
     ) -> None: ...
 
 
-class Receiver(Protocol):
+class Lasting(Receiver, Protocol):
+    """It outlives connections."""
+
     @property
     def sid(self) -> bytes: ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more comes."""
+        ...
 
     def again(self) -> Iterable[bytes]:
         """What a new connection is asked for."""
         ...
 
-    def put(self, wire: Deliver) -> None: ...
+    def denied(self, error: PermissionDenied) -> None:
+        """The server does not allow something, which may be for this one."""
 
     def end(self, failure: NatsError | None = None) -> None:
         """Nothing more comes."""
@@ -66,7 +74,7 @@ class Receiver(Protocol):
 class Receivers:
     def __init__(self, client: Client) -> None:
         #: By the id of the subscription.
-        self.by_id: dict[bytes, Receiver] = {}
+        self.by_id: dict[bytes, Lasting] = {}
         self.answer = client.answer
         self._client = client
         self._numbers = count(1)
@@ -108,13 +116,13 @@ class Receivers:
             subscription.subject, subscription.sid = subject, self.next_id()
             self.add(subscription)
 
-    def add(self, receiver: Receiver) -> None:
+    def add(self, receiver: Lasting) -> None:
         self.by_id[receiver.sid] = receiver
         if self._client.is_connected:
             for data in receiver.again():
                 self._client.write(data)
 
-    def remove(self, receiver: Receiver) -> None:
+    def remove(self, receiver: Lasting) -> None:
         """Nothing more is asked for."""
         if self.by_id.pop(receiver.sid, None) is not None and self._client.is_connected:
             self._client.write(encoder.unsubscribe(receiver.sid))
@@ -149,6 +157,12 @@ class Receivers:
         """What a new one begins with."""
         for receiver in list(self.by_id.values()):
             yield from receiver.again()
+
+    def denied(self, error: PermissionDenied) -> None:
+        for receiver in list(self.by_id.values()):
+            receiver.denied(error)
+            if receiver.is_over:
+                del self.by_id[receiver.sid]
 
     def end(self, failure: NatsError | None) -> None:
         """There will be no more."""

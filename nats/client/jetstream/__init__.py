@@ -1,8 +1,9 @@
 """JetStream, by a client.
 
 - `context`: what `client.jetstream()` gives: messages, streams and consumers; `stored` is one message of a stream.
-- `subscribing` finds or creates the consumer of a subscription; `push`, `ordered` and `pull` are what it gives, and
-  `message` what they give.
+- `publishing` has a window of acknowledgements, `batch` messages that are taken together.
+- `subscribing` finds or creates the consumer of a subscription; `push`, `ordered` and `pull` are what it gives, with
+  what they share in `subscribed`, and `message` is what they give.
 - `keyvalue` and `objects` are buckets on top of that; `watching` tells what is in one and what changes, `pipeline`
   fills it; `object_records` and `chunks` are the two parts of an object.
 """
@@ -10,5 +11,6 @@
 from trunkline.nats.client.jetstream.context import JetStream, NotSupported
 from trunkline.nats.client.jetstream.keyvalue import KeyValue, KeyValues
 from trunkline.nats.client.jetstream.objects import ObjectStore, ObjectStores
+from trunkline.nats.client.jetstream.publishing import PublishFailed
 
-__all__ = ["JetStream", "KeyValue", "KeyValues", "NotSupported", "ObjectStore", "ObjectStores"]
+__all__ = ["JetStream", "KeyValue", "KeyValues", "NotSupported", "ObjectStore", "ObjectStores", "PublishFailed"]

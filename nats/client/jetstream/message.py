@@ -30,6 +30,8 @@ if TYPE_CHECKING:
             """The server knows a reason of `term`. An older one takes that for no acknowledgement."""
             ...
 
+        def acknowledge(self, reply: bytes, kind: bytes) -> None: ...
+
         async def confirm(self, subject: str, payload: bytes, seconds: float) -> None:
             """Publish this, and wait until the server says that it has it."""
 
@@ -107,7 +109,7 @@ class JetStreamMessage(Message):
     def _publish(self, kind: bytes) -> None:
         if not self._subscription.ignores_acks:
             self._check()
-            self._subscription.answer(self.reply, kind)
+            self._subscription.acknowledge(self._wire.reply, kind)
 
     def _check(self) -> None:
         """

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trunkline.nats.client.jetstream.subscribed import Client
+    from trunkline.nats.errors import PermissionDenied
     from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.jetstream.replies import PublishAck
     from trunkline.nats.protocol.headers import Headers
@@ -106,7 +107,7 @@ class Publisher:
     def __init__(self, client: Client, inbox: str, sid: bytes, window: int, timeout: float) -> None:
         self.sid = sid
         self._client = client
-        self._prefix = f"{inbox}."
+        self._prefix = f"{inbox}.".encode()
         self._length = len(self._prefix)
         self._window = window
         self._timeout = timeout
@@ -118,7 +119,8 @@ class Publisher:
         self._failed = 0
         self._number = 0
         self._lot = trio.lowlevel.ParkingLot()
-        self._is_over = False
+        self.is_over = False
+        self._failure: NatsError | None = None
 
     async def publish(
         self,
@@ -131,11 +133,13 @@ class Publisher:
         """Publish. Waits while the window is full. Raises as `Client.publish` does."""
         if len(self._open) + len(self._repeats) >= self._window:
             await self.wait(lambda: len(self._open) + len(self._repeats) < self._window)
+        if self._failure is not None:
+            raise self._failure
         every = headers_of(headers, demands) if headers or demands else None
         receipt = Receipt(self, subject, payload, every, is_safe=bool(demands.get("message_id")))
         token = self._opened(receipt)
         try:
-            await self._client.publish(subject, payload, reply=self._prefix + token.decode(), headers=every)
+            await self._client.post(self._client.encode(subject, payload, self._prefix + token, every))
         except NatsError:
             self._open.pop(token, None)
             raise
@@ -170,7 +174,7 @@ class Publisher:
 
     def again(self) -> Iterable[bytes]:
         """On a new connection, what may be published twice is; of the rest nobody knows whether it was taken."""
-        yield encoder.subscribe(f"{self._prefix}*".encode(), self.sid)
+        yield encoder.subscribe(self._prefix + b"*", self.sid)
         for token, receipt in list(self._open.items()):
             if not receipt.is_sent:
                 receipt.is_sent = True
@@ -182,8 +186,17 @@ class Publisher:
                 self._fail(receipt, ConnectionLost("the connection was lost before the message was acknowledged"))
         self._lot.unpark_all()
 
+    def denied(self, error: PermissionDenied) -> None:
+        if not error.is_publishing and error.subject.encode() == self._prefix + b"*":
+            self.end(error)
+        for token, receipt in list(self._open.items()):
+            if error.is_publishing and error.subject == receipt.subject:
+                del self._open[token]
+                self._fail(receipt, error)
+        self._lot.unpark_all()
+
     def end(self, failure: NatsError | None = None) -> None:
-        self._is_over = True
+        self.is_over, self._failure = True, failure
         for receipt in [*self._open.values(), *[receipt for _, receipt in self._repeats]]:
             self._fail(receipt, failure or ConnectionLost("the client was closed before the message was acknowledged"))
         self._open.clear()
@@ -219,10 +232,8 @@ class Publisher:
             now = trio.current_time()
             while self._repeats and self._repeats[0][0] <= now and self._client.is_connected:
                 _, receipt = self._repeats.popleft()
-                token = self._opened(receipt).decode()
-                await self._client.publish(
-                    receipt.subject, receipt.payload, reply=self._prefix + token, headers=receipt.headers
-                )
+                reply = self._prefix + self._opened(receipt)
+                await self._client.post(self._client.encode(receipt.subject, receipt.payload, reply, receipt.headers))
             if self._open and (oldest := next(iter(self._open.values()))).sent_at + self._timeout <= now:
                 del self._open[next(iter(self._open))]
                 self._fail(oldest, RequestTimeout(f"no acknowledgement within {self._timeout:g} s"))

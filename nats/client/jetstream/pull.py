@@ -142,6 +142,7 @@ class PullSubscription(ConsumerSubscription):
                 elif await self._pulled(max_messages, seconds, max_bytes, no_wait=no_wait):
                     break
             count = min(max_messages, len(self._waiting))
+            self._is_bulk = count > 1
             return [JetStreamMessage(self._pop(), self) for _ in range(count)]
 
     async def _pulled(self, wanted: int, seconds: float, max_bytes: int, *, no_wait: bool) -> bool:
@@ -190,6 +191,7 @@ class PullSubscription(ConsumerSubscription):
     # A loop
 
     async def receive(self) -> JetStreamMessage:
+        self._is_bulk = False
         self._ask_ahead()
         return await super().receive()
 

@@ -52,6 +52,16 @@ class Client(Protocol):
 
     def new_inbox(self) -> str: ...
 
+    def check(self) -> None: ...
+
+    def encode(
+        self, subject: str, payload: bytes, reply: bytes, headers: Headers | Mapping[str, str] | None
+    ) -> bytes: ...
+
+    async def post(self, data: bytes) -> None: ...
+
+    def send(self, data: bytes, *, is_last: bool) -> None: ...
+
     async def publish(
         self,
         subject: str,
@@ -101,6 +111,8 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
     ignores_acks = False
     #: Whether the subscription has created its consumer, which `unsubscribe` and `drain` delete then.
     is_created = False
+    #: Several messages were taken at once, whose acknowledgements may leave together.
+    _is_bulk = False
 
     def __init__(self, api: Api, *args: Any) -> None:
         super().__init__(*args)
@@ -136,6 +148,12 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
         """For messages."""
         numbers = re.findall(r"\d+", str(self._api.client.server.get("version")))
         return tuple(map(int, numbers[:3])) >= REASONS_SINCE
+
+    def acknowledge(self, reply: bytes, kind: bytes) -> None:
+        """For messages: this subject came from a server."""
+        client = self._api.client
+        client.check()
+        client.send(b"PUB %b %d\r\n%b\r\n" % (reply, len(kind), kind), is_last=not (self._waiting or self._is_bulk))
 
     async def confirm(self, subject: str, payload: bytes, seconds: float) -> None:
         """For messages."""

@@ -10,7 +10,9 @@ from trunkline.nats.client.message import Message
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig
 from trunkline.nats.jetstream.replies import ConsumerInfo, SequencePair
-from trunkline.nats.protocol.operations import Deliver
+from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.decoder import from_client
+from trunkline.nats.protocol.operations import Deliver, Publish
 
 S = TypeVar("S", bound=BaseSubscription[Any])
 
@@ -55,6 +57,19 @@ class StubClient:
         subscription.end()
 
     async def stop(self, subscription: BaseSubscription[Any]) -> None: ...
+
+    def check(self) -> None: ...
+
+    def encode(self, subject: str, payload: bytes, reply: bytes, headers: Any) -> bytes:
+        return encoder.publish(subject.encode(), payload, reply)
+
+    async def post(self, data: bytes) -> None:
+        self.send(data, is_last=False)
+
+    def send(self, data: bytes, *, is_last: bool) -> None:
+        (found,) = from_client().feed(b"CONNECT {}\r\n" + data)[1:]
+        assert isinstance(found, Publish)
+        self.answer(found.subject.decode(), found.payload, reply=found.reply.decode())
 
     async def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", headers: Any = None) -> None:
         self.answer(subject, payload, reply=reply)
