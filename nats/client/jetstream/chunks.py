@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import trio
 
-from trunkline.nats.errors import ObjectDamaged
+from trunkline.nats.errors import ClientClosed, ObjectDamaged
 from trunkline.nats.jetstream.object_infos import is_digest
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class ObjectReader:
 
     Raises:
         ObjectDamaged: they are not.
+        ClientClosed: the client is closed, or the block has ended, before that.
     """
 
     def __init__(self, info: ObjectInfo, watch: Watch[bytes] | None) -> None:
@@ -67,7 +68,10 @@ class ObjectReader:
         if self._is_done:
             await trio.lowlevel.checkpoint()
             raise StopAsyncIteration
-        chunk = None if self._watch is None else await self._watch.receive_initial()
+        try:
+            chunk = None if self._watch is None else await self._watch.receive_initial()
+        except trio.EndOfChannel:
+            raise ClientClosed(f"the client is closed, and {self.info.name!r} is not read to its end") from None
         if chunk is not None:
             self._chunks += 1
             self._size += len(chunk)

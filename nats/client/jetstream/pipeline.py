@@ -8,7 +8,7 @@ import trio
 
 from trunkline.nats.client.requests import is_refusal
 from trunkline.nats.client.subscription import Subscription
-from trunkline.nats.errors import NoResponders, RequestTimeout
+from trunkline.nats.errors import ClientClosed, NatsError, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.replies import publish_ack_of
 
 if TYPE_CHECKING:
@@ -43,8 +43,13 @@ class Pipeline:
         """
         while self._published - self._answered >= self._most:
             await self._acknowledge()
-        await self._js.client.publish(subject, payload, reply=f"{self._inbox}.{self._published}")
-        self._published += 1
+        reply = f"{self._inbox}.{self._published}"
+        self._published += 1  # before: when it is cancelled, it may have been written
+        try:
+            await self._js.client.publish(subject, payload, reply=reply)
+        except NatsError:
+            self._published -= 1
+            raise
 
     async def finish(self) -> None:
         """Until all are acknowledged. Raises as `publish` does."""
@@ -64,8 +69,11 @@ class Pipeline:
     async def _acknowledge(self) -> None:
         number, seconds = self._answered, self._js.timeout
         answer = None
-        with trio.move_on_after(seconds):
-            answer = await self._acks.receive()
+        try:
+            with trio.move_on_after(seconds):
+                answer = await self._acks.receive()
+        except trio.EndOfChannel:
+            raise ClientClosed(f"the client is closed, and publication {number + 1} is not acknowledged") from None
         if answer is None:
             raise RequestTimeout(f"no acknowledgement of publication {number + 1} within {seconds:g} s")
         self._answered += 1

@@ -12,13 +12,16 @@ import trio
 from tests.nats.client.scripted import Told
 from tests.nats.client.stores import IN_MEMORY, jetstream, objects
 from tests.nats.servers import NatsServer
+from trunkline.nats import connect
 from trunkline.nats.client.events import ChunksLeft
 from trunkline.nats.client.jetstream import JetStream, ObjectStores
+from trunkline.nats.client.jetstream.chunks import ObjectReader
 from trunkline.nats.client.jetstream.objects import MAX_LINKS
 from trunkline.nats.errors import (
     BadLink,
     BadSubject,
     BucketMissing,
+    ClientClosed,
     NatsError,
     ObjectDamaged,
     ObjectExists,
@@ -474,3 +477,28 @@ async def test_reading_leaves_no_consumers(server: NatsServer) -> None:
         await js.create_consumer("OBJ_films", left)
         while [info.name for info in await js.consumers("OBJ_films")] != ["other"]:
             await trio.lowlevel.checkpoint()
+
+
+async def test_a_client_that_is_closed_meanwhile(server: NatsServer) -> None:
+    async with objects(server) as (_, store), connect(server.url) as client:
+        await store.put("intro", FILM, chunk_size=1000)
+        await store.put("short", b"x")
+        mine = await ObjectStores(client.jetstream()).open("films")
+
+        async def closing() -> AsyncIterator[bytes]:
+            yield bytes(1000)
+            await client.drain()
+            yield bytes(1000)
+
+        with pytest.raises(ClientClosed):
+            await mine.put("short", closing(), chunk_size=10)
+        async with store.open("intro") as reader:
+            pass
+        with pytest.raises(ClientClosed, match="'intro' is not read to its end"):
+            await drained(reader)
+        assert await store.get("short") == b"x"
+
+
+async def drained(reader: ObjectReader) -> None:
+    async for _ in reader:
+        pass
