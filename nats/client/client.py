@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from secrets import token_bytes
@@ -278,14 +278,16 @@ class Client:
             NoResponders: nobody subscribes to the subject.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
+        deadline = trio.current_time() + timeout
         try:
-            yield self._each(answers, subject, trio.current_time() + timeout, stall, max_answers)
+            async with aclosing(self._each(answers, subject, deadline, stall, max_answers)) as each:
+                yield each
         finally:
             answers.close()
 
     async def _each(
         self, answers: Answers, subject: str, deadline: float, stall: float | None, max_answers: int | None
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncGenerator[Message]:
         found = 0
         while max_answers is None or found < max_answers:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
