@@ -23,11 +23,13 @@ from trunkline.nats.protocol.subjects import check_pattern, check_queue, check_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.jetstream import JetStream
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
+    from trunkline.nats.client.services import Service
     from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.operations import Json
 
@@ -332,6 +334,14 @@ class Client:
         from trunkline.nats.client.jetstream import JetStream
 
         return JetStream(self, prefix=f"$JS.{domain}.API" if domain else "$JS.API", timeout=timeout)
+
+    def service(self, name: str, version: str, **options: Any) -> AbstractAsyncContextManager[Service]:
+        """Answer requests: `async with client.service("prices", "1.0.2") as prices: prices.add_endpoint("get", get)`.
+        The options are those of `Service`."""
+        # imported here, as JetStream is
+        from trunkline.nats.client.services import Service
+
+        return Service(self, name, version, **options).opened()
 
     async def drain(self) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that
