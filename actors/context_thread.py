@@ -7,13 +7,14 @@ import atexit
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from trunkline.actors.trio_thread import Forked, TrioThread, limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
 
 #: Seconds for those that are still open when the interpreter exits.
 MAX_EXIT: Final = 10.0
@@ -129,3 +130,42 @@ class ContextThread:
     def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
         """Call a function that does not wait."""
         return self.opened.call(partial(function, *args, **kwargs))
+
+
+class InThread:
+    """What runs in such a thread, for code without trio: `with` opens and closes it, and so do `open` and `close`."""
+
+    def __init__(self, thread: ContextThread) -> None:
+        self._thread = thread
+
+    def open(self, *, timeout: float | None = None) -> Self:
+        """It is closed by `close`, by the end of a block, or when the interpreter exits.
+
+        Raises:
+            TimeoutError: it takes longer than so many seconds.
+            Exception: as at the beginning of a block.
+        """
+        self._thread.open(timeout)
+        return self
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """As at the end of a block. Calls that wait in other threads raise the error of what is closed. In a process
+        that was forked later, this has no effect.
+
+        Raises:
+            TimeoutError: it takes longer than so many seconds.
+            Exception: this has ended it before.
+        """
+        self._thread.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._thread.close(None, settles=error is None)
+        except Exception:
+            if error is None:
+                raise

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from trunkline.actors.context_thread import ContextThread
+from trunkline.actors.context_thread import ContextThread, InThread
 from trunkline.nats.client.client import connect as trio_connect
 from trunkline.nats.errors import BufferFull, ClientClosed
 from trunkline.nats.sync.messages import Message, Subscription
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from trunkline.nats.sync.jetstream import JetStream
 
 
-class Client:
+class Client(InThread):
     """`connect` makes one. `with client:` connects, and disconnects at the end of the block; `open` and `close` do so
-    without a block."""
+    without a block. What is left is sent then. Loops end, also where messages wait."""
 
     def __init__(self, opening: AbstractAsyncContextManager[TrioClient]) -> None:
-        self._thread = ContextThread("the client", lambda: opening, stopped=_closed)
+        super().__init__(ContextThread("the client", lambda: opening, stopped=_closed))
 
     @property
     def _client(self) -> TrioClient:
@@ -36,35 +36,6 @@ class Client:
         return client
 
     # Life
-
-    def open(self, *, timeout: float | None = None) -> Self:
-        """Connect. It is closed by `close`, by the end of a block, or when the interpreter exits.
-
-        Raises:
-            ConnectFailed, AuthorizationFailed: no server takes the connection.
-            ValueError: a setting or an address cannot be.
-        """
-        self._thread.open(timeout)
-        return self
-
-    def close(self, *, timeout: float | None = None) -> None:
-        """Send what is left, and disconnect. Calls that wait in other threads raise `ClientClosed`; loops end, also
-        where messages wait. In a process that was forked later, this has no effect.
-
-        Raises:
-            NatsError: the client has given up before.
-        """
-        self._thread.close(timeout)
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            self._thread.close(None, settles=error is None)
-        except Exception:
-            if error is None:
-                raise
 
     def drain(self, *, timeout: float | None = None) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from trunkline.actors.context_thread import ContextThread
+from trunkline.actors.context_thread import ContextThread, InThread
 
 #: Seconds for what should come.
 SOON = 60.0
@@ -93,6 +93,24 @@ def test_the_error_that_ends_it_is_raised_by_close() -> None:
     shop.thread.open(SOON)
     with pytest.raises(OSError, match="sold out"):
         shop.thread.close(SOON)
+
+
+def test_a_block_opens_and_closes_it() -> None:
+    shop = Shop()
+    with InThread(shop.thread) as opened:
+        assert isinstance(opened, InThread)
+        assert shop.thread.call(shop.price, "lamp") == 4
+    assert shop.said == ["left"]
+    shop = Shop(failure=OSError("sold out"))
+    with pytest.raises(OSError, match="sold out"), InThread(shop.thread):
+        pass
+    shop = Shop()
+    with pytest.raises(KeyError), InThread(shop.thread):
+        raise KeyError
+    assert shop.said == ["cancelled"]
+    shop = Shop()
+    InThread(shop.thread).open(timeout=SOON).close(timeout=SOON)
+    assert shop.said == ["left"]
 
 
 def test_it_cannot_close_itself() -> None:

@@ -64,5 +64,3 @@ def test_another_domain(server: NatsServer) -> None:
         assert js.prefix == "$JS.hub.API"
         with pytest.raises(NotEnabled):
             js.streams()
-        with pytest.raises(TimeoutError):
-            client.jetstream().streams(timeout=0)
