@@ -7,6 +7,7 @@ them up. So a call that is interrupted, or whose time is over, takes none.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -161,10 +162,19 @@ class Messages(Generic[S, T, M]):
         raise NotImplementedError
 
     async def _take(self) -> None:
-        """In the client's thread: lay down a message."""
-        async with self._taking:
+        """In the client's thread: lay down a message. One that is there is, also when there is no time to wait."""
+        try:
+            self._taking.acquire_nowait()
+        except trio.WouldBlock:
+            await self._taking.acquire()
+        try:
             if not self._taken:
-                self._taken.append(await self._subscription.receive())
+                await self._bring()
+        finally:
+            self._taking.release()
+
+    async def _bring(self) -> None:
+        self._taken.append(await self._subscription.receive())
 
 
 class Subscription(Messages[TrioSubscription, TrioMessage, Message]):
@@ -178,13 +188,13 @@ class Subscription(Messages[TrioSubscription, TrioMessage, Message]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._thread.is_over:
+        with suppress(ClientClosed):
             self.unsubscribe()
 
     def _of(self, message: TrioMessage) -> Message:
         return Message(message, self._thread)
 
-    async def _take(self) -> None:
-        await super()._take()
+    async def _bring(self) -> None:
+        await super()._bring()
         while len(self._subscription) and len(self._taken) < MAX_TAKEN:
             self._taken.append(await self._subscription.receive())

@@ -135,7 +135,7 @@ def test_what_comes_for_a_fetch_that_is_over_is_there_for_the_next(
         with pytest.raises(KeyboardInterrupt):
             orders.fetch(3, expires=SOON)
         monkeypatch.undo()
-        while len(orders) < 3:
+        while len(orders._taken) < 3:
             orders._thread.call(len, orders)
         assert payloads(orders.fetch(10, expires=SOON)) == [0, 1, 2]
         assert payloads(orders.fetch(7, expires=SOON)) == [3, 4, 5, 6, 7, 8, 9]

@@ -22,6 +22,16 @@ def test_a_timeout_takes_no_message(server: NatsServer) -> None:
             messages.receive(timeout=0)
         client.publish("a", b"1")
         assert messages.receive(timeout=SOON).payload == b"1"
+        client.publish("a", b"2")
+        client.flush(timeout=SOON)
+        assert messages.receive(timeout=0).payload == b"2"
+
+
+def test_a_block_may_outlive_the_client(server: NatsServer) -> None:
+    client = sync.connect(server.url).open(timeout=SOON)
+    with client.subscribe("a") as messages:
+        client.close(timeout=SOON)
+        assert list(messages) == []
 
 
 def test_what_is_said_of_it(server: NatsServer) -> None:
