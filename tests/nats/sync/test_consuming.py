@@ -58,7 +58,10 @@ def test_fetch_and_acknowledge_in_any_thread(js: sync.JetStream) -> None:
         again = orders.next(expires=SOON)
         assert again is not None
         again.term("it is broken")
-        assert payloads(orders.fetch(100, no_wait=True)) == [number for number in range(10) if number > 4]
+        # a server may deliver again what was handed back a little later
+        left = {*range(4, 10)} - {int(again.payload)}
+        while left:
+            left -= {*payloads(orders.fetch(100, expires=SOON, no_wait=True))}
         assert orders.next(expires=0.01) is None
         with pytest.raises(TimeoutError):
             orders.fetch(1, expires=SOON, timeout=0.01)
