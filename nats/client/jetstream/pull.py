@@ -148,7 +148,7 @@ class PullSubscription(ConsumerSubscription):
     async def _pulled(self, wanted: int, seconds: float, max_bytes: int, *, no_wait: bool) -> bool:
         """Until so many wait, or one pull for the rest has ended: whether the server has ended it. Its error is raised
         unless messages wait, as the next fetch meets it again."""
-        heartbeat = HEARTBEAT if seconds > _LONG else 0.0
+        heartbeat = HEARTBEAT if seconds > _LONG and not no_wait else 0.0
         patience = MISSED_HEARTBEATS * heartbeat if heartbeat else GRACE + (0.0 if no_wait else seconds)
         self._ending, began = None, trio.current_time()
         self._own = self._pull(wanted - len(self._waiting), max_bytes, 0.0 if no_wait else seconds, heartbeat)
