@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+#: What may not be done, in the words of servers.
+_DENIED: Final = re.compile(
+    r'(?P<what>publish|subscription) to "(?P<subject>[^"]*)"(?: using queue "(?P<queue>[^"]*)")?', re.IGNORECASE
+)
+
 
 class NatsError(Exception):
     """Anything that goes wrong with NATS."""
@@ -87,6 +95,14 @@ class AuthorizationFailed(ServerError):
 
 class PermissionDenied(ServerError):
     """The client may not publish, or subscribe, to a subject. The connection goes on."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        found = _DENIED.search(text)
+        #: Empty: the text does not say it.
+        self.subject: str = found["subject"] if found else ""
+        self.queue: str = (found["queue"] or "") if found else ""
+        self.is_publishing = found is not None and found["what"].lower() == "publish"
 
 
 class BufferFull(NatsError):

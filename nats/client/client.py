@@ -5,24 +5,23 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from itertools import count
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from trunkline.nats.client.connections import Connections
-from trunkline.nats.client.events import SlowConsumer
+from trunkline.nats.client.receivers import Receivers
 from trunkline.nats.client.requests import Inbox, is_refusal
 from trunkline.nats.client.settings import Settings, address_of
-from trunkline.nats.client.subscription import BaseSubscription, Subscription
+from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BufferFull, NoResponders, PayloadTooLarge, RequestTimeout
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers, encode_headers
-from trunkline.nats.protocol.subjects import check_pattern, check_queue, check_subject
+from trunkline.nats.protocol.subjects import check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from trunkline.nats.client.events import Event
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
     from trunkline.nats.client.services import Service
-    from trunkline.nats.errors import NatsError
     from trunkline.nats.protocol.operations import Json
 
 #: Publications before other tasks have their turn.
@@ -38,18 +36,14 @@ MAX_RUN: Final = 64
 #: Subjects that were found valid and are remembered; beyond it the memory is cleared.
 _REMEMBERED: Final = 1024
 
-S = TypeVar("S", bound=BaseSubscription[Any])
-
 
 class Client:
     """`connect` makes one."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        #: By their id.
-        self._receivers: dict[bytes, BaseSubscription[Any] | Inbox] = {}
-        self._numbers = count(1)
-        self._connections = Connections(settings, self._receivers, self)
+        self.receivers = Receivers(self)
+        self._connections = Connections(settings, self.receivers.by_id, self.receivers)
         self._max_pending = settings.max_pending
         #: Of the answers to requests, from the first one on.
         self._inbox: Inbox | None = None
@@ -94,9 +88,14 @@ class Client:
         """
         encoded, link = self._subjects.get(subject), self._connections.link
         if headers or reply or encoded is None or link is None or len(payload) > link.max_payload:
-            data = self._publication(subject, payload, reply, headers)
+            data = self.encode(subject, payload, self._checked(reply) if reply else b"", headers)
         else:
             data = b"PUB %b %d\r\n%b\r\n" % (encoded, len(payload), payload)
+        await self.post(data)
+
+    async def post(self, data: bytes) -> None:
+        """A publication that is encoded, as `publish` does it."""
+        link = self._connections.link
         if link is not None and (not link.waiting or link.waiting + len(data) <= self._max_pending):
             link.write(data)
         else:
@@ -121,7 +120,7 @@ class Client:
         Raises:
             BufferFull: as much waits to be sent as is allowed.
         """
-        self._connections.write(self._fitting(subject, payload, reply, headers))
+        self.send(self.encode(subject, payload, self._checked(reply) if reply else b"", headers), is_last=False)
 
     def answer(
         self,
@@ -134,27 +133,29 @@ class Client:
     ) -> None:
         """For requests, and messages that answer one. If it is the last of those that there are, somebody waits for it,
         and it is written at once."""
-        data = self._fitting(subject, payload, reply, headers)
+        self.send(self.encode(subject, payload, self._checked(reply) if reply else b"", headers), is_last=is_last)
+
+    def send(self, data: bytes, *, is_last: bool) -> None:
+        """A publication that is encoded, as `answer` does it.
+
+        Raises:
+            BufferFull: as much waits to be sent as is allowed.
+        """
+        if self._is_full(data):
+            raise BufferFull(f"{self._connections.waiting} bytes wait to be sent")
         if is_last:
             self._connections.send(data)
         else:
             self._connections.write(data)
-
-    def _fitting(self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None) -> bytes:
-        data = self._publication(subject, payload, reply, headers)
-        if self._is_full(data):
-            raise BufferFull(f"{self._connections.waiting} bytes wait to be sent")
-        return data
 
     def _is_full(self, data: bytes) -> bool:
         """Whether more would wait than is allowed. What is larger by itself waits alone."""
         waiting = self._connections.waiting
         return waiting > 0 and waiting + len(data) > self._max_pending
 
-    def _publication(
-        self, subject: str, payload: bytes, reply: str, headers: Headers | Mapping[str, str] | None
-    ) -> bytes:
-        self._connections.check()
+    def encode(self, subject: str, payload: bytes, reply: bytes, headers: Headers | Mapping[str, str] | None) -> bytes:
+        """A publication. The `reply` is one that a server has sent, or was checked. Raises as `publish` does."""
+        self.check()
         encoded = self._checked(subject)
         block = b""
         if headers:
@@ -163,7 +164,7 @@ class Client:
         if runner is not None and len(payload) + len(block) > runner.connection.max_payload:
             size, most = len(payload) + len(block), runner.connection.max_payload
             raise PayloadTooLarge(f"a message of {size} bytes with its headers, the server allows {most}")
-        return encoder.publish(encoded, payload, self._checked(reply) if reply else b"", block)
+        return encoder.publish(encoded, payload, reply, block)
 
     def _checked(self, subject: str) -> bytes:
         found = self._subjects.get(subject)
@@ -184,53 +185,11 @@ class Client:
             BadSubject: it is none, or no name of a queue group.
             ClientClosed: the client is not open.
         """
-        return self.open(Subscription, subject, queue=queue, max_messages=max_messages, max_bytes=max_bytes)
-
-    def open(
-        self,
-        kind: Callable[..., S],
-        subject: str,
-        *,
-        queue: str = "",
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-    ) -> S:
-        """Subscribe, with a subscription of this kind."""
-        self._connections.check()
-        check_pattern(subject)
-        if queue:
-            check_queue(queue)
-        subscription = kind(
-            self,
-            subject,
-            queue,
-            self._next_sid(),
-            self.settings.max_messages if max_messages is None else max_messages,
-            self.settings.max_bytes if max_bytes is None else max_bytes,
-        )
-        self._receive(subscription)
-        return subscription
-
-    def _receive(self, receiver: BaseSubscription[Any] | Inbox) -> None:
-        self._receivers[receiver.sid] = receiver
-        if self.is_connected:
-            for data in receiver.again():
-                self._connections.write(data)
-
-    def move(self, subscription: BaseSubscription[Any], subject: str) -> None:
-        """From now on it has the messages of another subject, and no more of the one before."""
-        if self._receivers.pop(subscription.sid, None) is not None:
-            if self.is_connected:
-                self._connections.write(encoder.unsubscribe(subscription.sid))
-            subscription.subject, subscription.sid = subject, self._next_sid()
-            self._receive(subscription)
+        return self.receivers.open(Subscription, subject, queue=queue, max_messages=max_messages, max_bytes=max_bytes)
 
     def new_inbox(self) -> str:
         """A subject that nobody else has."""
         return f"{self.settings.inbox_prefix}.{_token()}"
-
-    def _next_sid(self) -> bytes:
-        return b"%d" % next(self._numbers)
 
     async def request(
         self,
@@ -244,6 +203,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
             RequestTimeout: no answer came within so many seconds.
             ClientClosed: the client is not open any more.
         """
@@ -254,7 +214,9 @@ class Client:
         finally:
             answers.close()
         if not answers.messages:
-            self._connections.check()
+            if answers.error is not None:
+                raise answers.error
+            self.check()
             raise RequestTimeout(f"no answer to a request to {subject!r} within {timeout:g} s")
         message = answers.messages[0]
         if is_refusal(message):
@@ -278,6 +240,7 @@ class Client:
 
         Raises:
             NoResponders: nobody subscribes to the subject.
+            PermissionDenied: the client may not ask there.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
         deadline = trio.current_time() + timeout
@@ -295,6 +258,8 @@ class Client:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
             with trio.move_on_at(until):
                 await answers.wait()
+            if not answers.messages and answers.error is not None:
+                raise answers.error
             if not answers.messages or trio.current_time() > deadline:
                 return
             message = answers.take()
@@ -306,12 +271,12 @@ class Client:
     def _ask(
         self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None, max_answers: int
     ) -> Answers:
-        self._connections.check()
+        self.check()
         inbox = self._inbox
-        if inbox is None:
-            inbox = self._inbox = Inbox(self.new_inbox(), self._next_sid(), self)
-            self._receive(inbox)
-        answers = inbox.open(max_answers, self.settings.max_bytes)
+        if inbox is None or inbox.is_over:
+            inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self)
+            self.receivers.add(inbox)
+        answers = inbox.open(subject, max_answers, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:
@@ -347,9 +312,8 @@ class Client:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that
         was published is sent, and nothing more can be."""
         async with trio.open_nursery() as nursery:
-            for subscription in list(self._receivers.values()):
-                if not isinstance(subscription, Inbox):
-                    nursery.start_soon(subscription.drain)
+            for subscription in self.receivers.subscriptions:
+                nursery.start_soon(subscription.drain)
         self._connections.close()
         await self.flush()
 
@@ -375,41 +339,22 @@ class Client:
         if error is not None:
             raise error
 
-    # As the owner of subscriptions
+    # For receivers, and those that are built on the client
 
-    def slow(self, subscription: BaseSubscription[Any]) -> None:
-        self.tell(SlowConsumer(subscription))
+    def check(self) -> None:
+        """
+        Raises:
+            ClientClosed: nothing more can be asked for.
+        """
+        self._connections.check()
+
+    def write(self, data: bytes) -> None:
+        """These operations, as they are."""
+        self._connections.write(data)
 
     def tell(self, event: Event) -> None:
         """The user."""
         self._connections.tell(event)
-
-    def unsubscribe(self, subscription: BaseSubscription[Any], after: int = 0) -> None:
-        if subscription.sid not in self._receivers:
-            return
-        if self.is_connected:
-            self._connections.write(encoder.unsubscribe(subscription.sid, after))
-        if after > subscription.received:
-            subscription.max_received = after
-        else:
-            del self._receivers[subscription.sid]
-            subscription.end()
-
-    async def stop(self, subscription: BaseSubscription[Any]) -> None:
-        if subscription.sid in self._receivers and self.is_connected:
-            self._connections.write(encoder.unsubscribe(subscription.sid))
-            await self.flush()
-
-    # As what asks a server
-
-    def again(self) -> Iterable[bytes]:
-        for receiver in list(self._receivers.values()):
-            yield from receiver.again()
-
-    def end(self, failure: NatsError | None) -> None:
-        for receiver in list(self._receivers.values()):
-            receiver.end(failure)
-        self._receivers.clear()
 
 
 def _token() -> str:

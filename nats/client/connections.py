@@ -16,7 +16,14 @@ from trunkline.nats.client.events import Disconnected, Discovered, LameDuck, Rec
 from trunkline.nats.client.running import Runner
 from trunkline.nats.client.servers import ServerPool
 from trunkline.nats.client.transport import encrypt, open_tcp
-from trunkline.nats.errors import AuthorizationFailed, ClientClosed, ConnectFailed, ConnectionLost, NatsError
+from trunkline.nats.errors import (
+    AuthorizationFailed,
+    ClientClosed,
+    ConnectFailed,
+    ConnectionLost,
+    NatsError,
+    PermissionDenied,
+)
 from trunkline.network_errors import NETWORK_ERRORS, reason_of
 
 if TYPE_CHECKING:
@@ -35,6 +42,9 @@ if TYPE_CHECKING:
         def again(self) -> Iterable[bytes]:
             """What a new connection begins with."""
             ...
+
+        def denied(self, error: PermissionDenied) -> None:
+            """The server does not allow something of it."""
 
         def end(self, failure: NatsError | None) -> None:
             """There will be no more connection."""
@@ -173,6 +183,8 @@ class Connections:
 
     def complained(self, error: ServerError) -> None:
         self.tell(ServerSaid(error))
+        if isinstance(error, PermissionDenied):
+            self._asking.denied(error)
 
     def tell(self, event: Event) -> None:
         """The user, in whichever way is wanted."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trunkline.nats.client.message import Answering
-    from trunkline.nats.errors import NatsError
+    from trunkline.nats.errors import NatsError, PermissionDenied
     from trunkline.nats.protocol.operations import Deliver
 
 #: The status that says that nobody subscribes to the subject of a request.
@@ -24,11 +24,14 @@ NO_RESPONDERS: Final = 503
 class Answers:
     """Of one request. More than is asked for, or than has room, is dropped."""
 
-    __slots__ = ("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages", "messages", "token")
+    __slots__ = ("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages", "error", "messages", "subject", "token")
 
-    def __init__(self, inbox: Inbox, token: bytes, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, inbox: Inbox, subject: str, token: bytes, max_messages: int, max_bytes: int) -> None:
         self._inbox = inbox
+        self.subject = subject
         self.token = token
+        #: Why there will be none.
+        self.error: NatsError | None = None
         self.messages: list[Message] = []
         self._max_messages = max_messages
         self._max_bytes = max_bytes
@@ -50,9 +53,9 @@ class Answers:
         """What comes later is for nobody."""
         self._inbox.close(self.token)
 
-    def end(self) -> None:
+    def end(self, error: NatsError | None = None) -> None:
         """No more will come."""
-        self._is_over = True
+        self._is_over, self.error = True, error
         self._event.set()
 
     async def wait(self) -> None:
@@ -71,6 +74,7 @@ class Inbox:
         """Nobody else has this prefix."""
         self.prefix = f"{prefix}."
         self.sid = sid
+        self.is_over = False
         self._length = len(self.prefix.encode())
         self._answering = answering
         self._requests: dict[bytes, Answers] = {}
@@ -80,14 +84,20 @@ class Inbox:
         """What a new connection is asked for."""
         yield encoder.subscribe(f"{self.prefix}*".encode(), self.sid)
 
-    def open(self, max_messages: int, max_bytes: int) -> Answers:
+    def open(self, subject: str, max_messages: int, max_bytes: int) -> Answers:
         self._number += 1
-        answers = Answers(self, b"%x" % self._number, max_messages, max_bytes)
+        answers = Answers(self, subject, b"%x" % self._number, max_messages, max_bytes)
         self._requests[answers.token] = answers
         return answers
 
     def close(self, token: bytes) -> None:
         self._requests.pop(token, None)
+
+    def denied(self, error: PermissionDenied) -> None:
+        self.is_over = not error.is_publishing and error.subject == f"{self.prefix}*"
+        for answers in self._requests.values():
+            if self.is_over or (error.is_publishing and error.subject == answers.subject):
+                answers.end(error)
 
     def end(self, failure: NatsError | None = None) -> None:
         """No more will come."""

@@ -13,7 +13,7 @@ from trunkline.nats.protocol import encoder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from trunkline.nats.errors import NatsError
+    from trunkline.nats.errors import NatsError, PermissionDenied
     from trunkline.nats.protocol.headers import Headers
     from trunkline.nats.protocol.operations import Deliver
 
@@ -113,6 +113,10 @@ class BaseSubscription(Generic[M]):
         if self.received == self.max_received:
             self._owner.unsubscribe(self)
 
+    def denied(self, error: PermissionDenied) -> None:
+        if not error.is_publishing and (error.subject, error.queue) == (self.subject, self.queue):
+            self.end(error)
+
     def end(self, failure: NatsError | None = None) -> None:
         """Nothing more comes. What is there can still be taken."""
         self.is_over = True
@@ -126,6 +130,7 @@ class BaseSubscription(Generic[M]):
 
         Raises:
             trio.EndOfChannel: there are no more.
+            PermissionDenied: there are none, as the client may not subscribe to this.
             NatsError: there are no more, as the client has given up.
         """
         raise NotImplementedError

@@ -146,6 +146,9 @@ class PublishAck:
     #: It had the message already, by its `Nats-Msg-Id`.
     duplicate: bool = False
     domain: str = ""
+    #: Of a batch: its id, and how many messages it had. The sequence is that of the last one.
+    batch: str = ""
+    count: int = 0
     unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.nats.client.jetstream.pull import AHEAD
@@ -10,11 +11,13 @@ from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription,
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Unpack
 
     from trunkline.actors.context_thread import ContextThread
     from trunkline.nats.client.jetstream.context import JetStream as TrioJetStream
     from trunkline.nats.client.jetstream.context import StoredMessage
     from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+    from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.jetstream.replies import ConsumerInfo, PublishAck, StreamInfo
     from trunkline.nats.protocol.headers import Headers
 
@@ -42,29 +45,13 @@ class JetStream:
         payload: bytes = b"",
         *,
         headers: Headers | Mapping[str, str] | None = None,
-        message_id: str = "",
-        expected_stream: str = "",
-        expected_last_sequence: int | None = None,
-        expected_last_subject_sequence: int | None = None,
-        expected_last_message_id: str = "",
-        ttl: float | None = None,
         timeout: float | None = None,
+        **demands: Unpack[Demands],
     ) -> PublishAck:
         """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
         it is published within the stream's duplicate window."""
-        return self._thread.run(
-            timeout,
-            self._jetstream.publish,
-            subject,
-            payload,
-            headers=headers,
-            message_id=message_id,
-            expected_stream=expected_stream,
-            expected_last_sequence=expected_last_sequence,
-            expected_last_subject_sequence=expected_last_subject_sequence,
-            expected_last_message_id=expected_last_message_id,
-            ttl=ttl,
-        )
+        publish = partial(self._jetstream.publish, subject, payload, headers=headers, **demands)
+        return self._thread.run(timeout, publish)
 
     def get(
         self,

@@ -14,8 +14,6 @@ from typing import Final
 import pytest
 from bench.peers import free_port
 
-from tests.interop.server import accepts
-
 _PROGRAMS: Final = {
     "new": shutil.which("nats-server", path=sysconfig.get_path("scripts")),
     "old": shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
@@ -31,10 +29,10 @@ class NatsServer:
         program = _PROGRAMS[kind]
         if program is None:
             pytest.skip(f"there is no {kind} nats-server")
-        self.port = free_port()
+        self.port = 0
         self.folder = folder
         self._log = folder / "nats.log"
-        self._command = [program, "-a", "127.0.0.1", "-p", str(self.port), "-l", str(self._log), *options]
+        self._command = [program, "-a", "127.0.0.1", "-l", str(self._log), *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,13 +40,25 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self._process = process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        """At the port that it had, or a free one. Another process may take that first: then at the next one."""
         deadline = time.monotonic() + 60
-        while not accepts(self.port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"it accepts no connections:\n{self._log.read_text(errors='replace')}")
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.02)
+        is_new = not self.port
+        while time.monotonic() < deadline:
+            if is_new:
+                self.port = free_port()
+            before = self._said()
+            command = [*self._command, "-p", str(self.port)]
+            self._process = process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and time.monotonic() < deadline:
+                if "Server is ready" in self._said()[len(before) :]:
+                    return
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.02)
+            self.kill()
+        raise RuntimeError(f"it does not begin:\n{self._said()}")
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def kill(self) -> None:
         if self._process is not None:

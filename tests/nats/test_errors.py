@@ -1,4 +1,13 @@
-from trunkline.nats.errors import LineTooLong, NatsError, NoResponders, PayloadTooLarge, ProtocolError
+import pytest
+
+from trunkline.nats.errors import (
+    LineTooLong,
+    NatsError,
+    NoResponders,
+    PayloadTooLarge,
+    PermissionDenied,
+    ProtocolError,
+)
 
 
 def test_what_is_told() -> None:
@@ -10,3 +19,19 @@ def test_what_is_told() -> None:
         "Unknown Protocol Operation",
     }
     assert issubclass(ProtocolError, NatsError)
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "queue", "is_publishing"),
+    [
+        ('Permissions Violation for Publish to "a.b"', "a.b", "", True),
+        ('permissions violation for publish to "a.b"', "a.b", "", True),
+        ('Permissions Violation for Subscription to "a.*"', "a.*", "", False),
+        ('Permissions Violation for Subscription to "a.*" using queue "q.1"', "a.*", "q.1", False),
+        ("Permissions Violation", "", "", False),
+    ],
+)
+def test_what_is_denied(text: str, subject: str, queue: str, is_publishing: bool) -> None:
+    error = PermissionDenied(text)
+    assert str(error) == text
+    assert (error.subject, error.queue, error.is_publishing) == (subject, queue, is_publishing)

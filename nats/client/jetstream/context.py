@@ -11,17 +11,20 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trunkline.nats.client.jetstream.batch import Batch, knows_batches
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
+from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
 from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders
 from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.fields import BadReply, Moment, from_json, to_json
+from trunkline.nats.jetstream.publications import headers_of
 from trunkline.nats.jetstream.replies import (
     ApiError,
     ConsumerInfo,
@@ -36,13 +39,11 @@ from trunkline.nats.protocol.subjects import check_name, check_pattern, check_su
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
+    from typing import Unpack
 
     from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.jetstream.configs import StreamConfig
-
-#: A publication that no stream answers is repeated: its leader may be changing.
-RETRIES: Final = 2
-RETRY_WAIT: Final = 0.25
+    from trunkline.nats.jetstream.publications import Demands
 
 
 class NotSupported(NatsError):
@@ -95,15 +96,12 @@ class JetStream:
         payload: bytes = b"",
         *,
         headers: Headers | Mapping[str, str] | None = None,
-        message_id: str = "",
-        expected_stream: str = "",
-        expected_last_sequence: int | None = None,
-        expected_last_subject_sequence: int | None = None,
-        expected_last_message_id: str = "",
-        ttl: float | None = None,
+        **demands: Unpack[Demands],
     ) -> PublishAck:
         """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
-        it is published within the stream's duplicate window.
+        it is published within the stream's duplicate window. It is refused where `expected_stream`,
+        `expected_last_sequence`, `expected_last_subject_sequence` or `expected_last_message_id` is not so, and gone
+        after `ttl` seconds.
 
         Raises:
             WrongLast: the stream is not where it was expected to be.
@@ -111,16 +109,7 @@ class JetStream:
             NoResponders: no stream takes messages of this subject.
             RequestTimeout: no answer came. The message may have been taken.
         """
-        said = {
-            "Nats-Msg-Id": message_id,
-            "Nats-Expected-Stream": expected_stream,
-            "Nats-Expected-Last-Sequence": _text(expected_last_sequence),
-            "Nats-Expected-Last-Subject-Sequence": _text(expected_last_subject_sequence),
-            "Nats-Expected-Last-Msg-Id": expected_last_message_id,
-            "Nats-TTL": "" if ttl is None else f"{ttl:g}s",
-        }
-        own = headers.pairs() if isinstance(headers, Headers) else (headers or {}).items()
-        every = Headers([*own, *[(name, text) for name, text in said.items() if text]])
+        every = headers_of(headers, demands)
         for attempt in range(RETRIES + 1):
             try:
                 answer = await self.client.request(subject, payload, headers=every, timeout=self._timeout)
@@ -131,6 +120,41 @@ class JetStream:
             else:
                 return publish_ack_of(answer.payload)
         raise AssertionError
+
+    @asynccontextmanager
+    async def publisher(self, *, window: int = WINDOW) -> AsyncGenerator[Publisher]:
+        """Publish without waiting for each acknowledgement, of which up to `window` may be missing: `async with
+        js.publisher() as publisher: receipt = await publisher.publish("orders.new", b"17")`. The end of the block waits
+        for all of them.
+
+        Raises:
+            PublishFailed: some messages were not taken, and nobody has asked for their `receipt.ack()`.
+        """
+        if window < 1:
+            raise ValueError(f"window: {window}")
+        receivers = self.client.receivers
+        publisher = Publisher(self.client, self.client.new_inbox(), receivers.next_id(), window, self._timeout)
+        receivers.add(publisher)
+        try:
+            yield publisher
+            await publisher.finish()
+        finally:
+            receivers.remove(publisher)
+
+    @asynccontextmanager
+    async def batch(self) -> AsyncGenerator[Batch]:
+        """Messages that the stream takes all together at the end of the block, or none of them: up to 1,000 in a stream
+        with `allow_atomic`.
+
+        Raises:
+            NotSupported: the server does not know batches.
+            WrongLast, ApiError: the stream takes none of it.
+        """
+        if not knows_batches(self.client.server):
+            raise self._not_supported("a batch", ["allow_atomic"])
+        batch = Batch(self.client, self.client.new_inbox().rpartition(".")[2], self._timeout)
+        yield batch
+        await batch.commit()
 
     async def get(self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "") -> StoredMessage:
         """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
@@ -411,7 +435,3 @@ def _ignored(wanted: Mapping[str, Any], reply: Mapping[str, Any]) -> list[str]:
     if not isinstance(found, dict):
         raise BadReply(f"{reply!r:.80} has no configuration")
     return [name for name, value in wanted.items() if value and name not in found]
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
         #: The consumer wants no acknowledgements.
         ignores_acks: bool
 
+        @property
+        def takes_reasons(self) -> bool:
+            """The server knows a reason of `term`. An older one takes that for no acknowledgement."""
+            ...
+
+        def acknowledge(self, reply: bytes, kind: bytes) -> None: ...
+
         async def confirm(self, subject: str, payload: bytes, seconds: float) -> None:
             """Publish this, and wait until the server says that it has it."""
 
@@ -63,8 +70,9 @@ class JetStreamMessage(Message):
         self._settle(NAK + b" " + json.dumps({"delay": round(delay * 1e9)}).encode() if delay > 0 else NAK)
 
     def term(self, reason: str = "") -> None:
-        """Never deliver it again, although it is not done. Servers since 2.10 tell the reason in an advisory."""
-        self._settle(TERM + b" " + reason.encode() if reason else TERM)
+        """Never deliver it again, although it is not done. Servers since 2.10.4 tell the reason in an advisory."""
+        is_told = bool(reason) and self._subscription.takes_reasons
+        self._settle(TERM + b" " + reason.encode() if is_told else TERM)
 
     def in_progress(self) -> None:
         """More time is needed: the consumer's `ack_wait` begins anew."""
@@ -101,7 +109,7 @@ class JetStreamMessage(Message):
     def _publish(self, kind: bytes) -> None:
         if not self._subscription.ignores_acks:
             self._check()
-            self._subscription.answer(self.reply, kind)
+            self._subscription.acknowledge(self._wire.reply, kind)
 
     def _check(self) -> None:
         """

@@ -122,7 +122,7 @@ class OrderedSubscription(PushSubscription):
             policy, first = DeliverPolicy.BY_START_SEQUENCE, self._stream_sequence + 1
             config = replace(config, deliver_policy=policy, start_sequence=first, start_time=None)
         self._forget()
-        client.move(self, client.new_inbox())
+        client.receivers.move(self, client.new_inbox())
         self._consumer_sequence, self._question, self._is_broken = 0, b"", False
         try:
             info = await self._api.new_consumer(self.stream, replace(config, deliver_subject=self.subject))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -11,7 +10,7 @@ import trio
 from trunkline.nats.client.events import PullFailed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.subscribed import MISSED_HEARTBEATS, ConsumerSubscription
-from trunkline.nats.errors import ClientClosed, NatsError, RequestTimeout
+from trunkline.nats.errors import ClientClosed, RequestTimeout
 from trunkline.nats.jetstream.pulls import Pulls
 from trunkline.nats.jetstream.statuses import (
     PENDING_BYTES,
@@ -143,6 +142,7 @@ class PullSubscription(ConsumerSubscription):
                 elif await self._pulled(max_messages, seconds, max_bytes, no_wait=no_wait):
                     break
             count = min(max_messages, len(self._waiting))
+            self._is_bulk = count > 1
             return [JetStreamMessage(self._pop(), self) for _ in range(count)]
 
     async def _pulled(self, wanted: int, seconds: float, max_bytes: int, *, no_wait: bool) -> bool:
@@ -191,6 +191,7 @@ class PullSubscription(ConsumerSubscription):
     # A loop
 
     async def receive(self) -> JetStreamMessage:
+        self._is_bulk = False
         self._ask_ahead()
         return await super().receive()
 
@@ -219,7 +220,9 @@ class PullSubscription(ConsumerSubscription):
         else:
             messages, room = self.ahead - len(self._waiting) - pulls.messages, 0
             is_enough = 2 * messages < self.ahead
-        if is_enough or (self._is_blocked and self._waiting) or not self._api.client.is_connected:
+        if is_enough or self._error is not None or (self._is_blocked and self._waiting):
+            return
+        if not self._api.client.is_connected:
             return
         if self._wakes_at < float("inf"):
             if trio.current_time() < self._wakes_at:
@@ -227,19 +230,3 @@ class PullSubscription(ConsumerSubscription):
             self._wakes_at = float("inf")
         self._is_blocked = False
         self._pull(messages, room, EXPIRES, HEARTBEAT)
-
-    # Its end
-
-    async def unsubscribe(self) -> None:
-        self._hand_back()
-        await super().unsubscribe()
-
-    def close(self) -> None:
-        self._hand_back()
-        super().close()
-
-    def _hand_back(self) -> None:
-        """What nobody has taken goes to others at once, and not when its time is over."""
-        with suppress(NatsError):
-            while self._waiting:
-                JetStreamMessage(self._pop(), self).nak()

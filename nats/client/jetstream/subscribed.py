@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -11,20 +13,27 @@ from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.errors import NatsError
 from trunkline.nats.jetstream.configs import AckPolicy
+from trunkline.nats.protocol.acknowledging import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.message import Message
+    from trunkline.nats.client.receivers import Receivers
     from trunkline.nats.jetstream.configs import ConsumerConfig
     from trunkline.nats.jetstream.replies import ConsumerInfo
     from trunkline.nats.protocol.headers import Headers
 
-S = TypeVar("S", bound=BaseSubscription[Any])
+_PREFIX: Final = PREFIX.encode()
+
 
 #: Intervals of heartbeats in which nothing comes, until that is told.
 MISSED_HEARTBEATS: Final = 3
+#: Seconds between looks at a consumer, until it is believed that others subscribe to it.
+LOOKS: Final = (0.02, 0.1, 0.4)
+#: The first version of servers that take a reason with `+TERM`.
+REASONS_SINCE: Final = (2, 10, 4)
 
 
 class Client(Protocol):
@@ -36,23 +45,26 @@ class Client(Protocol):
     @property
     def is_connected(self) -> bool: ...
 
+    @property
+    def receivers(self) -> Receivers: ...
+
     def tell(self, event: Event) -> None: ...
 
     def new_inbox(self) -> str: ...
 
-    def open(
-        self,
-        kind: Callable[..., S],
-        subject: str,
-        *,
-        queue: str = "",
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-    ) -> S: ...
+    def check(self) -> None: ...
 
-    def move(self, subscription: BaseSubscription[Any], subject: str) -> None: ...
+    def encode(
+        self, subject: str, payload: bytes, reply: bytes, headers: Headers | Mapping[str, str] | None
+    ) -> bytes: ...
 
-    def unsubscribe(self, subscription: BaseSubscription[Any], after: int = 0) -> None: ...
+    async def post(self, data: bytes) -> None: ...
+
+    def send(self, data: bytes, *, is_last: bool) -> None: ...
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", *, headers: Headers | Mapping[str, str] | None = None
+    ) -> None: ...
 
     def publish_nowait(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None: ...
 
@@ -94,6 +106,8 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
     ignores_acks = False
     #: Whether the subscription has created its consumer, which `unsubscribe` and `drain` delete then.
     is_created = False
+    #: Several messages were taken at once, whose acknowledgements may leave together.
+    _is_bulk = False
 
     def __init__(self, api: Api, *args: Any) -> None:
         super().__init__(*args)
@@ -124,6 +138,18 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
         """
         return JetStreamMessage(await self._take(), self)
 
+    @property
+    def takes_reasons(self) -> bool:
+        """For messages."""
+        numbers = re.findall(r"\d+", str(self._api.client.server.get("version")))
+        return tuple(map(int, numbers[:3])) >= REASONS_SINCE
+
+    def acknowledge(self, reply: bytes, kind: bytes) -> None:
+        """For messages: this subject came from a server."""
+        client = self._api.client
+        client.check()
+        client.send(b"PUB %b %d\r\n%b\r\n" % (reply, len(kind), kind), is_last=not (self._waiting or self._is_bulk))
+
     async def confirm(self, subject: str, payload: bytes, seconds: float) -> None:
         """For messages."""
         await self._api.client.request(subject, payload, timeout=seconds)
@@ -131,12 +157,14 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
     # Its end
 
     async def unsubscribe(self) -> None:
-        """Nothing more comes. A consumer that was created for this is deleted.
+        """Nothing more comes, and what nobody has taken is handed back. A consumer that was created for this is
+        deleted.
 
         Raises:
             ApiError, RequestTimeout, NatsError: it could not be deleted.
         """
         self._owner.unsubscribe(self)
+        self._hand_back()
         await self._delete()
 
     async def drain(self) -> None:
@@ -151,6 +179,7 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
     def close(self) -> None:
         """As the end of the block does it."""
         self._owner.unsubscribe(self)
+        self._hand_back()
         if self.is_created and self.info is not None and not self.info.config.durable:
             self._forget()
 
@@ -159,18 +188,30 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
             await trio.lowlevel.checkpoint()
             return
         self.is_created = False
-        if self.queue and (await self._api.consumer(self.stream, self.consumer)).push_bound:
-            return  # the others of the group still need it
-        await self._api.delete_consumer(self.stream, self.consumer)
+        if not self.queue or not await self._is_needed():
+            await self._api.delete_consumer(self.stream, self.consumer)
+
+    async def _is_needed(self) -> bool:
+        """Whether others of the group subscribe. A server may see a little later that this one does not any more."""
+        for wait in LOOKS:
+            if not (await self._api.consumer(self.stream, self.consumer)).push_bound:
+                return False
+            await trio.sleep(wait)
+        return True
+
+    def _hand_back(self) -> None:
+        """What nobody has taken goes to others at once, and not when its time is over."""
+        with suppress(NatsError):
+            while self._waiting:
+                wire = self._pop()
+                if wire.reply.startswith(_PREFIX):
+                    JetStreamMessage(wire, self).nak()
 
     def _forget(self) -> None:
         """Delete the consumer without waiting. Where that is lost, the server does it after a while."""
         self.is_created = False
-        client = self._api.client
-        try:
-            client.publish_nowait(f"{self._api.prefix}.CONSUMER.DELETE.{self.stream}.{self.consumer}")
-        except NatsError:
-            return
+        with suppress(NatsError):
+            self._api.client.publish_nowait(f"{self._api.prefix}.CONSUMER.DELETE.{self.stream}.{self.consumer}")
 
     # Its silence
 

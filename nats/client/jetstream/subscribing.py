@@ -6,8 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import trio
+
 from trunkline.nats.client.jetstream.pull import PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.subscribed import LOOKS
 from trunkline.nats.errors import CannotSubscribe
 from trunkline.nats.jetstream.checks import Wanted, check_existing, complete
 from trunkline.nats.jetstream.configs import ConsumerConfig
@@ -64,7 +67,7 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
     is_created = info is None
     subject = wanted.config.deliver_subject if info is None else info.config.deliver_subject
     # before the consumer is created, as the server sees by it whether somebody uses a durable one
-    subscription = api.client.open(
+    subscription = api.client.receivers.open(
         partial(kind, api),
         subject or api.client.new_inbox(),
         queue=wanted.queue,
@@ -82,10 +85,10 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
                 check_existing(info, wanted)
                 if not wanted.queue:
                     raise
-                api.client.move(subscription, info.config.deliver_subject)
+                api.client.receivers.move(subscription, info.config.deliver_subject)
         subscription.bind(wanted.stream, info.name, info, is_created=is_created)
     except BaseException:
-        api.client.unsubscribe(subscription)
+        api.client.receivers.unsubscribe(subscription)
         raise
     return subscription
 
@@ -104,7 +107,7 @@ async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int)
         except NameTaken:  # another one was faster
             info = await api.consumer(wanted.stream, wanted.name)
             check_existing(info, wanted)
-    subscription = api.client.open(partial(PullSubscription, api), f"{api.client.new_inbox()}.*")
+    subscription = api.client.receivers.open(partial(PullSubscription, api), f"{api.client.new_inbox()}.*")
     subscription.ahead, subscription.ahead_bytes = ahead, ahead_bytes
     name = wanted.consumer if info is None else info.name
     subscription.bind(wanted.stream, name, info, is_created=is_created)
@@ -131,5 +134,10 @@ async def _existing(api: Api, wanted: Wanted) -> ConsumerInfo | None:
         if wanted.consumer and not wanted.is_pull:
             raise
         return None
+    for wait in LOOKS:  # a server may see a little later that the last subscription has ended
+        if not info.push_bound or wanted.queue:
+            break
+        await trio.sleep(wait)
+        info = await api.consumer(wanted.stream, wanted.name)
     check_existing(info, wanted)
     return info

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from trunkline.nats.client.message import Message
+    from trunkline.nats.client.receivers import Receivers
 
-    S = TypeVar("S", bound=BaseSubscription[Any])
     M = TypeVar("M", bound=Message)
 
     Handler: TypeAlias = Callable[[ServiceRequest], Awaitable[object]]
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     class Subscribing(Protocol):
         """What is asked of a client."""
 
-        def open(self, kind: Callable[..., S], subject: str, *, queue: str = "") -> S: ...
-
-        def unsubscribe(self, subscription: BaseSubscription[Any]) -> None: ...
+        @property
+        def receivers(self) -> Receivers: ...
 
 
 #: Requests of one endpoint that are handled at a time.
@@ -148,7 +147,7 @@ class Service:
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self.description = ServiceDescription(name, version, token_hex(11), started, description, frozen(metadata))
         self.endpoints: list[Endpoint] = []
-        self._client = client
+        self._receivers = client.receivers
         self._queue = queue
         self._prefix = prefix
         self._max_concurrent = max_concurrent
@@ -195,7 +194,7 @@ class Service:
             raise NatsError(f"the service {self.description.name} has stopped")
         group = self._queue if queue is None else queue
         description = EndpointDescription(name, subject or name, group, frozen(metadata))
-        subscription = self._client.open(EndpointSubscription, description.subject, queue=group)
+        subscription = self._receivers.open(EndpointSubscription, description.subject, queue=group)
         endpoint = Endpoint(description, handler, subscription)
         self.endpoints.append(endpoint)
         self._workers += count
@@ -283,7 +282,7 @@ class Service:
         answers = {"PING": self.description.ping, "INFO": self.info, "STATS": self.stats}
         for verb, answer in answers.items():
             for subject in self.description.subjects(self._prefix, verb):
-                monitor = self._client.open(Subscription, subject)
+                monitor = self._receivers.open(Subscription, subject)
                 self._monitors.append(monitor)
                 self._nursery.start_soon(self._monitor, monitor, answer)
 
@@ -292,7 +291,7 @@ class Service:
         self._stopped.set()
         every: list[BaseSubscription[Any]] = [*self._monitors, *(each.subscription for each in self.endpoints)]
         for subscription in every:
-            self._client.unsubscribe(subscription)
+            self._receivers.unsubscribe(subscription)
 
     async def _work(self, endpoint: Endpoint) -> None:
         await self._each(endpoint.subscription, endpoint.handle)

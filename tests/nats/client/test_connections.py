@@ -155,24 +155,59 @@ async def test_a_key(tmp_path: Path) -> None:
                 pass
 
 
-async def test_permissions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_permissions(kind: str, tmp_path: Path) -> None:
+    """What is denied is told as an event, and to those who wait for it."""
     told = Told()
     (tmp_path / "conf").write_text(
-        'authorization { users = [{ user: a, password: b, permissions: { publish: "ok.>", subscribe: "ok.>" } }] }'
+        "authorization { users = [{ user: a, password: b, permissions: "
+        '{ publish: ["ok.>", "$JS.API.>"], subscribe: ["ok.>", "_INBOX.>"] } }] }'
     )
-    with running(KINDS[0], tmp_path, "-c", str(tmp_path / "conf")) as server:
+    with running(kind, tmp_path, "-c", str(tmp_path / "conf")) as server:
         async with connect(server.url, user="a", password="b", on_event=told) as client:
-            with client.subscribe("no"), client.subscribe("ok.x") as some:
+            denied, group = client.subscribe("no"), client.subscribe("no", queue="q")
+            with client.subscribe("ok.x") as some:
                 await client.publish("no")
                 await client.publish("ok.x")
                 await some.receive()
+                for each, text in ((denied, '"no"$'), (group, '"no" using queue "q"')):
+                    with pytest.raises(PermissionDenied, match=f"Subscription to {text}"):
+                        await each.receive()
                 await client.flush()
+                assert not some.is_over
+            with pytest.raises(PermissionDenied, match='Publish to "no.x"'):
+                await client.request("no.x", timeout=60)
+            async with client.request_many("no.x", timeout=60) as answers:
+                with pytest.raises(PermissionDenied):
+                    await anext(answers)
+            js = client.jetstream(timeout=60)
+            async with js.publisher() as publisher:
+                receipt = await publisher.publish("no.x", b"1")
+                with pytest.raises(PermissionDenied):
+                    await receipt.ack()
     errors = [event.error for event in told.events if isinstance(event, ServerSaid)]
-    assert [type(error) for error in errors] == [PermissionDenied, PermissionDenied]
-    assert [str(error) for error in errors] == [
-        'Permissions Violation for Subscription to "no"',
-        'Permissions Violation for Publish to "no"',
-    ]
+    assert {type(error) for error in errors} == {PermissionDenied}
+    assert [error.subject for error in errors if isinstance(error, PermissionDenied)] == ["no"] * 3 + ["no.x"] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_inbox_that_is_denied(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text(
+        'authorization { users = [{ user: a, password: b, permissions: { publish: ">", subscribe: "ok.>" } }] }'
+    )
+    with running(kind, tmp_path, "-c", str(tmp_path / "conf")) as server:
+        async with connect(server.url, user="a", password="b", on_event=Told()) as client:
+            for _ in range(2):
+                with pytest.raises(PermissionDenied, match="Subscription to "):
+                    await client.request("ok.x", timeout=60)
+            async with client.jetstream().publisher() as publisher:
+                with pytest.raises(PermissionDenied, match="Subscription to "):
+                    await (await publisher.publish("ok.x")).ack()
+                with pytest.raises(PermissionDenied, match="Subscription to "):
+                    await publisher.publish("ok.x")
+            async with connect(server.url, user="a", password="b", inbox_prefix="ok.me", on_event=Told()) as other:
+                with pytest.raises(NoResponders):
+                    await other.request("ok.x", timeout=60)
 
 
 # What it does by itself

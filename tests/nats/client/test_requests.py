@@ -14,7 +14,7 @@ def wire(subject: str, payload: bytes = b"", block: bytes = b"") -> Deliver:
 async def test_answers_find_their_request() -> None:
     inbox = Inbox("_INBOX.me", b"1", Owner())
     assert list(inbox.again()) == [b"SUB _INBOX.me.* 1\r\n"]
-    one, two = inbox.open(9, 100), inbox.open(9, 100)
+    one, two = inbox.open("a", 9, 100), inbox.open("a", 9, 100)
     assert one.token != two.token
     inbox.put(wire(f"{inbox.prefix}{two.token.decode()}", b"2"))
     inbox.put(wire(f"{inbox.prefix}{one.token.decode()}", b"1"))
@@ -31,7 +31,7 @@ async def test_answers_find_their_request() -> None:
 
 async def test_waiting() -> None:
     inbox = Inbox("_INBOX.me", b"1", Owner())
-    answers = inbox.open(9, 100)
+    answers = inbox.open("a", 9, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.wait)
         await trio.testing.wait_all_tasks_blocked()
@@ -44,7 +44,7 @@ async def test_waiting() -> None:
 
 async def test_more_than_is_asked_for_is_dropped() -> None:
     inbox = Inbox("_INBOX.me", b"1", Owner())
-    one, few, small = inbox.open(1, 100), inbox.open(2, 100), inbox.open(9, 10)
+    one, few, small = inbox.open("a", 1, 100), inbox.open("a", 2, 100), inbox.open("a", 9, 10)
     for answers in (one, few, small):
         for number in range(4):
             inbox.put(wire(f"{inbox.prefix}{answers.token.decode()}", b"%d" % number * 4))
@@ -57,7 +57,7 @@ async def test_more_than_is_asked_for_is_dropped() -> None:
 
 async def test_no_more_will_come() -> None:
     inbox = Inbox("_INBOX.me", b"1", Owner())
-    answers = inbox.open(1, 100)
+    answers = inbox.open("a", 1, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.wait)
         await trio.testing.wait_all_tasks_blocked()

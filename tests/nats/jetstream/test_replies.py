@@ -61,8 +61,8 @@ def test_nonsense(payload: bytes) -> None:
 
 def test_an_acknowledgement() -> None:
     assert publish_ack_of(b'{"stream":"S", "seq":7}') == PublishAck(stream="S", sequence=7)
-    assert publish_ack_of(b'{"stream":"S", "seq":7,"duplicate":true,"domain":"hub","batch":"b"}') == PublishAck(
-        stream="S", sequence=7, duplicate=True, domain="hub", unknown={"batch": "b"}
+    assert publish_ack_of(b'{"stream":"S", "seq":7,"duplicate":true,"domain":"hub","new":"b"}') == PublishAck(
+        stream="S", sequence=7, duplicate=True, domain="hub", unknown={"new": "b"}
     )
     with pytest.raises(BadReply, match="PublishAck has no seq"):
         publish_ack_of(b'{"stream":"S"}')

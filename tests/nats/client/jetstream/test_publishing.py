@@ -1,0 +1,267 @@
+"""Many messages in a window of acknowledgements."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.nats.client.jetstream.stub import StubClient, status
+from tests.nats.servers import KINDS, NatsServer, running
+from trunkline.nats import connect
+from trunkline.nats.client.jetstream import JetStream
+from trunkline.nats.client.jetstream.publishing import MAX_FAILURES, RETRIES, Publisher, PublishFailed, Receipt
+from trunkline.nats.errors import BufferFull, ClientClosed, ConnectionLost, NatsError, NoResponders, RequestTimeout
+from trunkline.nats.jetstream.configs import StreamConfig
+from trunkline.nats.jetstream.replies import ApiError, WrongLast
+from trunkline.nats.protocol.operations import Deliver
+
+
+def publishing(window: int = 3) -> tuple[Publisher, StubClient]:
+    client = StubClient()
+    return Publisher(client, "_INBOX.p", b"9", window, 5.0), client
+
+
+def acked(client: StubClient, index: int, sequence: int = 1) -> Deliver:
+    """The answer to what was published."""
+    return answer(client, index, b'{"stream":"s", "seq":%d}' % sequence)
+
+
+def answer(client: StubClient, index: int, payload: bytes) -> Deliver:
+    return Deliver(client.published[index][2].encode(), b"9", b"", b"", payload)
+
+
+async def test_acknowledgements() -> None:
+    found, client = publishing()
+    one = await found.publish("a", b"1", message_id="m")
+    two = await found.publish("b", b"2")
+    assert [(subject, payload) for subject, payload, _ in client.published] == [("a", b"1"), ("b", b"2")]
+    found.put(acked(client, 1, 8))
+    assert (one.is_settled, two.is_settled) == (False, True)
+    found.put(acked(client, 0, 7))
+    found.put(acked(client, 0, 7))  # once more
+    found.put(Deliver(b"_INBOX.p.zz", b"9", b"", b"", b"x"))
+    await found.finish()
+    assert ((await one.ack()).sequence, (await two.ack()).sequence) == (7, 8)
+
+
+async def test_a_full_window_is_waited_for() -> None:
+    found, client = publishing(window=2)
+    async with trio.open_nursery() as nursery:
+
+        async def publish() -> None:
+            for number in range(5):
+                await found.publish("a", b"%d" % number)
+
+        nursery.start_soon(publish)
+        await wait_all_tasks_blocked()
+        assert len(client.published) == 2
+        found.put(acked(client, 1))
+        await wait_all_tasks_blocked()
+        assert len(client.published) == 3
+        for index in (0, 2):
+            found.put(acked(client, index))
+        await wait_all_tasks_blocked()
+        assert len(client.published) == 5
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (b'{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"}}', WrongLast),
+        (b'{"stream":"s", "error":{"code":503,"err_code":10077,"description":"full"}}', ApiError),
+        (b"nonsense", NatsError),
+        (b"", NatsError),
+    ],
+)
+async def test_a_refusal(payload: bytes, error: type[Exception]) -> None:
+    """The receipt raises it; if nobody has asked, the end of the block does."""
+    found, client = publishing()
+    receipt = await found.publish("a", b"1")
+    found.put(answer(client, 0, payload))
+    with pytest.raises(error):
+        await receipt.ack()
+    await found.finish()
+    found, client = publishing()
+    await found.publish("a", b"1")
+    await found.publish("b", b"2")
+    found.put(answer(client, 0, payload))
+    found.put(acked(client, 1))
+    with pytest.raises(PublishFailed, match="1 messages were not taken, the first one at 'a'") as caught:
+        await found.finish()
+    assert isinstance(caught.value.receipts[0].error, error)
+
+
+async def test_many_refusals() -> None:
+    found, client = publishing(window=1000)
+    for _ in range(MAX_FAILURES + 5):
+        await found.publish("a")
+    for index in range(MAX_FAILURES + 5):
+        found.put(answer(client, index, b"no"))
+    with pytest.raises(PublishFailed) as caught:
+        await found.finish()
+    assert (len(caught.value.receipts), caught.value.count) == (MAX_FAILURES, MAX_FAILURES + 5)
+
+
+async def test_nobody_answers(autojump_clock: MockClock) -> None:
+    """A stream may be changing its leader: it is tried again, and given up after a while."""
+    found, client = publishing()
+    receipt = await found.publish("a", b"1")
+    async with trio.open_nursery() as nursery:
+
+        async def refuse() -> None:
+            for index in range(RETRIES + 1):
+                await trio.sleep(1)
+                assert len(client.published) == index + 1
+                found.put(status(503, subject=client.published[index][2].encode()))
+
+        nursery.start_soon(refuse)
+        with pytest.raises(NoResponders):
+            await receipt.ack()
+    assert [payload for _, payload, _ in client.published] == [b"1"] * (RETRIES + 1)
+    assert len({reply for _, _, reply in client.published}) == RETRIES + 1
+    await found.finish()
+
+
+async def test_what_is_tried_again_may_succeed(autojump_clock: MockClock) -> None:
+    found, client = publishing(window=1)
+    receipt = await found.publish("a", b"1")
+    found.put(status(503, subject=client.published[0][2].encode()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.publish, "a", b"2")  # the window is full as before
+        await trio.sleep(0.2)
+        assert len(client.published) == 1
+        await trio.sleep(0.1)
+        assert len(client.published) == 2
+        found.put(acked(client, 1, 5))
+        await wait_all_tasks_blocked()
+        assert [payload for _, payload, _ in client.published] == [b"1", b"1", b"2"]
+        assert (await receipt.ack()).sequence == 5
+
+
+async def test_silence(autojump_clock: MockClock) -> None:
+    found, client = publishing()
+    receipt = await found.publish("a")
+    await trio.sleep(1)
+    late = await found.publish("a")
+    with pytest.raises(RequestTimeout, match="within 5 s"):
+        await receipt.ack()
+    assert trio.current_time() == 5
+    found.put(acked(client, 0))  # behind its time
+    with pytest.raises(RequestTimeout):
+        await late.ack()
+    assert trio.current_time() == 6
+    await found.finish()
+
+
+async def test_another_connection() -> None:
+    """What has a message id is published again. Of the rest nobody knows, unless it was not sent yet."""
+    found, client = publishing(window=9)
+    safe = await found.publish("a", b"safe", message_id="m")
+    unsafe = await found.publish("a", b"unsafe")
+    client.is_connected = False
+    later = await found.publish("a", b"later")
+    client.is_connected = True
+    assert list(found.again()) == [b"SUB _INBOX.p.* 9\r\n"]
+    with pytest.raises(ConnectionLost):
+        await unsafe.ack()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.finish)
+        await wait_all_tasks_blocked()
+        assert [payload for _, payload, _ in client.published] == [b"safe", b"unsafe", b"later", b"safe"]
+        found.put(acked(client, 2, 2))
+        found.put(acked(client, 3, 1))
+    assert ((await safe.ack()).sequence, (await later.ack()).sequence) == (1, 2)
+
+
+@pytest.mark.parametrize(("failure", "error"), [(None, ConnectionLost), (ClientClosed("why"), ClientClosed)])
+async def test_the_end_of_the_client(failure: NatsError | None, error: type[NatsError]) -> None:
+    found, client = publishing()
+    one = await found.publish("a")
+    two = await found.publish("a")
+    found.put(status(503, subject=client.published[1][2].encode()))
+    found.end(failure)
+    for receipt in (one, two):
+        with pytest.raises(error):
+            await receipt.ack()
+    await found.finish()
+
+
+async def test_what_cannot_be_published_is_not_waited_for() -> None:
+    found, client = publishing()
+    client.failure = BufferFull("full")
+    with pytest.raises(BufferFull):
+        await found.publish("a")
+    await found.finish()
+
+
+# With servers
+
+
+@asynccontextmanager
+async def stream(server: NatsServer) -> AsyncGenerator[JetStream]:
+    async with connect(server.url) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="window", subjects=("window.>",)))
+        try:
+            yield js
+        finally:
+            await js.delete_stream("window")
+
+
+async def test_many_messages(server: NatsServer) -> None:
+    async with stream(server) as js:
+        async with js.publisher(window=50) as found:
+            receipts = [await found.publish("window.a", b"%d" % number) for number in range(500)]
+        assert [(await each.ack()).sequence for each in receipts] == list(range(1, 501))
+        assert (await js.stream("window")).state.messages == 500
+
+
+async def test_failures_of_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.nats.client.jetstream.publishing.RETRY_WAIT", 0.01)
+    async with stream(server) as js:
+        again: list[Receipt] = []
+
+        async def publish() -> None:
+            async with js.publisher() as found:
+                await found.publish("window.a", message_id="m")
+                again.append(await found.publish("window.a", message_id="m"))
+                await found.publish("window.a", expected_last_sequence=7)
+                await found.publish("nobody")
+
+        with pytest.raises(PublishFailed, match="2 messages .* at 'window.a': wrong last sequence: 1"):
+            await publish()
+        assert (await again[0].ack()).duplicate
+        with pytest.raises(ValueError, match="window: 0"):
+            async with js.publisher(window=0):
+                pass
+
+        async def fail() -> None:
+            async with js.publisher() as found:
+                await found.publish("nobody")
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            await fail()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_is_killed(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each message is in the stream once, in spite of what was lost on the way: all have ids."""
+    folder = tmp_path_factory.mktemp("killed")
+    with running(kind, folder, "-js", "-sd", str(folder / "js")) as server:
+        async with connect(server.url, reconnect_wait=0.01, on_event=lambda _: None) as client:
+            js = client.jetstream(timeout=30.0)
+            await js.create_stream(StreamConfig(name="window", subjects=("window.>",)))
+            async with js.publisher(window=100) as found:
+                for number in range(1000):
+                    await found.publish("window.a", b"%d" % number, message_id=f"m{number}")
+                    if number == 500:
+                        server.kill()
+                        await trio.to_thread.run_sync(server.start)
+            state = (await js.stream("window")).state
+            assert state.messages == 1000
+            seen = {json.loads((await js.get("window", number)).payload) for number in range(1, 1001, 97)}
+            assert len(seen) == len(range(1, 1001, 97))

@@ -1,0 +1,350 @@
+"""What comes between the messages that are pushed: heartbeats, flow control, gaps, and what is wrong."""
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.nats.client.jetstream.stub import StubApi, heartbeat, info, message, status
+from tests.nats.client.scripted import Told
+from tests.nats.servers import NatsServer
+from trunkline.nats import connect
+from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed
+from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.errors import StatusError, UnknownStatus
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, StreamConfig
+from trunkline.nats.protocol.operations import Deliver
+
+
+def pushed(
+    idle_heartbeat: float = 0.0, *, queue: str = "", is_created: bool = False, max_messages: int = 100
+) -> tuple[PushSubscription, StubApi]:
+    api = StubApi()
+    found = api.client.open(lambda *args: PushSubscription(api, *args), "d", queue=queue, max_messages=max_messages)
+    config = ConsumerConfig(deliver_subject="d", idle_heartbeat=idle_heartbeat)
+    found.bind("s", "c", info(config=config), is_created=is_created)
+    return found, api
+
+
+async def payloads(found: PushSubscription, count: int) -> list[bytes]:
+    return [(await found.receive()).payload for _ in range(count)]
+
+
+# Heartbeats
+
+
+async def test_silence_is_told(autojump_clock: MockClock) -> None:
+    """After three intervals without a word, and again after as many."""
+    found, api = pushed(5.0)
+    with trio.move_on_after(46):
+        await found.receive()
+    assert api.client.events == [HeartbeatMissed(found, 15.0)] * 3
+    api.client.events.clear()
+    found.put(message(1, b"1"))
+    assert await payloads(found, 1) == [b"1"]
+    with trio.move_on_after(14):
+        await found.receive()
+    assert api.client.events == []
+
+
+@pytest.mark.parametrize(
+    "sign", [message(1, b"1"), heartbeat(1), status(100, "FlowControl Request", reply=b"$JS.FC.x"), status(404)]
+)
+async def test_every_sign_counts(autojump_clock: MockClock, sign: Deliver) -> None:
+    found, api = pushed(5.0)
+
+    async def take() -> None:
+        while True:
+            try:
+                await found.receive()
+            except StatusError:
+                continue
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        for _ in range(10):
+            await trio.sleep(14)
+            found.put(sign)
+        assert [event for event in api.client.events if isinstance(event, HeartbeatMissed)] == []
+        await trio.sleep(16)
+        assert api.client.events[-1] == HeartbeatMissed(found, 15.0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_message_that_another_task_takes_counts_for_all(autojump_clock: MockClock) -> None:
+    found, api = pushed(5.0)
+
+    async def take() -> None:
+        async for _ in found:
+            pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        nursery.start_soon(take)
+        for number in range(1, 10):
+            await trio.sleep(14)
+            found.put(message(number))
+        await wait_all_tasks_blocked()
+        assert api.client.events == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_silence_without_a_connection_is_none(autojump_clock: MockClock) -> None:
+    found, api = pushed(5.0)
+    api.client.is_connected = False
+    with trio.move_on_after(100):
+        await found.receive()
+    assert api.client.events == []
+    api.client.is_connected = True
+    with trio.move_on_after(16):
+        await found.receive()
+    assert api.client.events == [HeartbeatMissed(found, 15.0)]
+
+
+@pytest.mark.parametrize(("interval", "queue"), [(0.0, ""), (5.0, "q")])
+async def test_no_heartbeats(autojump_clock: MockClock, interval: float, queue: str) -> None:
+    found, api = pushed(interval, queue=queue)
+    with trio.move_on_after(100_000):
+        await found.receive()
+    assert api.client.events == []
+
+
+async def test_a_day_of_heartbeats_takes_no_room() -> None:
+    found, _ = pushed(5.0, max_messages=3)
+    for _ in range(17_280):
+        found.put(heartbeat(0))
+    assert (len(found), found.dropped) == (0, 0)
+
+
+# Gaps
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_a_gap_among_messages(*, is_long: bool) -> None:
+    found, api = pushed()
+    for sequence in (3, 4, 7, 8):
+        wire = message(sequence, b"%d" % sequence)
+        if is_long:
+            wire.reply = wire.reply.replace(b"$JS.ACK.", b"$JS.ACK._.hash.") + b".more"
+        found.put(wire)
+    assert api.client.events == [MessagesMissed(found, 5, 6)]
+    assert await payloads(found, 4) == [b"3", b"4", b"7", b"8"]
+
+
+async def test_a_gap_that_a_heartbeat_shows() -> None:
+    """It is told once, however many heartbeats say the same."""
+    found, api = pushed(5.0)
+    found.put(message(1))
+    found.put(heartbeat(1))
+    assert api.client.events == []
+    for _ in range(3):
+        found.put(heartbeat(3))
+    assert api.client.events == [MessagesMissed(found, 2, 3)]
+    found.put(message(4))
+    assert len(api.client.events) == 1
+
+
+@pytest.mark.parametrize(("is_created", "events"), [(True, 1), (False, 0)])
+async def test_what_came_before_the_first_message(*, is_created: bool, events: int) -> None:
+    """A consumer that was there may have delivered a lot; a new one has not."""
+    found, api = pushed(5.0, is_created=is_created)
+    found.put(heartbeat(2))
+    assert api.client.events == [MessagesMissed(found, 1, 2)][:events]
+
+
+async def test_a_heartbeat_without_numbers() -> None:
+    found, api = pushed(5.0)
+    found.put(message(1))
+    found.put(heartbeat())
+    found.put(status(100, "Idle Heartbeat", Nats_Last_Consumer="x"))
+    assert api.client.events == []
+
+
+async def test_no_gaps_in_a_queue() -> None:
+    found, api = pushed(queue="q")
+    for sequence in (1, 5, 3):
+        found.put(message(sequence))
+    found.put(heartbeat(9))
+    assert api.client.events == []
+    assert len(found) == 3
+
+
+async def test_a_consumer_that_begins_anew() -> None:
+    found, api = pushed()
+    for sequence in (7, 1, 2):
+        found.put(message(sequence, b"%d" % sequence))
+    assert api.client.events == []
+    assert await payloads(found, 3) == [b"7", b"1", b"2"]
+
+
+@pytest.mark.parametrize("reply", [b"", b"elsewhere", b"$JS.ACK.s.c.1.x.y.0.0", b"$JS.ACK.a.b.s.c.1.1.1.0", b"a.b"])
+async def test_what_comes_from_elsewhere_is_no_gap(reply: bytes) -> None:
+    found, api = pushed()
+    found.put(message(1, b"1"))
+    found.put(Deliver(b"d", b"1", reply, b"", b"other"))
+    found.put(message(2, b"2"))
+    assert api.client.events == []
+    assert await payloads(found, 3) == [b"1", b"other", b"2"]
+
+
+# Flow control
+
+
+def questions(api: StubApi) -> list[str]:
+    assert all(payload == b"" and reply == "" for _, payload, reply in api.client.published)
+    return [subject for subject, _, _ in api.client.published]
+
+
+ASK = status(100, "FlowControl Request", reply=b"$JS.FC.s.c.1")
+
+
+async def test_a_question_is_answered_where_it_stands() -> None:
+    """Not before the messages in front of it are taken, and then although more were to come."""
+    found, api = pushed(5.0)
+    found.put(message(1, b"1"))
+    found.put(ASK)
+    found.put(message(2, b"2"))
+    assert questions(api) == []
+    assert await payloads(found, 1) == [b"1"]
+    assert questions(api) == []
+    assert await payloads(found, 1) == [b"2"]
+    assert questions(api) == ["$JS.FC.s.c.1"]
+
+
+async def test_a_question_behind_nothing_is_answered_at_once() -> None:
+    found, api = pushed(5.0)
+    found.put(ASK)
+    assert questions(api) == ["$JS.FC.s.c.1"]
+    assert len(found) == 0
+
+
+async def test_the_next_message_is_waited_for_behind_a_question(autojump_clock: MockClock) -> None:
+    """Within the time that the user has for a message."""
+    found, api = pushed(5.0)
+    found.put(message(1, b"1"))
+    found.put(ASK)
+    await payloads(found, 1)
+    with trio.move_on_after(2) as scope:
+        await found.receive()
+    assert scope.cancelled_caught
+    assert trio.current_time() == 2.0
+    assert questions(api) == ["$JS.FC.s.c.1"]
+
+    async def late() -> None:
+        await trio.sleep(1)
+        found.put(message(2, b"2"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(late)
+        with trio.fail_after(2):
+            assert await payloads(found, 1) == [b"2"]
+
+
+async def test_a_stalled_consumer_is_answered_once() -> None:
+    """Its heartbeats say the subject again and again; it is the same question."""
+    found, api = pushed(5.0)
+    found.put(message(1, b"1"))
+    for _ in range(3):
+        found.put(heartbeat(1, "$JS.FC.s.c.7"))
+    found.put(status(100, "FlowControl Request", reply=b"$JS.FC.s.c.7"))
+    assert questions(api) == []
+    await payloads(found, 1)
+    found.put(heartbeat(1, "$JS.FC.s.c.7"))
+    found.put(message(2, b"2"))
+    await payloads(found, 1)
+    found.put(heartbeat(2, "anything.at.all"))
+    assert questions(api) == ["$JS.FC.s.c.7", "anything.at.all"]
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "error"),
+    [
+        (409, "Consumer Deleted", StatusError),
+        (409, "Exceeded MaxAckPending", StatusError),
+        (503, "", StatusError),
+        (404, "No Messages", StatusError),
+        (777, "Something New", UnknownStatus),
+        (999, "", UnknownStatus),
+    ],
+)
+async def test_an_error_is_raised_and_not_given_as_a_message(code: int, text: str, error: type[StatusError]) -> None:
+    """Where it stands among the messages; and the subscription goes on behind it."""
+    found, _ = pushed()
+    found.put(message(1, b"1"))
+    found.put(status(code, text))
+    found.put(message(2, b"2"))
+    assert await payloads(found, 1) == [b"1"]
+    with pytest.raises(StatusError, match=f"^{code}") as caught:
+        await found.receive()
+    assert (type(caught.value), caught.value.code) == (error, code)
+    assert await payloads(found, 1) == [b"2"]
+
+
+async def test_a_loop_ends_with_the_error() -> None:
+    found, _ = pushed()
+    found.put(message(1))
+    found.put(status(409, "Consumer Deleted"))
+    seen = 0
+
+    async def loop() -> None:
+        nonlocal seen
+        async for _ in found:
+            seen += 1
+
+    with pytest.raises(StatusError, match="409 Consumer Deleted"):
+        await loop()
+    assert seen == 1
+
+
+async def test_what_is_published_like_a_status_is_a_message() -> None:
+    found, _ = pushed()
+    wire = message(1)
+    wire.block = b"NATS/1.0 503 Not Really\r\n\r\n"
+    found.put(wire)
+    broken = message(2)
+    broken.block = b"NATS/1.0 nonsense\r\n\r\n"
+    found.put(broken)
+    assert [(await found.receive()).origin.stream_sequence for _ in range(2)] == [1, 2]
+
+
+# With servers
+
+
+async def test_flow_control_of_servers(server: NatsServer) -> None:
+    """More is delivered than a server sends without an answer, to one who takes it slowly."""
+    told: list[Event] = []
+    async with connect(server.url, on_event=told.append) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="flow", subjects=("flow",)))
+        for _ in range(60):
+            await js.publish("flow", bytes(100_000))
+        config = ConsumerConfig(
+            flow_control=True, idle_heartbeat=0.5, ack_policy=AckPolicy.NONE, deliver_subject=client.new_inbox()
+        )
+        async with js.subscribe("flow", config=config) as found:
+            with trio.fail_after(60):
+                for number in range(60):
+                    assert (await found.receive()).origin.stream_sequence == number + 1
+                    if number < 30:
+                        await trio.lowlevel.checkpoint()
+        assert [event for event in told if not isinstance(event, HeartbeatMissed)] == []
+        await js.delete_stream("flow")
+
+
+async def test_a_lost_consumer_is_noticed(server: NatsServer) -> None:
+    """Nobody tells the subscriber that a push consumer is deleted, but heartbeats end."""
+    told = Told()
+    async with connect(server.url, on_event=told) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="beats", subjects=("beats",)))
+        config = ConsumerConfig(idle_heartbeat=0.1)
+        async with js.subscribe("beats", config=config) as found:
+            await js.delete_consumer("beats", found.consumer)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(found.receive)
+                await told.wait()
+                nursery.cancel_scope.cancel()
+        assert told.events[0] == HeartbeatMissed(found, pytest.approx(0.3))
+        await js.delete_stream("beats")
