@@ -60,7 +60,7 @@ def answering(client: sync.Client, subject: str, *answers: bytes) -> Iterator[No
 INNER = {
     *("acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm", "denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
-    *("encode", "post", "takes_reasons", "tell", "write"),
+    *("encode", "post", "send", "takes_reasons", "tell", "write"),
 }
 #: What is on trio alone.
 ALONE = {"batch", "publisher", "service"}
