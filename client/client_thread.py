@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 from collections import deque
 from contextlib import suppress
-from functools import partial
-from threading import Lock, current_thread, main_thread
+from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
 
-from trunkline.actors.trio_thread import Forked, TrioThread, limit
+from trunkline.actors.context_thread import ContextThread
+from trunkline.actors.trio_thread import limit
 from trunkline.client.block import BlockClient
 from trunkline.client.errors import ClientClosed
 from trunkline.client.messaging import Subscription as TrioSubscription
@@ -27,90 +26,20 @@ if TYPE_CHECKING:
     from trunkline.client.received import ReceivedMessage
     from trunkline.client.requests import Receipt as TrioReceipt
 
-#: Seconds for clients that are still open when the interpreter exits.
-MAX_EXIT: Final = 10.0
-
 A = ParamSpec("A")
 B = TypeVar("B", bound=BlockClient)
 R = TypeVar("R", bound=TrioReceiver)
 T = TypeVar("T")
 
 
-class ClientThread(Generic[B]):
+class ClientThread(ContextThread, Generic[B]):
     """A client, and the thread that it runs in once it is opened."""
 
     def __init__(self, client: B) -> None:
+        super().__init__("the client", lambda: client, stopped=ClientClosed)
         self.client = client
-        self._trio: TrioThread[BlockClient] | None = None
-        self._lock = Lock()
         #: What loops of the main thread had when they were left, perhaps by an interrupt.
         self._left: deque[ReceivedMessage] = deque()
-
-    def open(self, timeout: float | None) -> None:
-        """
-        Raises:
-            TimeoutError: there is no connection.
-            RuntimeError: it was opened before.
-        """
-        with self._lock:
-            if self._trio is not None:
-                raise RuntimeError("a client is opened once: make another one")
-            self._trio = thread = TrioThread[BlockClient]("the client", lambda: self.client, stopped=ClientClosed)
-        atexit.register(self._exit)
-        thread.start()
-        try:
-            thread.started.wait(limit(timeout))
-        except TimeoutError:
-            thread.stop()
-            raise TimeoutError(f"there is no connection within {timeout:g} s") from None
-        except BaseException:
-            thread.stop()
-            raise
-        if thread.started.exception() is not None:
-            self.close(None)
-
-    def close(self, timeout: float | None, *, settles: bool = True) -> None:
-        """As at the end of a block: one that ends without an error `settles`, and waits for answers.
-
-        Raises:
-            TimeoutError: it takes longer.
-            Exception: what has ended the client.
-        """
-        thread = self._trio
-        if thread is None:
-            return
-        if thread.is_current:
-            raise RuntimeError("a hook cannot close its client")
-        seconds = limit(timeout)
-        try:
-            if settles and thread.started.done:
-                thread.leave()
-            else:
-                thread.stop()
-            error = thread.finished.exception(seconds)
-        except TimeoutError:
-            raise TimeoutError(f"the client does not close within {timeout:g} s") from None
-        except BaseException:  # an interrupt, or what a handler of signals raises: wait for answers no longer
-            thread.stop()
-            raise
-        atexit.unregister(self._exit)
-        if error is not None and not isinstance(error, Forked):
-            thread.check()
-
-    def _exit(self) -> None:
-        with suppress(Exception):
-            self.close(MAX_EXIT)
-
-    @property
-    def opened(self) -> TrioThread[BlockClient]:
-        if self._trio is None:
-            raise ClientClosed
-        return self._trio
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more can be asked of it."""
-        return self.opened.finished.done
 
     def check(self) -> None:
         """
@@ -124,18 +53,16 @@ class ClientThread(Generic[B]):
                 self.opened.check()
 
     def run(self, timeout: float | None, function: Callable[A, Awaitable[T]], *args: A.args, **kwargs: A.kwargs) -> T:
-        """Run a method of the client, and wait for its result."""
         self.go_on()
-        return self.opened.run(partial(function, *args, **kwargs), timeout=timeout)
+        return super().run(timeout, function, *args, **kwargs)
 
     def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
-        """Call a method that does not wait."""
         self.go_on()
-        return self.opened.call(partial(function, *args, **kwargs))
+        return super().call(function, *args, **kwargs)
 
     def call_early(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
-        """The same, also before the client is opened."""
-        return function(*args, **kwargs) if self._trio is None else self.call(function, *args, **kwargs)
+        """The same as `call`, also before the client is opened."""
+        return self.call(function, *args, **kwargs) if self.is_opened else function(*args, **kwargs)
 
     def left(self, message: ReceivedMessage) -> None:
         """A loop was left while it had the message, which would hold up all that comes after it. An interrupt may be

@@ -9,8 +9,9 @@ client. An error that ends the client is raised by the calls that wait, by all l
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from trunkline.actors.context_thread import InThread
 from trunkline.client.block import BlockClient
 from trunkline.client.checks import each_payload
 from trunkline.client.client import Client as TrioClient
@@ -23,7 +24,6 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from trunkline.client.authentication import Authenticator
     from trunkline.client.errors import ClientError
@@ -41,40 +41,14 @@ __all__ = ["Client", "Receipt", "Receiver", "SessionClient", "Subscription"]
 B = TypeVar("B", bound=BlockClient)
 
 
-class BlockingClient(Generic[B]):
-    """What `Client` and `SessionClient` share."""
+class BlockingClient(InThread, Generic[B]):
+    """What `Client` and `SessionClient` share. Loops that go on when it is closed get what is there."""
+
+    _thread: ClientThread[B]
 
     def __init__(self, client: B) -> None:
-        self._thread = ClientThread(client)
+        super().__init__(ClientThread(client))
         self._client = client
-
-    # Life
-
-    def open(self, *, timeout: float | None = None) -> Self:
-        """Connect. It is closed by `close`, by the end of a block, or when the interpreter exits."""
-        self._thread.open(timeout)
-        return self
-
-    def close(self, *, timeout: float | None = None) -> None:
-        """Disconnect as at the end of a block. Calls that wait in other threads raise `ClientClosed`, or get what is
-        there. In a process that was forked later, this has no effect.
-
-        Raises:
-            ClientError: this has ended the client before.
-        """
-        self._thread.close(timeout)
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._thread.close(None, settles=error is None)
-        except Exception:
-            if error is None:
-                raise
 
     def disconnect(
         self, reason: int = 0, properties: Properties = NO_PROPERTIES, *, timeout: float | None = None

@@ -1,5 +1,5 @@
-"""NATS: a client on trio, and the protocol itself, without I/O and from either side, in `protocol`. Knows nothing of
-MQTT."""
+"""NATS: a client on trio, the same for code without it in `sync`, and the protocol itself, without I/O and from either
+side, in `protocol`. Knows nothing of MQTT."""
 
 from trunkline.nats.client.client import Client, connect
 from trunkline.nats.client.message import Message

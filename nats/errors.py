@@ -121,6 +121,20 @@ class RequestTimeout(NatsError, TimeoutError):
     """No answer came in time."""
 
 
+class BadService(NatsError, ValueError):
+    """A service or an endpoint cannot have this name, version or description."""
+
+
+class ServiceError(NatsError):
+    """What a service answers in place of a result. `code` is often as in HTTP."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        #: In one line, as it stands in a header.
+        self.text = " ".join(text.split())
+        super().__init__(f"{code}:{self.text}")
+
+
 class BadCredentials(NatsError, ValueError):
     """A file of credentials, or a seed, is none."""
 

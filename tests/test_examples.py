@@ -104,11 +104,20 @@ def port() -> Iterator[int]:
     assert process.returncode == 0
 
 
-def test_nats(tmp_path: Path) -> None:
-    with nats_server(KINDS[0], tmp_path) as server:
-        command = [sys.executable, str(ROOT / "examples" / "nats_client.py"), server.url]
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nats_client.py", "kitchen 21.5\n"),
+        ("nats_sync.py", "hello\norders.new 0\norders.new 1\norders.new 2\n"),
+        ("nats_asyncio.py", "21.5\n21.5\n"),
+        ("nats_service.py", "apple 0.30\nplum 404:no such fruit\n[('price', 2, 1), ('count', 0, 0)]\n"),
+    ],
+)
+def test_nats(tmp_path: Path, name: str, expected: str) -> None:
+    with nats_server(KINDS[0], tmp_path, "-js", "-sd", str(tmp_path / "js")) as server:
+        command = [sys.executable, str(ROOT / "examples" / name), server.url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "kitchen 21.5\n"
+    assert done.stdout == expected
 
 
 def test_nats_key_value(tmp_path: Path) -> None:

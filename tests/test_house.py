@@ -265,8 +265,12 @@ Section Seen Selection Settings Span State Stop Target Window
 """
 
 
-#: The client for code that does not await has the names of the one on trio.
-SAME_NAMES = ("client/sync.py", "client/client_thread.py")
+#: Clients for code that does not await have the names of those on trio.
+SAME_NAMES = (
+    "client/sync.py",
+    "client/client_thread.py",
+    *(f"nats/sync/{name}.py" for name in ("client", "consuming", "jetstream", "messages")),
+)
 
 
 def test_a_class_name_has_one_meaning() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
@@ -22,11 +22,13 @@ from trunkline.nats.protocol.subjects import check_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.jetstream import JetStream
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
+    from trunkline.nats.client.services import Service
     from trunkline.nats.protocol.operations import Json
 
 #: Publications before other tasks have their turn.
@@ -241,14 +243,16 @@ class Client:
             PermissionDenied: the client may not ask there.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
+        deadline = trio.current_time() + timeout
         try:
-            yield self._each(answers, subject, trio.current_time() + timeout, stall, max_answers)
+            async with aclosing(self._each(answers, subject, deadline, stall, max_answers)) as each:
+                yield each
         finally:
             answers.close()
 
     async def _each(
         self, answers: Answers, subject: str, deadline: float, stall: float | None, max_answers: int | None
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncGenerator[Message]:
         found = 0
         while max_answers is None or found < max_answers:
             until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
@@ -295,6 +299,14 @@ class Client:
         from trunkline.nats.client.jetstream import JetStream
 
         return JetStream(self, prefix=f"$JS.{domain}.API" if domain else "$JS.API", timeout=timeout)
+
+    def service(self, name: str, version: str, **options: Any) -> AbstractAsyncContextManager[Service]:
+        """Answer requests: `async with client.service("prices", "1.0.2") as prices: prices.add_endpoint("get", get)`.
+        The options are those of `Service`."""
+        # imported here, as JetStream is
+        from trunkline.nats.client.services import Service
+
+        return Service(self, name, version, **options).opened()
 
     async def drain(self) -> None:
         """Nothing more is asked for: when this returns, all that servers have sent is in the subscriptions, all that

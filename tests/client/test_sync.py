@@ -474,7 +474,7 @@ def test_a_hook_may_publish_and_cannot_wait(broker: ThreadBroker) -> None:
         broker.wait_for("greeting")
     assert [str(error) for error in errors] == [
         "code in the thread of the client, such as a hook, cannot wait for the client",
-        "a hook cannot close its client",
+        "a hook cannot close the client",
     ]
 
 

@@ -1,5 +1,7 @@
 """The client, with real servers of two versions."""
 
+import gc
+
 import pytest
 import trio
 
@@ -125,6 +127,21 @@ async def test_many_answers(server: NatsServer) -> None:
         async with client.request_many("no.one") as answers:
             with pytest.raises(NoResponders):
                 await anext(answers)
+
+
+async def test_answers_that_nobody_wants_any_more(server: NatsServer) -> None:
+    """A generator that is left to the garbage collector is an error of these tests."""
+    async with connect(server.url) as client:
+        with client.subscribe("status") as asked:
+            async with client.request_many("status") as answers:
+                request = await asked.receive()
+                request.respond(b"1")
+                request.respond(b"2")
+                async for answer in answers:
+                    assert answer.payload == b"1"
+                    break
+            del answers
+            gc.collect()
 
 
 async def test_so_many_and_no_more(server: NatsServer) -> None:

