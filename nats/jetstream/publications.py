@@ -32,7 +32,7 @@ def headers_of(headers: Headers | Mapping[str, str] | None, demands: Demands) ->
         "Nats-Expected-Last-Sequence": _text(demands.get("expected_last_sequence")),
         "Nats-Expected-Last-Subject-Sequence": _text(demands.get("expected_last_subject_sequence")),
         "Nats-Expected-Last-Msg-Id": demands.get("expected_last_message_id", ""),
-        "Nats-TTL": "" if ttl is None else f"{ttl:g}s",
+        "Nats-TTL": "" if ttl is None else f"{round(ttl * 1e6)}us",
     }
     own = headers.pairs() if isinstance(headers, Headers) else (headers or {}).items()
     return Headers([*own, *[(name, text) for name, text in said.items() if text]])

@@ -15,8 +15,9 @@ from trunkline.nats.protocol.headers import Headers
         ({"expected_last_sequence": None}, []),
         ({"expected_last_subject_sequence": 7}, [("Nats-Expected-Last-Subject-Sequence", "7")]),
         ({"expected_last_message_id": "m"}, [("Nats-Expected-Last-Msg-Id", "m")]),
-        ({"ttl": 90}, [("Nats-TTL", "90s")]),
-        ({"ttl": 0.5}, [("Nats-TTL", "0.5s")]),
+        ({"ttl": 90}, [("Nats-TTL", "90000000us")]),
+        ({"ttl": 1.5}, [("Nats-TTL", "1500000us")]),
+        ({"ttl": 30 * 86_400 + 1}, [("Nats-TTL", "2592001000000us")]),
     ],
 )
 def test_demands(demands: Demands, pairs: list[tuple[str, str]]) -> None:
