@@ -11,7 +11,7 @@ from trunkline.nats.client.events import ConsumerRenewed, Event
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.errors import CannotSubscribe, ClientClosed, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
-from trunkline.nats.jetstream.replies import NotEnabled, StreamMissing
+from trunkline.nats.jetstream.replies import ConsumerInfo, NotEnabled, StreamMissing
 
 
 @pytest.mark.parametrize(
@@ -182,12 +182,55 @@ async def test_two_tasks_renew_it_once() -> None:
         found.put(message(2))
 
 
+async def test_one_renewal_ends_before_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the subscription would take the name of one consumer, and the messages of another."""
+    found, api = subscribed()
+    create, begun, go = api.new_consumer, 0, trio.Event()
+
+    async def slowly(stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        nonlocal begun
+        begun += 1
+        await go.wait()
+        return await create(stream, config)
+
+    monkeypatch.setattr(api, "new_consumer", slowly)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sequences, found, 1)
+        nursery.start_soon(sequences, found, 1)
+        await wait_all_tasks_blocked()
+        for _ in range(2):  # the second one from the new consumer, before its creation is answered
+            found.put(message(2))
+            await wait_all_tasks_blocked()
+        assert begun == 1
+        go.set()
+        await wait_all_tasks_blocked()
+        assert (begun, found.consumer, found.subject) == (2, "c2", api.created[-1].deliver_subject)
+        found.put(message(1))
+        found.put(message(2))
+
+
 async def test_the_end_of_the_client() -> None:
     found, _ = subscribed()
     found.put(message(2))
     found.end(ClientClosed("over"))
     with pytest.raises(ClientClosed):
         await found.receive()
+
+
+async def test_what_is_over_is_not_renewed(autojump_clock: MockClock) -> None:
+    found, api = subscribed()
+    api.failures = [RequestTimeout("no answer")]
+    found.put(message(2))
+    async with trio.open_nursery() as nursery:
+
+        async def take() -> None:
+            with pytest.raises(trio.EndOfChannel):
+                await found.receive()
+
+        nursery.start_soon(take)
+        await wait_all_tasks_blocked()
+        found.close()
+    assert api.created == []
 
 
 async def test_servers_that_lose_it(server: NatsServer) -> None:

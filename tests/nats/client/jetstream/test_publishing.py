@@ -176,6 +176,24 @@ async def test_another_connection() -> None:
     assert ((await safe.ack()).sequence, (await later.ack()).sequence) == (1, 2)
 
 
+async def test_what_is_tried_again_waits_for_a_connection() -> None:
+    """And takes no time meanwhile."""
+    found, client = publishing()
+    await found.publish("a", b"1", message_id="m")
+    list(found.again())
+    client.is_connected = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.finish)
+        with trio.fail_after(60):
+            await wait_all_tasks_blocked()
+        assert len(client.published) == 1
+        client.is_connected = True
+        assert list(found.again()) == [b"SUB _INBOX.p.* 9\r\n"]
+        await wait_all_tasks_blocked()
+        assert len(client.published) == 2
+        found.put(acked(client, 1))
+
+
 @pytest.mark.parametrize(("failure", "error"), [(None, ConnectionLost), (ClientClosed("why"), ClientClosed)])
 async def test_the_end_of_the_client(failure: NatsError | None, error: type[NatsError]) -> None:
     found, client = publishing()

@@ -322,6 +322,26 @@ async def test_bytes_ahead() -> None:
         assert 600 < asked(api)[1]["max_bytes"] < 700
 
 
+async def test_bytes_that_wait_are_not_asked_for_again() -> None:
+    found, api = pulling(ahead_bytes=1000)
+    for number in (1, 2):
+        found.put(message(number, bytes(400)))
+    await found.receive()
+    assert asked(api) == []
+    await found.receive()
+    assert [each["max_bytes"] for each in asked(api)] == [600]
+
+
+async def test_a_loop_asks_again_for_what_could_not_be_sent() -> None:
+    found, api = pulling()
+    api.client.failure = BufferFull("full")
+    with pytest.raises(BufferFull):
+        await found.receive()
+    api.client.failure = None
+    async with looping(found):
+        assert [each["batch"] for each in asked(api)] == [10]
+
+
 async def test_a_message_that_finds_no_room_beside_others() -> None:
     """It is asked for when the others are taken; one that is larger than all that may come is an error."""
     found, api = pulling(ahead_bytes=1000)
@@ -337,6 +357,23 @@ async def test_a_message_that_finds_no_room_beside_others() -> None:
     found.put(answer(api, 409, "Message Size Exceeds MaxBytes", Nats_Pending_Messages=9, Nats_Pending_Bytes=1000))
     with pytest.raises(StatusError, match="Message Size"):
         await found.receive()
+
+
+async def test_after_a_message_that_found_no_room_it_is_asked_ahead_again() -> None:
+    found, api = pulling(ahead_bytes=1000)
+    with trio.move_on_after(0):
+        await found.receive()
+    found.put(message(1, bytes(100)))
+    found.put(answer(api, 409, "Message Size Exceeds MaxBytes", Nats_Pending_Messages=9, Nats_Pending_Bytes=900))
+    await found.receive()
+    with trio.move_on_after(0):
+        await found.receive()
+    found.put(message(2, bytes(600)))
+    found.put(message(3, bytes(100)))
+    await found.receive()
+    assert len(asked(api)) == 2
+    await found.receive()
+    assert len(asked(api)) == 3
 
 
 @pytest.mark.parametrize(("code", "text"), [(404, ""), (408, "Request Timeout"), (409, "Batch Completed")])
