@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors.context_thread import ContextThread
     from trunkline.nats.client.jetstream.context import JetStream as TrioJetStream
-    from trunkline.nats.client.jetstream.context import StoredMessage
+    from trunkline.nats.client.jetstream.stored import StoredMessage
     from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
     from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.jetstream.replies import ConsumerInfo, PublishAck, StreamInfo
@@ -60,11 +60,12 @@ class JetStream:
         *,
         last: str = "",
         next: str = "",
+        direct: bool = False,
         timeout: float | None = None,
     ) -> StoredMessage:
         """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
-        matches one."""
-        return self._thread.run(timeout, self._jetstream.get, stream, sequence, last=last, next=next)
+        matches one. With `direct` any server that has the stream may answer."""
+        return self._thread.run(timeout, self._jetstream.get, stream, sequence, last=last, next=next, direct=direct)
 
     def delete_message(self, stream: str, sequence: int, *, erase: bool = False, timeout: float | None = None) -> None:
         """`erase` overwrites it on the disk."""

@@ -7,7 +7,7 @@ from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import NotSupported
 from trunkline.nats.client.jetstream.batch import Batch, knows_batches
-from trunkline.nats.jetstream.configs import StreamConfig
+from trunkline.nats.jetstream.configs import Storage, StreamConfig
 from trunkline.nats.jetstream.replies import ApiError, WrongLast
 
 
@@ -26,7 +26,9 @@ async def test_all_or_nothing(server: NatsServer) -> None:
                 async with js.batch():
                     pass
             return
-        await js.create_stream(StreamConfig(name="batch", subjects=("batch.>",), allow_atomic=True))
+        await js.create_stream(
+            StreamConfig(name="batch", storage=Storage.MEMORY, subjects=("batch.>",), allow_atomic=True)
+        )
         async with js.batch() as batch:
             for number in range(250):
                 await batch.publish("batch.a", b"%d" % number, headers={"A": "b"})
@@ -57,7 +59,7 @@ async def test_all_or_nothing(server: NatsServer) -> None:
         assert batch.ack is None
         assert (await js.stream("batch")).state.messages == 251
         await js.delete_stream("batch")
-        await js.create_stream(StreamConfig(name="batch", subjects=("batch.>",)))
+        await js.create_stream(StreamConfig(name="batch", storage=Storage.MEMORY, subjects=("batch.>",)))
         with pytest.raises(ApiError, match="atomic publish is disabled"):
             await publish()
         assert (await js.stream("batch")).state.messages == 0

@@ -6,7 +6,7 @@ from trunkline.nats import connect
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.errors import BufferFull, NatsError, NotJetStream
-from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, StreamConfig
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol.operations import Deliver
 
 REPLY = "$JS.ACK.s.c.1.1.1.1700000000000000000.0"
@@ -148,7 +148,7 @@ async def test_what_servers_make_of_it(server: NatsServer) -> None:
     """Handed back, a message comes again; acknowledged or given up, it does not."""
     async with connect(server.url) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="acks", subjects=("acks",)))
+        await js.create_stream(StreamConfig(name="acks", storage=Storage.MEMORY, subjects=("acks",)))
         for number in range(4):
             await js.publish("acks", b"%d" % number)
         config = ConsumerConfig(ack_wait=30.0, max_ack_pending=100)

@@ -10,7 +10,7 @@ from trunkline.nats import connect
 from trunkline.nats.client.events import ConsumerRenewed, Event
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.errors import CannotSubscribe, ClientClosed, NoResponders, RequestTimeout
-from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, Storage, StreamConfig
 from trunkline.nats.jetstream.replies import ConsumerInfo, NotEnabled, StreamMissing
 
 
@@ -238,7 +238,7 @@ async def test_servers_that_lose_it(server: NatsServer) -> None:
     told: list[Event] = []
     async with connect(server.url, on_event=told.append) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="ordered", subjects=("ordered",)))
+        await js.create_stream(StreamConfig(name="ordered", storage=Storage.MEMORY, subjects=("ordered",)))
         async with js.subscribe_ordered("ordered", config=ConsumerConfig(idle_heartbeat=0.1)) as found:
             taken: list[int] = []
             for number in range(60):

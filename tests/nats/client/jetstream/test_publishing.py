@@ -14,7 +14,7 @@ from trunkline.nats import connect
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.publishing import MAX_FAILURES, RETRIES, Publisher, PublishFailed, Receipt
 from trunkline.nats.errors import BufferFull, ClientClosed, ConnectionLost, NatsError, NoResponders, RequestTimeout
-from trunkline.nats.jetstream.configs import StreamConfig
+from trunkline.nats.jetstream.configs import Storage, StreamConfig
 from trunkline.nats.jetstream.replies import ApiError, WrongLast
 from trunkline.nats.protocol.operations import Deliver
 
@@ -222,7 +222,7 @@ async def test_what_cannot_be_published_is_not_waited_for() -> None:
 async def stream(server: NatsServer) -> AsyncGenerator[JetStream]:
     async with connect(server.url) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="window", subjects=("window.>",)))
+        await js.create_stream(StreamConfig(name="window", storage=Storage.MEMORY, subjects=("window.>",)))
         try:
             yield js
         finally:

@@ -17,7 +17,7 @@ from trunkline.nats.client.events import HeartbeatMissed, PullFailed
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.pull import MAX_FAILURES, PullSubscription
 from trunkline.nats.errors import BufferFull, ClientClosed, RequestTimeout, StatusError
-from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+from trunkline.nats.jetstream.configs import ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol.operations import Deliver
 
 
@@ -494,7 +494,7 @@ async def test_consume() -> None:
 async def stream(server: NatsServer, count: int) -> AsyncGenerator[JetStream]:
     async with connect(server.url) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="pulls", subjects=("pulls",)))
+        await js.create_stream(StreamConfig(name="pulls", storage=Storage.MEMORY, subjects=("pulls",)))
         for number in range(count):
             await js.publish("pulls", b"%d" % number)
         try:

@@ -11,7 +11,7 @@ from trunkline.nats import connect
 from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.errors import StatusError, UnknownStatus
-from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, StreamConfig
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol.operations import Deliver
 
 
@@ -317,7 +317,7 @@ async def test_flow_control_of_servers(server: NatsServer) -> None:
     told: list[Event] = []
     async with connect(server.url, on_event=told.append) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="flow", subjects=("flow",)))
+        await js.create_stream(StreamConfig(name="flow", storage=Storage.MEMORY, subjects=("flow",)))
         for _ in range(60):
             await js.publish("flow", bytes(100_000))
         config = ConsumerConfig(
@@ -338,7 +338,7 @@ async def test_a_lost_consumer_is_noticed(server: NatsServer) -> None:
     told = Told()
     async with connect(server.url, on_event=told) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="beats", subjects=("beats",)))
+        await js.create_stream(StreamConfig(name="beats", storage=Storage.MEMORY, subjects=("beats",)))
         config = ConsumerConfig(idle_heartbeat=0.1)
         async with js.subscribe("beats", config=config) as found:
             await js.delete_consumer("beats", found.consumer)

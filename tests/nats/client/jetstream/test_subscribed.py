@@ -15,7 +15,7 @@ from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import ClientClosed, RequestTimeout
-from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+from trunkline.nats.jetstream.configs import ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.jetstream.replies import ConsumerMissing
 from trunkline.nats.protocol.operations import Deliver
 
@@ -24,7 +24,7 @@ from trunkline.nats.protocol.operations import Deliver
 async def stream(server: NatsServer) -> AsyncGenerator[tuple[Client, JetStream]]:
     async with connect(server.url) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="ends", subjects=("ends.>",)))
+        await js.create_stream(StreamConfig(name="ends", storage=Storage.MEMORY, subjects=("ends.>",)))
         for number in range(3):
             await js.publish("ends.a", b"%d" % number)
         try:

@@ -13,7 +13,7 @@ from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.client.jetstream import JetStream, NotSupported
 from trunkline.nats.errors import BadSubject, CannotSubscribe
-from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, Storage, StreamConfig
 from trunkline.nats.jetstream.replies import ApiError, ConsumerMissing, NameTaken, StreamMissing
 
 
@@ -21,7 +21,7 @@ from trunkline.nats.jetstream.replies import ApiError, ConsumerMissing, NameTake
 async def orders(server: NatsServer) -> AsyncGenerator[tuple[Client, JetStream]]:
     async with connect(server.url) as client:
         js = client.jetstream()
-        await js.create_stream(StreamConfig(name="orders", subjects=("orders.>",)))
+        await js.create_stream(StreamConfig(name="orders", storage=Storage.MEMORY, subjects=("orders.>",)))
         try:
             yield client, js
         finally:
@@ -34,7 +34,7 @@ async def orders(server: NatsServer) -> AsyncGenerator[tuple[Client, JetStream]]
 
 async def test_the_stream_of_a_subject(server: NatsServer) -> None:
     async with orders(server) as (_, js):
-        await js.create_stream(StreamConfig(name="other", subjects=("other.a", "other.b")))
+        await js.create_stream(StreamConfig(name="other", storage=Storage.MEMORY, subjects=("other.a", "other.b")))
         await js.publish("other.b", b"1")
         async with js.subscribe("other.b") as found:
             assert (found.stream, (await found.receive()).payload) == ("other", b"1")
