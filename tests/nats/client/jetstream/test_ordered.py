@@ -104,6 +104,18 @@ async def test_the_first_message_is_missed() -> None:
         found.put(message(1, stream=9))
 
 
+async def test_a_heartbeat_behind_the_last_message_renews_nothing() -> None:
+    found, api = subscribed()
+    found.put(heartbeat(0))
+    found.put(message(1, b"1"))
+    found.put(heartbeat(1))
+    found.put(message(2, b"2"))
+    assert await sequences(found, 2) == [1, 2]
+    with trio.move_on_after(0):
+        await found.receive()
+    assert (api.created, renewed(api)) == ([], 0)
+
+
 async def test_a_time_to_begin_at_is_for_the_first_consumer() -> None:
     config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, start_time=1_700_000_000.0)
     found, api = subscribed(config=config)
