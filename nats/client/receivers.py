@@ -155,7 +155,7 @@ class Receivers:
 
     def again(self) -> Iterable[bytes]:
         """What a new one begins with."""
-        for receiver in list(self.by_id.values()):
+        for receiver in self.by_id.values():
             yield from receiver.again()
 
     def denied(self, error: PermissionDenied) -> None:

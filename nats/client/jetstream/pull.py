@@ -135,7 +135,8 @@ class PullSubscription(ConsumerSubscription):
             await trio.lowlevel.checkpoint()
             deadline = trio.current_time() + expires
             while len(self._waiting) < max_messages and (seconds := deadline - trio.current_time()) > 0:
-                self._check_open()
+                if self._is_last():
+                    break
                 if not self._api.client.is_connected:
                     with trio.move_on_at(deadline):
                         await self._lot.park()
@@ -154,7 +155,8 @@ class PullSubscription(ConsumerSubscription):
         self._own = self._pull(wanted - len(self._waiting), max_bytes, 0.0 if no_wait else seconds, heartbeat)
         try:
             while len(self._waiting) < wanted and self._own in self._pulls:
-                self._check_open()
+                if self._is_last():
+                    return True
                 began, is_silent = await self._pause(began, patience)
                 if is_silent:
                     self._pulls.end(self._own, None, None)
@@ -168,9 +170,11 @@ class PullSubscription(ConsumerSubscription):
             raise error_of(ending)
         return ending is not None
 
-    def _check_open(self) -> None:
+    def _is_last(self) -> bool:
+        """Whether nothing comes behind what waits. Raises if nothing waits."""
         if self.is_over and not self._waiting:
             raise self._failure or ClientClosed("the subscription is over")
+        return self.is_over
 
     def _pull(self, messages: int, max_bytes: int, expires: float, heartbeat: float) -> bytes:
         """Its token. Without `expires` the server does not wait for messages."""

@@ -198,10 +198,10 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
 
     async def _is_needed(self) -> bool:
         """Whether others of the group subscribe. A server may see a little later that this one does not any more."""
-        for wait in LOOKS:
+        for wait in (0.0, *LOOKS):
+            await trio.sleep(wait)
             if not (await self._api.consumer(self.stream, self.consumer)).push_bound:
                 return False
-            await trio.sleep(wait)
         return True
 
     def _hand_back(self) -> None:

@@ -146,6 +146,16 @@ async def test_draining() -> None:
     assert owner.told == ["stop", 0]
 
 
+async def test_what_another_connection_is_asked_for() -> None:
+    """What is left; and nothing if it is being drained."""
+    some = subscription(Owner())
+    some.max_received = 3
+    some.put(wire())
+    assert list(some.again()) == [b"SUB a 1\r\n", b"UNSUB 1 2\r\n"]
+    some.is_stopped = True
+    assert list(some.again()) == []
+
+
 async def test_the_last_answer_for_now() -> None:
     owner = Owner()
     some = subscription(owner)

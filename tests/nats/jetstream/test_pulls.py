@@ -23,7 +23,12 @@ def test_a_pull_ends_with_its_last_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "messages", "size"), [((3, 60), 10 + 10 - 4 - 3, 100 + 100 - 60), ((None, None), 10 + 10 - 4 - 10, 100)]
+    ("left", "messages", "size"),
+    [
+        ((3, 60), 10 + 10 - 4 - 3, 100 + 100 - 60),
+        ((0, 0), 10 + 10 - 4, 100 + 100),
+        ((None, None), 10 + 10 - 4 - 10, 100),
+    ],
 )
 def test_a_pull_that_the_server_ends(left: tuple[int | None, int | None], messages: int, size: int) -> None:
     """The messages of both pulls are counted together: which one a message answers is not said."""

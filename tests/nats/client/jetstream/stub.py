@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from trunkline.nats.client.events import Event, SlowConsumer
 from trunkline.nats.client.message import Message
 from trunkline.nats.client.subscription import BaseSubscription
+from trunkline.nats.errors import ClientClosed
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig
 from trunkline.nats.jetstream.replies import ConsumerInfo, SequencePair
 from trunkline.nats.protocol import encoder
@@ -24,7 +25,10 @@ class StubClient:
         self.published: list[tuple[str, bytes, str]] = []
         self.asked: list[tuple[str, bytes]] = []
         self.is_connected = True
+        self.is_closed = False
         self.server: Mapping[str, Any] = {"version": "2.15.1"}
+        #: Of each publication that was sent: whether it leaves at once.
+        self.at_once: list[bool] = []
         #: What publishing raises.
         self.failure: Exception | None = None
         self._numbers = count(1)
@@ -58,7 +62,9 @@ class StubClient:
 
     async def stop(self, subscription: BaseSubscription[Any]) -> None: ...
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        if self.is_closed:
+            raise ClientClosed
 
     def encode(self, subject: str, payload: bytes, reply: bytes, headers: Any) -> bytes:
         return encoder.publish(subject.encode(), payload, reply)
@@ -69,6 +75,7 @@ class StubClient:
     def send(self, data: bytes, *, is_last: bool) -> None:
         (found,) = from_client().feed(b"CONNECT {}\r\n" + data)[1:]
         assert isinstance(found, Publish)
+        self.at_once.append(is_last)
         self.answer(found.subject.decode(), found.payload, reply=found.reply.decode())
 
     async def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", headers: Any = None) -> None:

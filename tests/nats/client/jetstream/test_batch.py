@@ -62,6 +62,10 @@ async def test_all_or_nothing(server: NatsServer) -> None:
         await js.create_stream(StreamConfig(name="batch", storage=Storage.MEMORY, subjects=("batch.>",)))
         with pytest.raises(ApiError, match="atomic publish is disabled"):
             await publish()
+        alone = Batch(client, "id", 5.0)
+        await alone.publish("batch.a", b"1")
+        with pytest.raises(ApiError, match="atomic publish is disabled"):  # at the first message, and not at the end
+            await alone.publish("batch.a", b"2")
         assert (await js.stream("batch")).state.messages == 0
         await js.delete_stream("batch")
 

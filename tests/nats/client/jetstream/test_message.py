@@ -5,7 +5,7 @@ from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.push import PushSubscription
-from trunkline.nats.errors import BufferFull, NatsError, NotJetStream
+from trunkline.nats.errors import BufferFull, ClientClosed, NatsError, NotJetStream
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol.operations import Deliver
 
@@ -62,6 +62,14 @@ async def test_an_older_server_is_told_no_reason(version: str, payload: bytes) -
     api.client.server = {"version": version}
     found.term("why")
     assert sent(api) == [(REPLY, payload, "")]
+
+
+async def test_nothing_is_acknowledged_behind_the_end_of_the_client() -> None:
+    found, api = received()
+    api.client.is_closed = True
+    with pytest.raises(ClientClosed):
+        found.ack()
+    assert (sent(api), found.is_settled) == ([], False)
 
 
 async def test_more_time_can_be_asked_for_often() -> None:

@@ -104,6 +104,31 @@ async def test_the_first_message_is_missed() -> None:
         found.put(message(1, stream=9))
 
 
+async def test_a_heartbeat_behind_the_last_message_renews_nothing() -> None:
+    found, api = subscribed()
+    found.put(heartbeat(0))
+    found.put(message(1, b"1"))
+    found.put(heartbeat(1))
+    found.put(message(2, b"2"))
+    assert await sequences(found, 2) == [1, 2]
+    with trio.move_on_after(0):
+        await found.receive()
+    assert (api.created, renewed(api)) == ([], 0)
+
+
+async def test_a_time_to_begin_at_is_for_the_first_consumer() -> None:
+    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, start_time=1_700_000_000.0)
+    found, api = subscribed(config=config)
+    found.put(message(1, stream=7))
+    found.put(message(3, stream=9))
+    await found.receive()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sequences, found, 1)
+        await wait_all_tasks_blocked()
+        assert (api.created[0].start_sequence, api.created[0].start_time) == (8, None)
+        found.put(message(1, stream=8))
+
+
 async def test_silence(autojump_clock: MockClock) -> None:
     found, api = subscribed()
     found.put(message(1, stream=7))

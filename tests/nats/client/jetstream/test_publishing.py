@@ -105,6 +105,18 @@ async def test_many_refusals() -> None:
     assert (len(caught.value.receipts), caught.value.count) == (MAX_FAILURES, MAX_FAILURES + 5)
 
 
+async def test_a_refusal_that_was_told_is_not_counted() -> None:
+    found, client = publishing()
+    told = await found.publish("a")
+    await found.publish("b")
+    for index in (0, 1):
+        found.put(answer(client, index, b"no"))
+    with pytest.raises(NatsError):
+        await told.ack()
+    with pytest.raises(PublishFailed, match="1 messages were not taken, the first one at 'b'"):
+        await found.finish()
+
+
 async def test_nobody_answers(autojump_clock: MockClock) -> None:
     """A stream may be changing its leader: it is tried again, and given up after a while."""
     found, client = publishing()
@@ -192,6 +204,27 @@ async def test_what_is_tried_again_waits_for_a_connection() -> None:
         await wait_all_tasks_blocked()
         assert len(client.published) == 2
         found.put(acked(client, 1))
+
+
+async def test_a_lost_connection_is_told_at_once() -> None:
+    """Also where the message had waited for that connection."""
+    found, client = publishing()
+    client.is_connected = False
+    receipt = await found.publish("a")
+    client.is_connected = True
+    list(found.again())
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(ConnectionLost):
+                await receipt.ack()
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        assert not receipt.is_settled
+        list(found.again())
+        await wait_all_tasks_blocked()
+        assert nursery.child_tasks == frozenset()
 
 
 @pytest.mark.parametrize(("failure", "error"), [(None, ConnectionLost), (ClientClosed("why"), ClientClosed)])

@@ -219,6 +219,23 @@ async def test_a_fetch_from_what_is_over() -> None:
         found.end(BufferFull("why it is over"))
 
 
+async def test_a_fetch_does_not_wait_behind_the_end(autojump_clock: MockClock) -> None:
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+
+        async def fetch() -> None:
+            assert [each.payload for each in await found.fetch(5)] == [b"1"]
+
+        nursery.start_soon(fetch)
+        await wait_all_tasks_blocked()
+        found.put(message(1, b"1"))
+        found.end()
+    found.put(message(2, b"2"))
+    assert [each.payload for each in await found.fetch(5)] == [b"2"]
+    assert trio.current_time() == 0
+    assert len(asked(api)) == 1
+
+
 async def test_fetches_wait_for_each_other() -> None:
     found, api = pulling()
     async with trio.open_nursery() as nursery:
@@ -427,6 +444,19 @@ async def test_a_loop_tries_again_ever_more_slowly(autojump_clock: MockClock, co
     waits = [later - sooner for sooner, later in pairwise(times)]
     assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5], abs=0.02)
     assert [type(event) for event in api.client.events] == [PullFailed] * MAX_FAILURES
+
+
+async def test_the_end_of_a_pull_that_nobody_knows_is_none() -> None:
+    """It was asked for on the connection before."""
+    found, api = pulling()
+    async with looping(found):
+        old = answer(api, 409, "Consumer Deleted")
+        list(found.again())
+        await wait_all_tasks_blocked()
+        found.put(old)
+        await wait_all_tasks_blocked()
+        assert [each["batch"] for each in asked(api)] == [10, 10]
+    assert api.client.events == []
 
 
 async def test_failures_are_counted_in_a_row(autojump_clock: MockClock) -> None:

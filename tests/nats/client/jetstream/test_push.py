@@ -160,7 +160,8 @@ async def test_a_heartbeat_without_numbers() -> None:
 
 
 async def test_no_gaps_in_a_queue() -> None:
-    found, api = pushed(queue="q")
+    found, api = pushed(queue="q", is_created=True)
+    found.put(heartbeat(9))
     for sequence in (1, 5, 3):
         found.put(message(sequence))
     found.put(heartbeat(9))

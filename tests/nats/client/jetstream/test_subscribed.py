@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.nats.client.jetstream.stub import StubApi, info, message
 from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.client.events import DeleteFailed
 from trunkline.nats.client.jetstream import JetStream
+from trunkline.nats.client.jetstream.pull import PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import ClientClosed, RequestTimeout
 from trunkline.nats.jetstream.configs import ConsumerConfig, Storage, StreamConfig
-from trunkline.nats.jetstream.replies import ConsumerMissing
+from trunkline.nats.jetstream.replies import ConsumerInfo, ConsumerMissing
 from trunkline.nats.protocol.operations import Deliver
 
 
@@ -218,3 +220,41 @@ async def test_an_end_without_an_answer() -> None:
     await found.drain()
     assert [type(event) for event in api.client.events] == [DeleteFailed]
     assert len(found) == 1
+
+
+class Members(StubApi):
+    """Others of the group are seen for so long."""
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        self.push_bound = trio.current_time() < self.until
+        return await super().consumer(stream, name)
+
+    until = 0.3
+
+
+async def test_the_last_member_waits_until_the_server_sees_it(autojump_clock: MockClock) -> None:
+    api = Members()
+    found = api.client.open(lambda *args: PushSubscription(api, *args), "d", queue="q")
+    found.bind("s", "c", info(), is_created=True)
+    await found.unsubscribe()
+    assert api.deleted == ["c"]
+
+
+async def test_acknowledgements_leave_at_once_where_nothing_else_waits() -> None:
+    api = StubApi()
+    found = api.client.open(lambda *args: PullSubscription(api, *args), "d.*")
+    found.bind("s", "c", info(), is_created=False)
+
+    def come(*sequences: int) -> None:
+        for sequence in sequences:
+            found.put(message(sequence))
+
+    come(1, 2)
+    (await found.receive()).ack()
+    (await found.receive()).ack()
+    come(3, 4)
+    for each in await found.fetch(2):
+        each.ack()
+    come(5)
+    (await found.receive()).ack()
+    assert api.client.at_once == [False, True, False, False, True]

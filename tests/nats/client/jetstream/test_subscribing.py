@@ -2,19 +2,24 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.nats.client.jetstream.scripted import JetStreamPeer, wires
+from tests.nats.client.jetstream.stub import StubApi, info
 from tests.nats.client.scripted import serving
 from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.client.jetstream import JetStream, NotSupported
+from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.subscribing import subscribe_push, wanted_of
 from trunkline.nats.errors import BadSubject, CannotSubscribe
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, Storage, StreamConfig
-from trunkline.nats.jetstream.replies import ApiError, ConsumerMissing, NameTaken, StreamMissing
+from trunkline.nats.jetstream.replies import ApiError, ConsumerInfo, ConsumerMissing, NameTaken, StreamMissing
 
 
 @asynccontextmanager
@@ -141,6 +146,21 @@ async def test_what_an_old_server_ignores(server: NatsServer) -> None:
                 await trio.lowlevel.checkpoint()
 
 
+class Shared(StubApi):
+    """Others of the group subscribe."""
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        config = ConsumerConfig(durable=name, deliver_subject="d", deliver_group=name)
+        return replace(info(name, config), push_bound=True)
+
+
+async def test_a_member_of_a_group_does_not_wait_for_the_others_to_go(autojump_clock: MockClock) -> None:
+    wanted = wanted_of("a", "s", "", "", None, queue="q")
+    found = await subscribe_push(Shared(), wanted, PushSubscription, None, None)
+    assert (found.subject, found.consumer, found.is_created) == ("d", "q", False)
+    assert trio.current_time() == 0
+
+
 async def test_what_cannot_be_a_name(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         values: dict[str, Any]
@@ -148,9 +168,10 @@ async def test_what_cannot_be_a_name(server: NatsServer) -> None:
             with pytest.raises(BadSubject):
                 async with js.subscribe("orders.new", **values):
                     pass
-        with pytest.raises(BadSubject):
-            async with js.subscribe("orders..new"):
-                pass
+        for stream in ("", "orders"):
+            with pytest.raises(BadSubject):
+                async with js.subscribe("orders..new", stream=stream):
+                    pass
         with pytest.raises(CannotSubscribe, match="two durable consumers are named, 'a' and 'b'"):
             async with js.subscribe("orders.new", durable="a", config=ConsumerConfig(durable="b")):
                 pass
