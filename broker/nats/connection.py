@@ -118,11 +118,8 @@ class NatsConnection(ProtocolActor["Mail"]):
             for message in messages:
                 client.delivering.lose(message)
 
-    def yields(self, messages: list[Mail]) -> bool:
-        """The client's operations come before deliveries: one of them may end a subscription."""
-        return all(type(message) is tuple for message in messages)
-
     def handle_handed(self, message: list[FromClient]) -> None:
+        """Operations overtake no delivery: UNSUB and PING come behind the messages that were there before."""
         self._dialogue.take(message)
         self._dialogue.flush()
 

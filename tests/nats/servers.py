@@ -1,9 +1,11 @@
-"""Real NATS servers: the one that PyPI has, and that of the system, which is often older."""
+"""Real NATS servers: the one that PyPI has, and that of the system, which is often older. And the broker, which speaks
+core NATS at a listener."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Generator
@@ -20,21 +22,29 @@ _PROGRAMS: Final = {
     "new": shutil.which("nats-server", path=sysconfig.get_path("scripts")),
     "old": shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
 }
-#: Which of them a test runs with.
+#: Which of them a test runs with that needs JetStream.
 KINDS: Final = tuple(_PROGRAMS)
+BROKER: Final = "broker"
+#: For tests of core NATS.
+CORE_KINDS: Final = (*KINDS, BROKER)
 
 
 class NatsServer:
     """One that runs."""
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
-        program = _PROGRAMS[kind]
-        if program is None:
-            pytest.skip(f"there is no {kind} nats-server")
+        self.kind = kind
         self.port = free_port()
         self.folder = folder
         self._log = folder / "nats.log"
-        self._command = [program, "-a", "127.0.0.1", "-p", str(self.port), "-l", str(self._log), *options]
+        if kind == BROKER:
+            self._command = [sys.executable, "-m", "trunkline", "serve", "--no-config", "--listen", self.url]
+            self._command += options
+        else:
+            program = _PROGRAMS[kind]
+            if program is None:
+                pytest.skip(f"there is no {kind} nats-server")
+            self._command = [program, "-a", "127.0.0.1", "-p", str(self.port), "-l", str(self._log), *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,7 +52,10 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self._process = process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        alone = {"TRUNKLINE_STORE__DURABILITY": "memory", "TRUNKLINE_CONTROL__ENABLED": "false"}
+        self._process = process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **alone}
+        )
         deadline = time.monotonic() + 60
         while not accepts(self.port):
             if process.poll() is not None or time.monotonic() > deadline:

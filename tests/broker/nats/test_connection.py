@@ -13,7 +13,7 @@ from trunkline.broker.metrics import LimitKind
 from trunkline.broker.nats.client import NatsClient
 from trunkline.broker.nats.connection import NatsConnection
 from trunkline.broker.nats.delivering import Delivering
-from trunkline.broker.nats.dialogue import Dialogue
+from trunkline.broker.nats.dialogue import OPERATIONS_AT_ONCE, Dialogue
 from trunkline.broker.nats.login import NatsLogin
 from trunkline.broker.nats.publishing import SubjectPublishing
 from trunkline.broker.nats.subscriptions import SubjectSubscriptions
@@ -81,14 +81,16 @@ async def test_a_client_that_answers_ping_stays(autojump_clock: MockClock) -> No
 
 async def test_a_read_full_of_subscriptions_holds_nobody_up() -> None:
     async with nats_room() as here:
-        speaker, bystander = await here.speaker(), await here.wire("bystander")
-        await speaker.say(*[b"SUB many.%d %d" % (number, number) for number in range(10_000)], b"PING")
-        await bystander.ping()
-        assert here.connection.client is not None
-        assert len(here.connection.client.subscriptions.by_sid) < 10_000
-        await speaker.expect(b"PONG")
-        assert len(here.connection.client.subscriptions.by_sid) == 10_000
-        assert here.node.router.subscriptions == 10_000
+        speaker, connection = await here.speaker(), here.connection
+        client = connection.client
+        assert client is not None
+        with here.node.scheduler.turn:
+            connection.receive(b"".join(b"SUB many.%d %d\r\n" % (number, number) for number in range(10_000)))
+        assert len(client.subscriptions.by_sid) <= 2 * OPERATIONS_AT_ONCE
+        assert connection.is_paused
+        assert await speaker.said() == b""
+        assert len(client.subscriptions.by_sid) == here.node.router.subscriptions == 10_000
+        assert not connection.is_paused
         await speaker.say(*[b"UNSUB %d" % number for number in range(10_000)])
         assert await speaker.said() == b""
         assert here.node.router.subscriptions == 0
@@ -96,13 +98,12 @@ async def test_a_read_full_of_subscriptions_holds_nobody_up() -> None:
 
 async def test_a_read_full_of_messages_holds_nobody_up() -> None:
     async with nats_room() as here:
-        speaker, bystander = await here.speaker(), await here.wire("bystander")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(speaker.say, *[b"PUB a 1", b"x"] * 100_000, b"PING")
-            await bystander.ping()
-            assert here.node.metrics.messages_in[0] < 100_000
-            await speaker.expect(b"PONG")
-        assert here.node.metrics.messages_in[0] == 100_000
+        speaker = await here.speaker()
+        with here.node.scheduler.turn:
+            here.connection.receive(b"PUB a 1\r\nx\r\n" * 20_000)
+        assert here.node.metrics.messages_in[0] <= 2 * OPERATIONS_AT_ONCE
+        assert await speaker.said() == b""
+        assert here.node.metrics.messages_in[0] == 20_000
 
 
 async def test_a_slow_consumer_is_cut_off() -> None:
@@ -129,7 +130,7 @@ async def test_publishers_wait_for_a_slow_consumer_and_for_no_longer_than_that(a
         held = here.node.sessions.get("fast")
         assert held is not None
         began = trio.current_time()
-        for publish in (fast.send(*[raw.publish("a", bytes(60_000))] * 200), fast.ping()):
+        for publish in (fast.send(*[raw.publish("a", bytes(60_000))] * 100), fast.ping()):
             await publish
         assert trio.current_time() - began == pytest.approx(5, abs=1)
         assert here.node.metrics.limited[LimitKind.BACKPRESSURE] >= 1
@@ -232,6 +233,18 @@ async def test_nothing_is_left_of_a_client_that_has_gone() -> None:
             assert [type(each) for each in alive(*kinds)] == []
         finally:
             gc.enable()
+
+
+async def test_operations_do_not_overtake_messages() -> None:
+    async with nats_room() as here:
+        speaker, wire = await here.speaker(), await here.wire("device")
+        await speaker.say(b"SUB a 1")
+        assert await speaker.said() == b""
+        with here.node.scheduler.turn:  # both are there in one turn, and the message came first
+            here.node.messages.publish("a", b"x")
+            here.connection.receive(b"UNSUB 1\r\nPING\r\n")
+        await speaker.expect(b"MSG a 1 1", b"x", b"PONG")
+        await wire.ping()
 
 
 async def test_what_others_send_to_sessions_is_taken() -> None:
