@@ -54,7 +54,7 @@ class NatsServer:
     def start(self) -> None:
         alone = {"TRUNKLINE_STORE__DURABILITY": "memory", "TRUNKLINE_CONTROL__ENABLED": "false"}
         self._process = process = subprocess.Popen(
-            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **alone}
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**alone, **os.environ}
         )
         deadline = time.monotonic() + 60
         while not accepts(self.port):
