@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.broker.nats.speaking import NatsRoom, nats_room
+from tests.broker.nats.speaking import NatsRoom, Speaker, nats_room
+from tests.broker.net import proxied
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.overload import Resource
 from trunkline.hooks.client import ClientInfo
@@ -168,8 +169,6 @@ async def test_a_name_that_is_no_text() -> None:
 async def test_certificates(tmp_path: Path) -> None:
     pytest.importorskip("trustme")
     listener = {"url": "nats+tls://127.0.0.1:0", "tls": {"client_certificates": "required", "username_from": "cn"}}
-    from tests.broker.nats.speaking import Speaker
-
     async with nats_room(listener=listener) as here:
         address = here.broker.listeners["nats"]
         stream = await trio.open_tcp_stream(address.host, address.port)
@@ -179,4 +178,16 @@ async def test_certificates(tmp_path: Path) -> None:
         assert await speaker.said() == b""
         assert speaker.info["tls_required"] is True
         assert [each.username for each in here.broker.clients] == ["sensor-7"]
+        await speaker.leave()
+
+
+async def test_behind_a_load_balancer() -> None:
+    listener = {"proxy_protocol": {"trusted": ["127.0.0.1"]}}
+    async with nats_room(listener=listener) as here:
+        address = here.broker.listeners["nats"]
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        await stream.send_all(proxied.v1(("192.0.2.7", 1)))
+        speaker = await Speaker.over(stream, {})
+        assert await speaker.said() == b""
+        assert [each.address for each in here.broker.connections] == ["192.0.2.7:1"]
         await speaker.leave()
