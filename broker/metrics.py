@@ -133,6 +133,7 @@ class LimitKind(Enum):
     )
     CONNECT_TIMEOUT = "connections.timeout", "Connections without a CONNECT in `mqtt.connect_timeout`.", "host"
     OUTPUT = "connections.output", "Times that a client was not read from because it did not read 1 MiB of answers."
+    NATS_PENDING = "nats.slow_consumers", "NATS clients disconnected because `nats.max_pending` bytes waited for them."
     SESSIONS_FULL = "client.refused.max_sessions", "Clients refused by `limits.max_sessions`."
     FLAPPING = "client.refused.flapping", "Clients refused by `flapping.max_takeovers`."
     BACKPRESSURE = "backpressure.publishers", "Times that a publisher was not read from for a slow subscriber."

@@ -23,8 +23,8 @@ from trunkline.config.units import Mark, parse_mark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.occupant import Occupant
     from trunkline.broker.session.services import Services
     from trunkline.config.node_settings import OverloadSettings
 
@@ -92,7 +92,7 @@ class OverloadMonitor:
         settings: OverloadSettings,
         interval: float,
         services: Services,
-        sessions: Iterable[SessionActor],
+        sessions: Iterable[Occupant],
         read: Callable[[], Mapping[Resource, Usage]] | None = None,
     ) -> None:
         """Measure every `interval` seconds. `read` measures everything but the lag."""

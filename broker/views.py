@@ -14,7 +14,7 @@ from trunkline.plugins.context import Client
 if TYPE_CHECKING:
     from trunkline.actors import Ref
     from trunkline.broker.net.listener import Listener
-    from trunkline.broker.session.actor import SessionActor
+    from trunkline.broker.session.occupant import Occupant
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.message import Message
@@ -130,7 +130,7 @@ class MetricRow:
     meaning: str
 
 
-def client_row(actor: SessionActor) -> Client:
+def client_row(actor: Occupant) -> Client:
     session, client = actor.session, actor.client
     identity = (client.identity if actor.channel is not None else None) or NO_IDENTITY
     return Client(
@@ -139,7 +139,7 @@ def client_row(actor: SessionActor) -> Client:
         client.username,
         None if client.peer is None else f"{client.peer[0]}:{client.peer[1]}",
         client.listener,
-        str(client.version),
+        actor.protocol,
         client.keep_alive,
         client.clean_start,
         client.connected_at,
@@ -195,7 +195,7 @@ def hook_rows(hooks: Hooks, owner_of: Any) -> list[HookRow]:
     ]
 
 
-def subscriptions_of(actor: SessionActor, filter: str | None, after: str, limit: int) -> list[SubscriptionRow]:
+def subscriptions_of(actor: Occupant, filter: str | None, after: str, limit: int) -> list[SubscriptionRow]:
     """The next subscriptions of a client behind the topic filter `after`, or the one of them with this very filter."""
     client_id, known = actor.session.client_id, actor.session.subscriptions
     if filter is not None:

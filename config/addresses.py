@@ -9,7 +9,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 T = TypeVar("T")
 
 #: The schemes of listeners and their default ports: those of EMQX for WebSocket.
-PORTS: Final = {"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084, "unix": 0}
+PORTS: Final = {"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084, "unix": 0, "nats": 4222, "nats+tls": 4222}
+#: Those with TLS at the bottom.
+ENCRYPTED: Final = ("tls", "wss", "nats+tls")
+#: Those where NATS is spoken, and not MQTT.
+NATS: Final = ("nats", "nats+tls")
 #: Other names of schemes.
 ALIASES: Final = {"mqtt": "tcp", "mqtts": "tls"}
 #: Path of WebSocket listeners whose URL has none.

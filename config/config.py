@@ -21,6 +21,7 @@ from trunkline.config.mqtt_settings import (
     SharedSettings,
     ZoneSettings,
 )
+from trunkline.config.nats_settings import NatsSettings
 from trunkline.config.node_settings import (
     ControlSettings,
     LogSettings,
@@ -66,6 +67,7 @@ class Config(Section):
     ] = (ListenerSettings(),)
     mqtt: MqttSettings = MqttSettings()
     session: SessionSettings = SessionSettings()
+    nats: NatsSettings = NatsSettings()
     retained: RetainedSettings = RetainedSettings()
     store: StoreSettings = StoreSettings()
     streams: Annotated[tuple[StreamSettings, ...], Accepts("a list of streams, [[streams]]")] = ()

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, Self, cast
 from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
-from trunkline.config.addresses import ListenerAddress, is_loopback, split_listener_url, split_query
+from trunkline.config.addresses import ENCRYPTED, NATS, ListenerAddress, is_loopback, split_listener_url, split_query
 from trunkline.config.key_path import nearest
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.section import Section, key
@@ -36,6 +36,9 @@ from trunkline.config.units import (
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {**TLS_PARAMETERS}
 
 
+_VERSIONS: Final = ("3.1", "3.1.1", "5.0")
+
+
 class ListenerRateSettings(Section):
     """Rates of one listener, as in `[rate]`, where the rates of the whole node are: those hold as well."""
 
@@ -59,8 +62,9 @@ class ListenerSettings(Section):
     url: ListenerUrl = key(
         "tcp://127.0.0.1:1883",
         "Address and port to listen on: `SCHEME://HOST:PORT`, with `*` for all addresses of this machine. Schemes and "
-        "default ports: `tcp` or `mqtt` 1883, `tls` or `mqtts` 8883, `ws` 8083, `wss` 8084; `unix:///PATH` is a Unix "
-        "socket. A query sets keys of this table: `?name=plant&max_connections=10`.",
+        "default ports: `tcp` or `mqtt` 1883, `tls` or `mqtts` 8883, `ws` 8083, `wss` 8084; `nats` and `nats+tls` 4222 "
+        "for [NATS](nats-listener.md); `unix:///PATH` is a Unix socket. A query sets keys of this table: "
+        "`?name=plant&max_connections=10`.",
     )
     name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
     max_connections: Whole = key(
@@ -97,7 +101,7 @@ class ListenerSettings(Section):
         None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
     )
     versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
-        ("3.1", "3.1.1", "5.0"),
+        _VERSIONS,
         "MQTT versions that are accepted here. Clients with other versions are refused.",
         min_length=1,
     )
@@ -130,7 +134,7 @@ class ListenerSettings(Section):
     socket_mode: FileMode = key("660", "Permissions of a Unix socket: who may write to it may connect.")
     proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
     websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
-    tls: TlsSettings | None = key(None, "TLS, for `tls://` and `wss://`.")
+    tls: TlsSettings | None = key(None, "TLS, for `tls://`, `wss://` and `nats+tls://`.")
     rate: ListenerRateSettings = key(ListenerRateSettings(), "Rates; see the table below.")
 
     @model_validator(mode="before")
@@ -168,18 +172,21 @@ class ListenerSettings(Section):
 
     @model_validator(mode="after")
     def _fits_its_scheme(self) -> Self:
-        if self.address.scheme == "unix" and (self.access_rules or self.max_connections_per_address):
+        scheme = self.address.scheme
+        if scheme == "unix" and (self.access_rules or self.max_connections_per_address):
             raise ValueError(
                 f"{self.url}: access_rules and max_connections_per_address are about addresses, which clients of a "
                 "Unix socket do not have: set socket_mode"
             )
-        encrypted = self.address.scheme in ("tls", "wss")
+        encrypted = scheme in ENCRYPTED
         if encrypted and self.tls is None:
             raise ValueError(f"{self.url} needs a certificate: tls.certificate, or ?cert=FILE&key=FILE in the URL")
         if not encrypted and self.tls is not None:
             raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
-        if self.address.scheme not in ("ws", "wss") and self.websocket != WebSocketSettings():
+        if scheme not in ("ws", "wss") and self.websocket != WebSocketSettings():
             raise ValueError(f"{self.url} has settings of WebSocket, and does not use it: its URL would be ws://")
+        if scheme in NATS and (self.mountpoint or len(self.versions) < len(_VERSIONS)):
+            raise ValueError(f"{self.url}: mountpoint and versions are about MQTT, and NATS is spoken there")
         return self
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ import trio
 from tests.broker.net.below import Below
 from tests.client.hostile import check, rig_of
 from tests.mqtt.exchange import all_same, is_first, same, unfolded
+from trunkline.broker.nats.carrying import WITH_HEADERS, form_of, properties_of, to_clients_as
+from trunkline.broker.nats.mapping import filter_of, read_subject, subject_of, topic_of
 from trunkline.broker.net.proxy_header import HeaderError, read_header
 from trunkline.broker.net.websocket import WebSocketLayer
 from trunkline.config.errors import ConfigError, Problem
@@ -17,7 +20,13 @@ from trunkline.config.layer_settings import WebSocketSettings
 from trunkline.config.reader import load
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.frames import encode_publish
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import validate_filter
 from trunkline.mqtt.versions import Version
+from trunkline.nats.errors import BadSubject
+from trunkline.nats.protocol.decoder import from_client, from_server
+from trunkline.nats.protocol.operations import Deliver, Publish, Subscribe
 
 #: Where files of the targets are written: in memory if the system has a folder there.
 _MEMORY: Final = Path("/dev/shm")
@@ -160,10 +169,48 @@ def client(data: bytes) -> None:
     check(rig_of(version, is_open=not data[0] & 4, authenticates=bool(data[0] & 8)), _split(data[2:], data[1]))
 
 
+def nats(data: bytes) -> None:
+    """Bytes of a client of NATS yield operations, or an error that can be answered; split anywhere, the same. A subject
+    that has a topic is the subject of that topic, and what is delivered is read by a client as it was published.
+
+    The first byte chooses the limits, the second how the rest is split.
+    """
+    if len(data) < 3:
+        return
+    limits: dict[str, int] = {"max_line": 64 if data[0] & 1 else 4096, "max_payload": 50 if data[0] & 2 else 1 << 20}
+    whole, pieces = from_client(**limits), from_client(**limits)
+    operations = whole.feed(data[2:])
+    split = [each for piece in _split(data[2:], data[1]) for each in pieces.feed(piece)]
+    assert list(map(repr, operations)) == list(map(repr, split))
+    assert (whole.error and whole.error.answer) == (pieces.error and pieces.error.answer)
+    for operation in operations:
+        if isinstance(operation, Publish):
+            _delivered(operation)
+        elif isinstance(operation, Subscribe):
+            with suppress(BadSubject):
+                validate_filter(filter_of(read_subject(operation.subject), 128), 128)
+
+
+def _delivered(asked: Publish) -> None:
+    try:
+        topic, properties = topic_of(asked.subject, 128), properties_of(asked)
+    except BadSubject:
+        return
+    assert subject_of(topic).encode() == asked.subject
+    message = Message(topic, asked.payload, properties=properties)
+    encode_publish(message, Version.V5, qos=0, retain=False)
+    for forms in (to_clients_as(asked), {WITH_HEADERS: form_of(message, WITH_HEADERS)}):
+        head, tail = forms[WITH_HEADERS]
+        (got,) = from_server().feed(head + b"7" + tail)
+        assert isinstance(got, Deliver)
+        assert (got.subject, got.sid, got.reply, got.payload) == (asked.subject, b"7", asked.reply, asked.payload)
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "decoder": decoder,
     "configuration": configuration,
     "proxy": proxy,
     "websocket": websocket,
     "client": client,
+    "nats": nats,
 }

@@ -81,7 +81,7 @@ def cli() -> None:
     "--listen",
     multiple=True,
     metavar="URL",
-    help="Listen here instead: tcp://HOST:PORT, with tls, ws or wss likewise, or unix:///PATH. May be repeated.",
+    help="Listen here instead: tcp://HOST:PORT, with tls, ws, wss or nats likewise, or unix:///PATH. May be repeated.",
 )
 @click.option("--store", metavar="FILE", help="Keep sessions and messages in this file. [default: see store.path]")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")

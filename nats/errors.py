@@ -28,7 +28,7 @@ class ProtocolError(NatsError):
 class LineTooLong(ProtocolError):
     """A control line is longer than allowed."""
 
-    answer = "Maximum Control Line Exceeded"
+    answer = "maximum control line exceeded"
 
 
 class PayloadTooLarge(ProtocolError, ValueError):

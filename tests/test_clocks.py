@@ -41,6 +41,8 @@ CALENDAR = {
     "broker/session/services.py": "the time of a message, for people",
     "broker/session/inbound.py": "the time of a message, for people",
     "broker/connection/handshake.py": "the time of a connection, for people",
+    "broker/nats/login.py": "the same",
+    "broker/nats/publishing.py": "the time of a message, for people",
     "broker/alive_note.py": "the note of both clocks",
     "broker/node/kept.py": "the note of both clocks",
 }

@@ -279,7 +279,7 @@ class Handshake:
         self._connection.close(farewell)
 
     def _open_session(self) -> None:
-        if not _is_text(self._client.username):
+        if not is_text(self._client.username):
             text = "the login gave %s a user name that MQTT cannot have"
             _logger.error(text, self._client.address, extra=self._client.log_fields)
             self._deny(Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "the user name is no text"))
@@ -374,7 +374,7 @@ class Handshake:
         return quota
 
 
-def _is_text(name: object) -> bool:
+def is_text(name: object) -> bool:
     """An authenticator may have taken a name from JSON, which can hold half a character, or anything else."""
     if name is None:
         return True

@@ -32,10 +32,11 @@ class Mqtt:
     def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
         """The `ProtocolFactory`."""
         return _MqttProtocol(
-            MqttListener(self._services, self._directory, self._failures, self._limits_of, config, settings)
+            MqttListener(self._services, self._directory, self._failures, self.limits_of, config, settings)
         )
 
-    def _limits_of(self, config: Config) -> NodeLimits:
+    def limits_of(self, config: Config) -> NodeLimits:
+        """The limits of all listeners together, whatever they speak."""
         if config.rate != self._limits.rates:  # otherwise what has been drawn stays drawn
             self._limits = NodeLimits(config.rate)
         return self._limits

@@ -44,6 +44,17 @@ class CountingDecoder(Decoder):
         return packets
 
 
+class Counting(Protocol):
+    """A decoder that counts messages."""
+
+    messages: int
+
+    @property
+    def missing(self) -> int:
+        """Bytes that a held operation lacks; 0 if there is none, or while its length is not known."""
+        ...
+
+
 class Limited(Protocol):
     """A connection."""
 
@@ -60,7 +71,7 @@ class Limited(Protocol):
 class RateLimiter:
     __slots__ = ("_connection", "_decoder", "_held", "_report", "_timer", "buckets", "whom")
 
-    def __init__(self, connection: Limited, decoder: CountingDecoder, buckets: Buckets, report: LimitReport) -> None:
+    def __init__(self, connection: Limited, decoder: Counting, buckets: Buckets, report: LimitReport) -> None:
         self._connection = connection
         self._decoder = decoder
         self._decoder.messages = 0

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from trunkline.config.listener_settings import ListenerSettings
 
 #: How the log calls what listeners of a scheme speak.
-_PROTOCOLS: Final = {"tls": " (TLS)", "ws": " (WebSocket)", "wss": " (WebSocket over TLS)"}
+_PROTOCOLS: Final = {
+    "tls": " (TLS)",
+    "ws": " (WebSocket)",
+    "wss": " (WebSocket over TLS)",
+    "nats": " (NATS)",
+    "nats+tls": " (NATS over TLS)",
+}
 
 _logger = logging.getLogger("trunkline.node")
 

@@ -17,8 +17,8 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.occupant import Occupant
     from trunkline.broker.session.services import Services
     from trunkline.broker.views import SubscriptionRow
     from trunkline.hooks.client import ClientInfo
@@ -41,7 +41,7 @@ class Clients:
         self._services = services
         self._sessions = sessions
         #: Sessions that have not been notified yet that access decisions have changed.
-        self._to_notify: list[SessionActor] = []
+        self._to_notify: list[Occupant] = []
 
     # Views
 
@@ -153,9 +153,10 @@ class Clients:
         return True
 
     def subscribe(self, client_id: str, requests: list[SubscriptionRequest]) -> bool:
-        """On behalf of a connected client, without asking it or the access rules. False: it is not connected."""
+        """On behalf of a connected client, without asking it or the access rules. False: it is not connected, or its
+        protocol has no place for that."""
         found = self._sessions.get(client_id)
-        if found is None or found.channel is None:
+        if found is None or found.channel is None or not found.speaks_mqtt:
             return False
         found.ref.cast(mail.SubscribeFor(requests))
         return True
@@ -207,6 +208,6 @@ class Clients:
         async for actor in Paced(self._taken_to_notify(), NOTIFIED_AT_ONCE):
             actor.ref.cast(mail.RulesChanged())
 
-    def _taken_to_notify(self) -> Iterator[SessionActor]:
+    def _taken_to_notify(self) -> Iterator[Occupant]:
         while self._to_notify:
             yield self._to_notify.pop()

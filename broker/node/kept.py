@@ -61,8 +61,8 @@ class Kept:
 def _write_sessions(node: Node, batch: WriteBatch) -> None:
     committer = Committer(_NoWriter(), node.scheduler, node.alarms, node.clock, inf, 0)
     committer.stop()  # the batch is all that is written
-    for number, actor in enumerate(node.sessions, 1):
-        session = copy(actor.session)
+    sessions = [each.session for each in node.sessions if each.speaks_mqtt]
+    for number, session in enumerate(map(copy, sessions), 1):
         parts = StoredParts.new(committer, number, (maxsize, 0), {"max_length": 0}, (0, 0))
         make_durable(session, committer, number, parts).changed()
     committer.write(batch)

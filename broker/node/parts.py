@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -33,7 +33,7 @@ from trunkline.broker.security import Security
 from trunkline.broker.session.access import Access
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
-from trunkline.config.addresses import PORTS
+from trunkline.config.addresses import NATS, PORTS
 from trunkline.hooks.chain import Hooks
 from trunkline.plugins.manager import Plugins
 from trunkline.plugins.store import PluginStores
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.broker.message_trace import MessageTrace
-    from trunkline.broker.net.protocol import LayerFactory
+    from trunkline.broker.nats.protocol import Nats
+    from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
@@ -153,7 +154,19 @@ class Node:
             self.wall,
             layers,
         )
-        return Listeners(services, self.config, dict.fromkeys(PORTS, mqtt.at), mqtt.at)
+        spoken = dict.fromkeys(PORTS, mqtt.at) | dict.fromkeys(NATS, self._nats(mqtt))
+        return Listeners(services, self.config, spoken, mqtt.at)
+
+    def _nats(self, mqtt: Mqtt) -> ProtocolFactory:
+        """Imported and made for the first listener that speaks it."""
+
+        @cache
+        def nats() -> Nats:
+            from trunkline.broker.nats.protocol import Nats
+
+            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of)
+
+        return lambda config, settings: nats().at(config, settings)
 
     def _statistics(self) -> Statistics:
         return Statistics(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
     from trunkline.mqtt.message import Message
-    from trunkline.mqtt.packets import Publish
     from trunkline.mqtt.publication import ReceivedPublication
 
 
@@ -168,7 +167,7 @@ class Access:
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return bool(allowed)
 
-    async def ask_publish(self, channel: Channel, packet: Publish) -> None:
+    async def ask_publish(self, channel: Channel, packet: Message) -> None:
         """As `may_publish`, but wait for services. The answer is for this packet, and is remembered for others."""
         topic, qos, retain = packet.topic, packet.qos, packet.retain
         question = Question(channel.client, "publish", topic, qos, retain)

@@ -121,6 +121,14 @@ class SessionActor(Actor["mail.ToSession"]):
         return self._context.config
 
     @property
+    def protocol(self) -> str:
+        return str(self.client.version)
+
+    @property
+    def speaks_mqtt(self) -> bool:
+        return True
+
+    @property
     def subscriber(self) -> Subscriber:
         """The session as routes and publishers see it."""
         return self._context.subscriber

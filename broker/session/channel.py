@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
     from trunkline.mqtt.errors import ProtocolError
-    from trunkline.mqtt.packets import Publish, Will
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Will
     from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.versions import Version
 
@@ -67,7 +68,7 @@ class Channel:
     #: Messages on their way that the client may no longer receive.
     revoked: Revoked | None = None
     #: The decision about exactly this packet, which waited for it.
-    answer: tuple[Publish, bool] | None = None
+    answer: tuple[Message, bool] | None = None
     #: How often decisions were dropped: a decision requested before that is no longer valid when it arrives.
     rules: int = 0
     #: Sends messages to the session of this connection. Set when it gets one.

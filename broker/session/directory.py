@@ -1,4 +1,5 @@
-"""The session of each client id. There is at most one at any moment: a client id is claimed here in one step."""
+"""The session of each client id, or the client of another protocol that has it. There is at most one at any moment: a
+client id is claimed here in one step."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.dormant import Dormant
+    from trunkline.broker.session.occupant import Occupant
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Storage
     from trunkline.hooks.client import ClientInfo
@@ -53,7 +55,7 @@ class Directory:
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
         self._supervisor = supervisor
-        self._sessions: dict[str, SessionActor] = {}
+        self._sessions: dict[str, Occupant] = {}
         #: Those that are no actors yet.
         self._dormant: dict[str, Dormant] = {}
         #: Client ids of sessions that have ended, while the store has them still: the commits that end them.
@@ -84,12 +86,12 @@ class Directory:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __iter__(self) -> Iterator[SessionActor]:
+    def __iter__(self) -> Iterator[Occupant]:
         """Those that are not dormant."""
         return iter(list(self._sessions.values()))
 
-    def get(self, client_id: str) -> SessionActor | None:
-        """The session of this client id, awake."""
+    def get(self, client_id: str) -> Occupant | None:
+        """Who has this client id; a session awake."""
         known = self._sessions.get(client_id)
         if known is None and client_id in self._dormant:
             known = self._dormant.pop(client_id).wake_up()
@@ -101,7 +103,7 @@ class Directory:
         self._ids.update(self._dormant)
         self._last_number = max([self._last_number, *[each.number for each in self._dormant.values()]])
 
-    def page(self, after: str = "", limit: int = 100) -> list[SessionActor]:
+    def page(self, after: str = "", limit: int = 100) -> list[Occupant]:
         """The next sessions behind the client id `after`, in order of client id."""
         following = self._ids.irange(after, inclusive=(False, True))
         return [found for found in map(self.get, list(islice(following, limit))) if found is not None]
@@ -119,14 +121,14 @@ class Directory:
         client = channel.client
         known = self.get(client.client_id)
         # a session with an expiry of 0 ends with its connection, so it cannot be resumed
-        if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
+        if isinstance(known, SessionActor) and not channel.clean_start and known.session.expiry_interval > 0:
             store = self._store if self._is_stored(channel) else None
             known.attach(mail.Attach(channel, True, store))  # [MQTT-3.1.2-5]
             return
         succeeds = client.client_id in self._ending
         if known is not None:  # [MQTT-3.1.2-4]
             succeeds = succeeds or known.session.durable is not None
-            known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
+            known.ref.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
         actor = self.add(client, self._last_number + 1 if self._is_stored(channel) else 0)
         actor.attach(mail.Attach(channel, False, succeeds=succeeds))
 
@@ -146,15 +148,30 @@ class Directory:
             session.durable = Durable(session, committer, number, parts)
             self._last_number = max(self._last_number, number)
         else:
-            in_flight, awaited = self._limits
-            session = Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
+            session = self.empty_session(client)
         actor = SessionActor(session, self._services, self._forget, subscriber)
         self._supervisor.start(actor, name=f"session {client.client_id}")
         if claims:
-            if client.client_id not in self._ids:
-                self._ids.add(client.client_id)
-            self._sessions[client.client_id] = actor
+            self._claim(client.client_id, actor)
         return actor
+
+    def enter(self, occupant: Occupant) -> None:
+        """The client of another protocol has this client id, which nobody else has."""
+        self._claim(occupant.client.client_id, occupant)
+
+    def leave(self, occupant: Occupant) -> None:
+        """It has ended."""
+        self._forget(occupant.session)
+
+    def empty_session(self, client: ClientInfo) -> Session:
+        """For a client whose messages do not wait in it."""
+        in_flight, awaited = self._limits
+        return Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
+
+    def _claim(self, client_id: str, occupant: Occupant) -> None:
+        if client_id not in self._ids:
+            self._ids.add(client_id)
+        self._sessions[client_id] = occupant
 
     @property
     def _limits(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -70,6 +70,11 @@ class Decoder(Generic[T]):
         """Bytes that are held of an operation."""
         return len(self._held)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that it lacks; 0 if nothing is held, or while its length is not known."""
+        return max(0, self._needed - len(self._held))
+
     def feed(self, data: bytes) -> list[T]:
         """The operations that `data` completes, in order. Never raises: see `error`."""
         found: list[T] = []

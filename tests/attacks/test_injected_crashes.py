@@ -22,6 +22,7 @@ from wsproto.utilities import ProtocolError
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
 from tests.broker.inside import inside
+from tests.broker.nats.speaking import Speaker
 from tests.broker.net import proxied
 from tests.conformance import raw
 from tests.frames import Frames
@@ -53,6 +54,7 @@ LISTENERS: list[Any] = [
         "websocket": {"upgrade_timeout": 3},
         "rate": {"connection_messages": "10/s"},
     },
+    {"url": "nats://127.0.0.1:0", "name": "nats"},
     {"url": "tcp://127.0.0.1:0", "name": "spare"},
 ]
 #: What an earlier start has left in the store.
@@ -292,6 +294,26 @@ class Scene:
         await client.ping()
         await client.wire.abort()
 
+    async def service(self) -> None:
+        """Speaks NATS, and falls silent."""
+        publisher = await self.tcp()
+        await publisher.connect("for service")
+        stream = await self.socket("nats")
+        try:
+            speaker = await Speaker.over(stream, {})
+            for number in range(30):
+                await speaker.say(b"SUB service.%d.> %d" % (number, number), b"PUB service.%d.x 0" % number, b"")
+                await speaker.said()
+                await publisher.publish(f"service/{number}/y", 1)
+                await speaker.said()
+            await speaker.say(b"UNSUB 1")
+            await speaker.rest()
+        except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError):
+            raise Closed from None
+        finally:
+            await trio.aclose_forcefully(stream)
+            await publisher.wire.abort()
+
     async def reader(self) -> None:
         """Reads a stream from its beginning, which is in the store."""
         client = await self.tcp()
@@ -348,7 +370,7 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (
                 *(self.busy, self.old, self.slow, self.crowd, self.waited),
-                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader),
+                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader, self.service),
             ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
@@ -439,6 +461,7 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) 
             "expiry_interval": 60,
         },
         "flapping": {"max_takeovers": 0},
+        "nats": {"ping_interval": 10, "max_pings": 1},
         "store": {"path": str(folder / "store.db"), "durability": "os"},
     }
     await live_before(settings["store"])

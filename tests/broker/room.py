@@ -44,7 +44,7 @@ class Room:
 
     def session(self, client_id: str) -> SessionActor:
         found = self.node.sessions.get(client_id)
-        assert found is not None, f"no session of {client_id}"
+        assert isinstance(found, SessionActor), f"no session of {client_id}"
         return found
 
     def read(self, client_id: str, data: bytes) -> None:

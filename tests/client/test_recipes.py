@@ -13,6 +13,7 @@ OUTPUTS = {
 five failed: invalid literal for int() with base 10: 'five'
 nobody has subscribed to cube
 """,
+    "mqtt_and_nats.py": "the device gets press: 80 °C\nplant.press.temp//oil has 71.5\n",
     "client_workers.py": "0 1 2 3 4 5\n",
     "client_session.py": """connected, session present: False
 lost: the server closed the connection

@@ -41,7 +41,7 @@ def test_no_listener_url(url: str) -> None:
     ("url", "reason"),
     [
         ("127.0.0.1:1883", "no scheme"),
-        ("http://h", "http is none of tcp, tls, ws, wss, unix"),
+        ("http://h", "http is none of tcp, tls, ws, wss, unix, nats, nats+tls"),
         ("tcp://a b:1883", "a b cannot be the name of a host"),
         ("tcp://:1883", "no host; 0.0.0.0 and [::] are all addresses of this machine"),
         ("tcp://::1:1883", "an IPv6 address stands in brackets"),

@@ -1,9 +1,11 @@
-"""Real NATS servers: the one that PyPI has, and that of the system, which is often older."""
+"""Real NATS servers: the one that PyPI has, and that of the system, which is often older. And the broker, which speaks
+core NATS at a listener."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Generator
@@ -18,21 +20,28 @@ _PROGRAMS: Final = {
     "new": shutil.which("nats-server", path=sysconfig.get_path("scripts")),
     "old": shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
 }
-#: Which of them a test runs with.
+#: Which of them a test runs with that needs JetStream.
 KINDS: Final = tuple(_PROGRAMS)
+BROKER: Final = "broker"
+#: For tests of core NATS.
+CORE_KINDS: Final = (*KINDS, BROKER)
+
+
+#: What a server says when it is ready.
+_READY: Final = {"new": "Server is ready", "old": "Server is ready", BROKER: "INFO trunkline: serving"}
 
 
 class NatsServer:
     """One that runs."""
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
-        program = _PROGRAMS[kind]
-        if program is None:
+        if kind != BROKER and _PROGRAMS[kind] is None:
             pytest.skip(f"there is no {kind} nats-server")
+        self.kind = kind
         self.port = 0
         self.folder = folder
         self._log = folder / "nats.log"
-        self._command = [program, "-a", "127.0.0.1", "-l", str(self._log), *options]
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -47,15 +56,25 @@ class NatsServer:
             if is_new:
                 self.port = free_port()
             before = self._said()
-            command = [*self._command, "-p", str(self.port)]
-            self._process = process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._process = process = self._begun()
             while process.poll() is None and time.monotonic() < deadline:
-                if "Server is ready" in self._said()[len(before) :]:
+                if _READY[self.kind] in self._said()[len(before) :]:
                     return
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.02)
             self.kill()
         raise RuntimeError(f"it does not begin:\n{self._said()}")
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        program = _PROGRAMS.get(self.kind)
+        environment = dict(os.environ)
+        if program is None:
+            command = [sys.executable, "-m", "trunkline", "serve", "--no-config", "--listen", self.url]
+            environment = {"TRUNKLINE_STORE__DURABILITY": "memory", "TRUNKLINE_CONTROL__ENABLED": "false"} | environment
+        else:
+            command = [program, "-a", "127.0.0.1", "-p", str(self.port)]
+        with self._log.open("ab") as log:
+            return subprocess.Popen([*command, *self._options], stdout=log, stderr=log, env=environment)
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""

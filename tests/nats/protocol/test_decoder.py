@@ -199,7 +199,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_ends() -> None:
         assert one.buffered == limit
         assert one.feed(b" ") == []
         assert isinstance(one.error, LineTooLong)
-        assert one.error.answer == "Maximum Control Line Exceeded"
+        assert one.error.answer == "maximum control line exceeded"
         assert one.buffered == 0
     whole = from_client(max_line=10)
     assert whole.feed(b"PUB abc 12\nabcdefghijkl\r\n") != []

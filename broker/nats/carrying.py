@@ -1,0 +1,142 @@
+"""What a message has besides its topic and payload: headers and reply of NATS, properties of MQTT 5.0.
+
+| NATS | MQTT |
+|---|---|
+| reply subject | response topic |
+| a header, as often as it comes, in order | a user property of the same name |
+| header `Mqtt-Correlation-Data`, in base64 | correlation data |
+| header `Mqtt-Content-Type` | content type |
+
+What one side cannot say is left out, and the message goes on without it: a user property whose name has a space, a
+header whose value is no UTF-8. Between clients of NATS the headers are passed on as they came.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.nats.mapping import subject_of, topic_of
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.topics import NO_LEVEL_LIMIT
+from trunkline.nats.errors import BadHeaders
+from trunkline.nats.protocol.headers import Headers, decode_headers, encode_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
+    from trunkline.nats.protocol.operations import Publish
+
+CORRELATION: Final = "Mqtt-Correlation-Data"
+CONTENT_TYPE: Final = "Mqtt-Content-Type"
+#: Bytes of the longest string of MQTT.
+_MOST: Final = 65_535
+
+#: The keys in `Message.frames` of the forms for clients of NATS, with headers and without: what stands before the
+#: client's own sid, and behind it. Those for clients of MQTT are below 16.
+WITH_HEADERS: Final = 16
+WITHOUT_HEADERS: Final = 17
+
+
+# From NATS to MQTT
+
+
+def properties_of(asked: Publish) -> Properties:
+    """
+    Raises:
+        BadSubject: the reply subject has no topic.
+    """
+    properties: Properties = {}
+    if asked.reply:
+        properties["response_topic"] = topic_of(asked.reply, NO_LEVEL_LIMIT)
+    if not asked.block:
+        return properties
+    try:
+        _, headers = decode_headers(asked.block)
+    except BadHeaders:
+        return properties or NO_PROPERTIES  # servers pass on what is no block of headers, too
+    pairs = list(_user_properties(headers, properties))
+    if pairs:
+        properties["user_property"] = pairs
+    return properties
+
+
+def _user_properties(headers: Headers, properties: Properties) -> Iterator[tuple[str, str]]:
+    """Those of a name of its own become properties of their own."""
+    for name, value in headers.pairs():
+        if not _is_text(name) or not _is_text(value):
+            continue
+        if name == CONTENT_TYPE:
+            properties["content_type"] = value
+        elif name == CORRELATION and (data := _decoded(value)) is not None:
+            properties["correlation_data"] = data
+        else:
+            yield name, value
+
+
+def _decoded(value: str) -> bytes | None:
+    try:
+        return b64decode(value, validate=True)
+    except ValueError:
+        return None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        return len(value.encode()) <= _MOST and "\0" not in value
+    except UnicodeEncodeError:
+        return False
+
+
+# From either to NATS
+
+
+def to_clients_as(asked: Publish) -> dict[int, tuple[bytes, bytes]]:
+    """The forms of what came with headers, which need not be made of properties."""
+    subject, reply, payload = asked.subject, asked.reply, asked.payload
+    return {
+        WITH_HEADERS: _form(subject, reply, asked.block, payload),
+        WITHOUT_HEADERS: _form(subject, reply, b"", payload),
+    }
+
+
+def form_of(message: Message, kind: int) -> tuple[bytes, bytes]:
+    """The bytes before and behind the sid, for all clients of NATS, `WITH_HEADERS` or `WITHOUT_HEADERS`."""
+    frames = message.frames
+    if frames is None:
+        frames = message.frames = {}
+    form = frames.get(kind)
+    if form is None:
+        properties = message.properties
+        topic, reply, block = message.topic, b"", b""
+        if properties:
+            response_topic = properties.get("response_topic")
+            reply = b"" if response_topic is None else subject_of(response_topic).encode()
+            block = _block(properties) if kind == WITH_HEADERS else b""
+        form = frames[kind] = _form(subject_of(topic).encode(), reply, block, message.payload)
+    return form
+
+
+def _block(properties: Properties) -> bytes:
+    headers = Headers()
+    pairs = list(properties.get("user_property", ()))
+    if (data := properties.get("correlation_data")) is not None:
+        pairs.append((CORRELATION, b64encode(data).decode()))
+    if (kind := properties.get("content_type")) is not None:
+        pairs.append((CONTENT_TYPE, kind))
+    for name, value in pairs:
+        try:
+            headers.add(name, value)
+        except BadHeaders:
+            continue
+    return encode_headers(headers) if headers else b""
+
+
+def _form(subject: bytes, reply: bytes, block: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    to = b" %s" % reply if reply else b""
+    if block:
+        size = b"%d %d" % (len(block), len(block) + len(payload))
+        return b"HMSG %s " % subject, b"%s %s\r\n%s%s\r\n" % (to, size, block, payload)
+    return b"MSG %s " % subject, b"%s %d\r\n%s\r\n" % (to, len(payload), payload)

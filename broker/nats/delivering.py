@@ -1,0 +1,138 @@
+"""To one client: each message as MSG or HMSG, once for each subscription that it came by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of
+from trunkline.hooks.decisions import Deny, Withhold
+from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_DELIVER, MESSAGE_DELIVERED
+from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.subjects import matches
+
+if TYPE_CHECKING:
+    from trunkline.broker.nats.dialogue import Dialogue
+    from trunkline.broker.nats.standing import Standing
+    from trunkline.broker.nats.subscriptions import SubjectRoute, SubjectSubscription, SubjectSubscriptions
+    from trunkline.broker.routes import Subscriber
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Target
+
+
+class Delivering:
+    __slots__ = (
+        "_dialogue",
+        "_form",
+        "_may_read",
+        "_pieces",
+        "_routes",
+        "_services",
+        "_standing",
+        "_subscriptions",
+        "kept_back",
+    )
+
+    def __init__(self, standing: Standing, dialogue: Dialogue, subscriptions: SubjectSubscriptions) -> None:
+        self._standing = standing
+        self._dialogue = dialogue
+        self._subscriptions = subscriptions
+        self._services = standing.services
+        self._pieces = dialogue.pieces
+        self._routes = subscriptions.by_number
+        self._form = WITH_HEADERS if standing.terms.headers else WITHOUT_HEADERS
+        #: Topics that access rules have decided about.
+        self._may_read = standing.channel.may_read
+        #: How many of its own copies of a message the client did not get, nor another member of a group.
+        self.kept_back = 0
+
+    def deliver(self, publication: Publication, target: Target[Subscriber]) -> None:
+        services, standing = self._services, self._standing
+        hooks = services.hooks
+        if standing.pressure.high_bytes < self._dialogue.pending:
+            standing.pressure.hold(publication.publisher, self._dialogue.scheduler.now)
+        for message in publication.messages:
+            topic = message.topic
+            if not self._may_read.get(topic) and not services.access.may_read(standing.channel, topic):
+                self._give_up(message, target, DropReason.READ_NOT_AUTHORIZED)
+                continue
+            written = message
+            if hooks.message_deliver:
+                changed = hooks.transform(MESSAGE_DELIVER, standing.client, message)
+                if isinstance(changed, Deny | Withhold):
+                    services.dropped(standing.client, message, DropReason.DELIVERY_HOOK)
+                    continue
+                (written,) = changed.messages
+            if written.expires_at <= self._dialogue.scheduler.now:
+                services.dropped(standing.client, message, DropReason.EXPIRED)
+                continue
+            self._write(written, target)
+            if hooks.message_delivered:
+                hooks.notify(MESSAGE_DELIVERED, standing.client, written, "live")
+            if hooks.delivery_completed:
+                hooks.notify(DELIVERY_COMPLETED, standing.client, written, "live")
+
+    def _write(self, message: Message, target: Target[Subscriber]) -> None:
+        head, tail = form_of(message, self._form)
+        for number in target.identifiers:
+            route = self._routes.get(number)
+            if route is None:
+                continue  # the client has unsubscribed meanwhile
+            for subscription in (self._next(route),) if route.is_shared else tuple(route.subscriptions.values()):
+                subscription.delivered += 1
+                self._pieces += (head, subscription.sid, tail)
+                self._services.metrics.messages_out[0] += 1
+                if subscription.delivered == subscription.maximum:
+                    self._subscriptions.end(subscription)
+
+    def _next(self, route: SubjectRoute) -> SubjectSubscription:
+        """Of the client's subscriptions in a queue group, each in its turn."""
+        subscriptions = route.subscriptions
+        sid = next(iter(subscriptions))
+        chosen = subscriptions[sid]
+        if len(subscriptions) > 1:
+            subscriptions[sid] = subscriptions.pop(sid)  # now it is the last one
+        return chosen
+
+    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
+        """As `deliver`, of what this client has published, where it does not want that: another member of the group
+        gets it, if there is one."""
+        for message in publication.messages:
+            self.kept_back += not self._move(message, target)
+
+    def lose(self, delivery: Any) -> None:
+        """In place of the mailbox of a client that has left."""
+        if type(delivery) is tuple:
+            publication, target = cast("tuple[Publication, Target[Subscriber]]", delivery)
+            for message in publication.messages:
+                self._give_up(message, target, DropReason.SESSION_ENDED)
+
+    def _give_up(self, message: Message, target: Target[Subscriber], reason: DropReason) -> None:
+        moved = reason is DropReason.SESSION_ENDED and self._move(message, target)
+        self._services.dropped(self._standing.client, message, DropReason.REDISPATCHED if moved else reason)
+
+    def _move(self, message: Message, target: Target[Subscriber]) -> bool:
+        """Hand it to another member of its shared group."""
+        group = target.group
+        member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
+        if member is not None:
+            member.subscriber.cast((message, member))
+        return member is not None
+
+    def answer(self, reply: bytes, block: bytes) -> None:
+        """A message of the server's own, by the client's own subscription."""
+        subject = reply.decode()
+        for subscription in list(self._subscriptions.by_sid.values()):
+            if matches(subscription.subject, subject):
+                if self._form == WITH_HEADERS:
+                    self._pieces.append(encoder.deliver(reply, subscription.sid, b"", block=block))
+                subscription.delivered += 1
+                if subscription.delivered == subscription.maximum:
+                    self._subscriptions.end(subscription)
+                return
+
+    def drained(self) -> None:
+        """All that was sent has been written."""
+        if self._standing.pressure.on:
+            self._standing.pressure.release()

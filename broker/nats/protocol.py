@@ -1,0 +1,61 @@
+"""NATS as a protocol of listeners."""
+
+from __future__ import annotations
+
+from itertools import count
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.nats.connection import NatsConnection
+from trunkline.broker.nats.nats_listener import NatsListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.net.failure_log import FailureLog
+    from trunkline.broker.net.protocol import ListenerProtocol, ProtocolActor
+    from trunkline.broker.net.transport import Transport
+    from trunkline.broker.rate_limits import NodeLimits
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.config.config import Config
+    from trunkline.config.listener_settings import ListenerSettings
+
+
+class Nats:
+    """What all listeners of a node share that speak NATS."""
+
+    def __init__(
+        self,
+        services: Services,
+        directory: Directory,
+        failures: FailureLog,
+        node_limits: Callable[[Config], NodeLimits],
+    ) -> None:
+        """`node_limits` gives the limits of all listeners together, whatever they speak."""
+        self._services = services
+        self._directory = directory
+        self._failures = failures
+        self._node_limits = node_limits
+        #: As INFO tells it: an N and upper case, as servers have it.
+        self._server_id = f"N{token_hex(27).upper()}"
+        self._numbers = count(1)
+
+    def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
+        """The `ProtocolFactory`."""
+        services, directory, failures = self._services, self._directory, self._failures
+        identity = self._server_id, self._numbers
+        return _NatsProtocol(
+            NatsListener(services, directory, failures, self._node_limits, *identity, config, settings)
+        )
+
+
+class _NatsProtocol:
+    def __init__(self, listener: NatsListener) -> None:
+        self._listener = listener
+
+    def connect(self, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]) -> ProtocolActor[Any]:
+        return NatsConnection(self._listener, transport, on_closed)
+
+    def configure(self, config: Config, settings: ListenerSettings | None) -> None:
+        self._listener.configure(config, settings)

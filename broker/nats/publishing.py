@@ -1,0 +1,135 @@
+"""PUB and HPUB: what one client publishes, up to its routing.
+
+A message has QoS 0 and is not retained: NATS promises nothing more. It goes to whoever has a route that matches,
+sessions of MQTT and streams as well.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.carrying import properties_of, to_clients_as
+from trunkline.broker.nats.mapping import read_subject, topic_of
+from trunkline.hooks.decisions import Deny, Withhold
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.reasons import Reason
+from trunkline.nats.errors import BadSubject
+from trunkline.nats.protocol.headers import Headers, Status, encode_headers
+from trunkline.nats.protocol.subjects import check_subject
+
+if TYPE_CHECKING:
+    from trunkline.broker.nats.delivering import Delivering
+    from trunkline.broker.nats.dialogue import Dialogue
+    from trunkline.broker.nats.standing import Standing
+    from trunkline.broker.rate_limits import Buckets
+    from trunkline.nats.protocol.operations import Publish
+
+INVALID: Final = "Invalid Publish Subject"
+#: What a request gets that nobody answers.
+_NOBODY: Final = Status(503, "")
+
+
+class SubjectPublishing:
+    __slots__ = ("_delivering", "_dialogue", "_may_publish", "_services", "_standing")
+
+    def __init__(self, standing: Standing, dialogue: Dialogue, delivering: Delivering) -> None:
+        self._standing = standing
+        self._dialogue = dialogue
+        self._delivering = delivering
+        self._services = standing.services
+        #: Topics that access rules have decided about.
+        self._may_publish = standing.channel.may_publish[0]
+
+    def publish(self, asked: Publish) -> None:
+        standing, services, dialogue = self._standing, self._services, self._dialogue
+        channel = standing.channel
+        if asked.block and not standing.terms.headers:
+            dialogue.end("", Reason.PROTOCOL_ERROR, "headers, which its CONNECT does not offer")
+            return
+        topic, properties = "", NO_PROPERTIES
+        try:
+            topic = topic_of(asked.subject, channel.config.mqtt.max_topic_levels)
+            properties = properties_of(asked) if asked.block or asked.reply else NO_PROPERTIES
+        except BadSubject:
+            topic = ""
+        if not topic or (standing.terms.is_pedantic and not _is_literal(asked.subject)):
+            dialogue.complain(INVALID)
+        dialogue.acknowledge()
+        if not topic:
+            return
+        services.metrics.messages_in[0] += 1
+        allowed = self._may_publish.get(topic)
+        message = Message(topic, asked.payload, 0, False, properties, channel.client.client_id, channel.client.username)
+        if allowed is None:
+            if services.access.waits and not channel.client.superuser:
+                self._ask(asked, message)
+                return
+            allowed = services.access.may_publish(channel, topic, 0, False)
+        self._allowed(asked, message, allowed)
+
+    def _ask(self, asked: Publish, message: Message) -> None:
+        """An access service decides."""
+        channel, access = self._standing.channel, self._services.access
+
+        async def decide() -> bool:
+            await access.ask_publish(channel, message)
+            return channel.answer is not None and channel.answer[0] is message and channel.answer[1]
+
+        self._dialogue.ask(decide, partial(self._allowed, asked, message), in_task=True)
+
+    def _allowed(self, asked: Publish, message: Message, allowed: bool) -> None:
+        standing, services, dialogue = self._standing, self._services, self._dialogue
+        channel, now = standing.channel, dialogue.scheduler.now
+        message.timestamp = wall = now + services.clock.calendar
+        message.guid = services.guids.next(wall)
+        if asked.block:
+            message.frames = to_clients_as(asked)
+        if not allowed:
+            services.dropped(channel.client, message, DropReason.NOT_AUTHORIZED)
+            dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
+            return
+        if channel.quota is not None and self._exceeds(channel.quota, message, now):
+            return
+        routed = message
+        if services.hooks.message_publish:
+            changed = services.publishing(channel.client, message, now)
+            if isinstance(changed, Deny | Withhold):
+                services.dropped(channel.client, message, DropReason.HOOK)
+                if isinstance(changed, Deny) and changed.disconnect:
+                    dialogue.end("", Reason(changed.reason), changed.text or "refused")
+                return
+            (routed,) = changed.messages
+        delivering = self._delivering
+        delivering.kept_back = 0
+        reached = services.pubsub.publish(routed, now, standing.subscriber, delivering) - delivering.kept_back
+        if reached <= 0:
+            services.unheard(channel.client, routed)
+            if asked.reply and standing.terms.no_responders:
+                subject = Headers({"Nats-Subject": read_subject(asked.subject)})
+                delivering.answer(asked.reply, encode_headers(subject, _NOBODY))
+        elif services.committer is not None and services.committer.is_crowded:
+            # so much waits for the store that nothing more is taken until the next commit
+            dialogue.wait()
+            services.committer.after_commit(lambda: dialogue.soon(dialogue.proceed))
+
+    def _exceeds(self, quota: Buckets, message: Message, now: float) -> bool:
+        """Whether it comes too soon, and is dropped."""
+        services, client = self._services, self._standing.client
+        limit = quota.take_or_refuse(len(message.payload), now)
+        if limit is None:
+            return False
+        services.limit_report.acted(limit.kind, client.client_id, limit.text)
+        services.dropped(client, message, DropReason.RATE_EXCEEDED)
+        return True
+
+
+def _is_literal(subject: bytes) -> bool:
+    """What NATS lets a client publish to that wants its subjects checked."""
+    try:
+        check_subject(subject.decode())
+    except (BadSubject, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,162 @@
+"""PUB and HPUB, up to those who get it."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.broker.nats.speaking import nats_room
+from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Deny, Withhold
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
+from trunkline.streams import StreamConfig
+
+NOBODY = b"HMSG r.1 1 33 33\r\nNATS/1.0 503\r\nNats-Subject: a\r\n\r\n\r\n"
+
+
+async def test_nobody_answers() -> None:
+    async with nats_room() as here:
+        for options, answer in (
+            ({}, NOBODY),
+            ({"echo": False}, NOBODY),
+            ({"no_responders": False}, b""),
+            ({"headers": False, "no_responders": False}, b""),
+        ):
+            speaker = await here.speaker(**options)
+            await speaker.say(b"SUB r.* 1")
+            await speaker.publish(b"a", b"x", b"r.1")
+            assert await speaker.said() == answer
+        assert here.node.metrics.dropped[DropReason.NO_SUBSCRIBERS] == 4
+
+
+async def test_jetstream_is_not_there() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        await speaker.say(b"SUB r.* 1", b"UNSUB 1 1")
+        await speaker.publish(b"$JS.API.INFO", b"", b"r.1")
+        assert (await speaker.said()).startswith(b"HMSG r.1 1 44 44\r\nNATS/1.0 503")
+        assert here.node.router.subscriptions == 0
+
+
+async def test_who_does_not_hear_itself_is_nobody() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker(echo=False)
+        await speaker.say(b"SUB r.* 1", b"SUB a 2")
+        await speaker.publish(b"a", b"x", b"r.1")
+        assert await speaker.said() == NOBODY
+
+
+@pytest.mark.parametrize("subject", [b"a..b", b".a", b"a/b", b"a+", b"\xff"])
+async def test_what_is_no_subject(subject: bytes) -> None:
+    async with nats_room() as here:
+        for pedantic in (False, True):
+            speaker = await here.speaker(pedantic=pedantic)
+            await speaker.say(b"SUB > 1")
+            await speaker.publish(subject)
+            assert await speaker.said() == b"-ERR 'Invalid Publish Subject'\r\n"
+        assert here.node.metrics.messages_in[0] == 0
+
+
+async def test_wildcards_are_letters() -> None:
+    async with nats_room() as here:
+        speaker, quiet = await here.speaker(pedantic=True), await here.speaker()
+        for each in (speaker, quiet):
+            await each.say(b"SUB a.* 1", b"SUB a.b 2")
+            await each.said()
+        await speaker.publish(b"a.*", b"x")
+        assert await speaker.said() == b"-ERR 'Invalid Publish Subject'\r\nMSG a.* 1 1\r\nx\r\n"
+        assert await quiet.said() == b"MSG a.* 1 1\r\nx\r\n"
+
+
+async def test_headers_that_connect_does_not_offer_end_it() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker(headers=False, no_responders=False)
+        await speaker.say(b"HPUB a 12 13\r\nNATS/1.0\r\n\r\nx")
+        assert await speaker.rest() == b""
+
+
+async def test_access_rules_are_about_topics() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def check(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        asked.append((action, topic))
+        return Deny(Reason.NOT_AUTHORIZED) if topic.startswith("secret/") else None
+
+    async with nats_room() as here:
+        here.node.hooks.add("client.check_acl", check)  # type: ignore[arg-type]
+        speaker, wire = await here.speaker(), await here.wire("watcher")
+        await wire.subscribe(("#", 0))
+        await speaker.publish(b"secret.x", b"no")
+        await speaker.publish(b"open.x", b"yes")
+        await speaker.say(b"SUB secret.> 1")
+        assert await speaker.said() == (
+            b"-ERR 'Permissions Violation for Publish to \"secret.x\"'\r\n"
+            b"-ERR 'Permissions Violation for Subscription to \"secret.>\"'\r\n"
+        )
+        await wire.expect_publish("open/x", b"yes")
+        assert ("publish", "secret/x") in asked
+        assert ("subscribe", "secret/+/#") in asked
+        assert here.node.metrics.dropped[DropReason.NOT_AUTHORIZED] == 1
+
+
+async def test_what_belongs_to_the_broker_is_its_own() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        await speaker.publish(b"$SYS.broker.x")
+        assert b"Permissions Violation for Publish" in await speaker.said()
+
+
+async def test_hooks_see_and_change_what_is_published() -> None:
+    async def run(result: object, *expected: bytes) -> None:
+        async with nats_room() as here:
+            here.node.hooks.add("message.publish", lambda *_: result)  # type: ignore[arg-type]
+            speaker = await here.speaker()
+            await speaker.say(b"SUB > 1", b"HPUB a 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx")
+            assert await speaker.said() == b"".join(expected)
+
+    await run(None, b"HMSG a 1 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n")
+    await run(Message("b/c", b"y"), b"MSG b.c 1 1\r\ny\r\n")
+    await run(Withhold(Reason.SUCCESS))
+    await run(Deny(Reason.NOT_AUTHORIZED))
+
+
+async def test_a_hook_may_end_the_connection() -> None:
+    async with nats_room() as here:
+        here.node.hooks.add("message.publish", lambda *_: Deny(Reason.BANNED, "gone", disconnect=True))
+        speaker = await here.speaker()
+        await speaker.publish(b"a")
+        assert await speaker.rest() == b""
+        assert here.node.metrics.dropped[DropReason.HOOK] == 1
+
+
+@pytest.mark.parametrize("over", ["pause", "refuse"])
+async def test_rates(over: str, autojump_clock: object) -> None:
+    rate: Any = {"connection_messages": "10/s", "over": over}
+    async with nats_room(listener={"rate": rate}) as here:
+        speaker, watcher = await here.speaker(), await here.wire("w")
+        await watcher.subscribe(("a", 0))
+        began = trio.current_time()
+        await speaker.say(*[b"PUB a 1", b"x"] * 40)
+        assert await speaker.said() == b""
+        took = trio.current_time() - began
+        dropped = here.node.metrics.dropped[DropReason.RATE_EXCEEDED]
+        assert (took > 2, dropped > 20) == ((True, False) if over == "pause" else (False, True))
+
+
+async def test_it_goes_to_streams_and_to_sessions_that_are_stored() -> None:
+    async with nats_room(session={"store_qos0": True}, store={"durability": "memory"}) as here:
+        await here.broker.streams.create(StreamConfig(name="log", filters=("log/#",)))
+        wire = await here.wire("stays", clean=False, properties=raw.session_expiry(100))
+        await wire.subscribe(("log/#", 1))
+        await wire.abort()
+        speaker = await here.speaker()
+        for number in range(3):
+            await speaker.publish(b"log.%d" % number, b"x")
+        assert await speaker.said() == b""
+        assert here.broker.streams.info("log").messages == 3
+        back = await here.wire("stays", clean=False, properties=raw.session_expiry(100))
+        for number in range(3):
+            await back.expect_publish(f"log/{number}", b"x")
