@@ -20,7 +20,7 @@ NODE: Final = Space("node")
 ALIVE: Final = b"alive"
 #: What else `Note` has, since it last changed.
 CLOCK: Final = b"clock"
-#: What waits in queues is counted, see `trunkline.broker.queue_count`.
+#: What waits for single sessions is counted, see `trunkline.broker.queue_count`.
 COUNTED: Final = b"counted"
 
 #: Seconds for which a note of the time is enough, and numbers of publications that it gives away beforehand.

@@ -28,7 +28,7 @@ from trunkline.broker.backlogs.rows import (
 )
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import QUEUES
+from trunkline.broker.session.stored_queue import QUEUES, former_place
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
@@ -99,7 +99,12 @@ class _Mending:
             entry = entry_from_row(key, row)
             self._last = max(self._last, entry.sequence, entry.number)
             backlog = self._backlogs.get(number_of(key))
-            if backlog is None:
+            if entry.own is not None:  # the next start counts what waits for single sessions
+                if self._has(MESSAGES, key_of(entry.number)):
+                    self._referred.add(entry.number)
+                else:
+                    self._delete(ENTRIES, key)
+            elif backlog is None:
                 self._of_filters += entry.length
                 self._delete(ENTRIES, key)
             elif counted := backlog.take(entry, is_there=self._has(MESSAGES, key_of(entry.number))):
@@ -139,11 +144,11 @@ class _Mending:
         return found
 
     def _delete_unreferred(self) -> None:
-        for space in (WINDOWS, QUEUES):
-            for key, row in rows(self._engine, space):
-                place = place_in(space, key, row)
-                if place is not None:
-                    self._referred.add(place[0])
+        for key, row in rows(self._engine, WINDOWS):
+            place = place_in(WINDOWS, key, row)
+            if place is not None:
+                self._referred.add(place[0])
+        self._referred.update([former_place(row)[0] for _, row in rows(self._engine, QUEUES)])
         for key, _ in rows(self._engine, MESSAGES):
             if number_of(key) not in self._referred:
                 self._delete(MESSAGES, key)

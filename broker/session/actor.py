@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session, Storage
-    from trunkline.broker.session.unread_queue import UnreadQueue
+    from trunkline.broker.session.stored_queue import QueueHead, StoredQueue
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
@@ -353,16 +353,13 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not None and message.channel in (None, channel):
             self._life.disconnect(message.reason, message.text)
 
-    def leave_unread(self, unread: UnreadQueue) -> None:
-        """What has waited for the session since before the start is there."""
-        unread.bind(self._context, self._queue_is_read)
-        self._outbound.arrange()
+    def leave_unread(self, queue: StoredQueue, head: QueueHead) -> None:
+        """What has waited for the session since before the start is in the store."""
+        # imported here: most stores have none
+        from trunkline.broker.session.queue_reader import QueueReader
 
-    def _queue_is_read(self, gone: list[tuple[Message, DropReason]]) -> None:
-        self.not_restored(gone)
-        self._life.drop_not_restored()
+        queue.restored(head, QueueReader(self._context, queue, self._outbound.queue_is_read))
         self._outbound.arrange()
-        self._outbound.wake()
 
     def not_restored(self, gone: list[tuple[Message, DropReason]]) -> None:
         """These were stored for this session, and are dropped."""

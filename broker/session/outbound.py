@@ -114,7 +114,7 @@ class Outbound(Sending):
             arrivals.replays = replays
         came = self._queue if arrivals is None else arrivals
         self._sources: tuple[Source, ...] = tuple(
-            [source for source in (self._window, self._queue.unread, came, replays, feeds) if source is not None]
+            [source for source in (self._window, came, replays, feeds) if source is not None]
         )
         self._review()
 
@@ -166,6 +166,12 @@ class Outbound(Sending):
         self._review()
         self.fill()
         self.flush()
+
+    def queue_is_read(self) -> None:
+        """More of what waits in the queue is in memory."""
+        for gone in self._queue.trim():
+            self.drop(gone.message, gone.reason)
+        self.wake()
 
     # Messages leave
 
@@ -286,7 +292,7 @@ class Outbound(Sending):
         for _ in range(limit - len(unfinished)):
             queued = self._queue.take(1, -inf)
             if not queued:
-                return False
+                return self._queue.length > 0  # they have to be read
             ((gone, target, _, _),) = queued
             self.give_up(gone, target, DropReason.SESSION_ENDED)
         return True

@@ -12,7 +12,9 @@ from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.dormant import Dormant, Dormants
 from trunkline.broker.session.durable import Durable, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
+from trunkline.broker.session.stored_queue import private_entries
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
+from trunkline.broker.stored_publications import stored_bytes
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.stored_queue import StoredQueue
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
@@ -116,7 +119,7 @@ class Recovery:
 
     def _finish(self, number: int, stored: StoredSession) -> None:
         """It has ended, and its messages were not all given to other members of its shared groups."""
-        if stored.is_idle and stored.window_head.queue is None:
+        if stored.is_idle and not stored.window_head.queue.levels:
             if self._committer is not None:
                 self._committer.change(_Discarded(number))
             return
@@ -218,12 +221,12 @@ class Recovery:
             ids, weight, place = unpack(value)
             awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
         session.awaiting_rel.restore(awaited, gone)
-        if stored.window_head.queue is not None:
+        if stored.window_head.queue.levels:
             self._restore_queue(actor, session_number, stored, target)
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
-        durable.restored(stored.position, stored.window_head)
+        durable.restored(stored.position)
         durable.window.restored(sent_rows)
         durable.awaiting_rel.restored(
             (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)
@@ -240,18 +243,19 @@ class Recovery:
         target: Callable[[Mapping[str, Any]], Target[Subscriber]],
     ) -> None:
         """Leave it unread, if it stays in the store."""
-        # imported here: most stores have none
-        from trunkline.broker.session.unread_queue import QueueRows, UnreadQueue
-
-        queue, committer = actor.session.queue, self._committer
-        publications = None if committer is None else committer.publications
-        rows = QueueRows(number, stored.window_head, queue, target, publications, self._epoch)
-        if committer is not None:
-            actor.leave_unread(UnreadQueue(rows, committer.read))
+        queue = actor.session.queue
+        if self._committer is not None:
+            actor.leave_unread(cast("StoredQueue", queue), stored.window_head.queue)
         elif self._engine is not None:
-            rows.read_all(self._engine, self._now)
-            dropped = queue.adopt(rows)
-            actor.not_restored([*rows.gone, *[(gone.message, gone.reason) for gone in dropped]])
+            for entry in private_entries(self._engine, number):
+                data = stored_bytes(self._engine, entry.number)
+                if data is None or entry.own is None:
+                    continue
+                qos, plain = entry.own
+                publication, to = publication_from_bytes(data, self._epoch), target(plain)
+                for message in publication.part(entry.first, entry.first + entry.length).messages:
+                    dropped = queue.push(message, to, qos)
+                    actor.not_restored([(gone.message, gone.reason) for gone in dropped])
 
 
 class _Records:

@@ -199,10 +199,6 @@ class Excess:
 
     def shorten(self, cut: Cut | None) -> None:
         """Far more waits than the limits allow, before this cut if there is nothing in another backlog."""
-        unread = self._context.session.queue.unread
-        if unread is not None:
-            unread.then(partial(self.shorten, cut))
-            return
         self.reason = too_much(is_there=self._cursor.is_online)
         if self._cursor.reader.is_busy or self._context.ended:
             return
@@ -267,7 +263,10 @@ class Excess:
         while (count > 0 or weight > 0) and self._is_wanted(token):
             dropped = context.session.queue.shed(count, weight, MESSAGES_AT_ONCE)
             if not dropped:
-                break
+                unread = context.session.queue.unread
+                if unread is None:
+                    break
+                await unread.read_now()
             for gone in dropped:
                 count, weight = count - 1, weight - gone.message.weight
                 context.services.dropped(context.session.client, gone.message, reason)
