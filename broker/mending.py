@@ -97,7 +97,7 @@ class _Mending:
     def _mend_entries(self) -> None:
         for key, row in rows(self._engine, ENTRIES):
             entry = entry_from_row(key, row)
-            self._last = max(self._last, entry.sequence, entry.number)
+            self._last = max(self._last, entry.number, 0 if entry.own else entry.sequence)
             backlog = self._backlogs.get(number_of(key))
             if entry.own is not None:  # the next start counts what waits for single sessions
                 if self._has(MESSAGES, key_of(entry.number)):

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.queue_reader import QueueReader
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session, Storage
-    from trunkline.broker.session.stored_queue import QueueHead, StoredQueue
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
@@ -353,12 +353,9 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not None and message.channel in (None, channel):
             self._life.disconnect(message.reason, message.text)
 
-    def leave_unread(self, queue: StoredQueue, head: QueueHead) -> None:
+    def leave_unread(self, reader: QueueReader) -> None:
         """What has waited for the session since before the start is in the store."""
-        # imported here: most stores have none
-        from trunkline.broker.session.queue_reader import QueueReader
-
-        queue.restored(head, QueueReader(self._context, queue, self._outbound.queue_is_read))
+        reader.bind(self._context, self._outbound.wake)
         self._outbound.arrange()
 
     def not_restored(self, gone: list[tuple[Message, DropReason]]) -> None:

@@ -61,7 +61,7 @@ class Arrivals:
         first = queue.first if queue.length else None
         if first is not None and (piece is None or self._is_first(first, piece)):
             piece, topic = None, first[0].topic
-        elif piece is None or queue.length:
+        elif piece is None or (first is None and queue.length):
             return queue.take(room, now)  # which has it read: it may have come before
         elif not self._is_next(piece):
             return ()

@@ -70,7 +70,7 @@ class Reader(Protocol):
         ...
 
 
-class Unread(Generic[T]):
+class UnreadPart(Generic[T]):
     """Messages of a class that are in a store alone, and those that came behind them."""
 
     __slots__ = ("begin", "length", "since")
@@ -104,7 +104,7 @@ class QueueClass(Generic[T]):
         self.qos0: deque[Queued[T]] = _NO_LANE
         self.rest: deque[Queued[T]] = _NO_LANE
         #: What comes behind `rest`, if that is not all.
-        self.unread: Unread[T] | None = None
+        self.unread: UnreadPart[T] | None = None
 
     def open_lane(self, qos: int) -> deque[Queued[T]]:
         """The first message for this lane has come."""
@@ -192,7 +192,7 @@ class MessageQueue(Generic[T]):
     def __len__(self) -> int:
         return self.length
 
-    def push(self, message: Message, target: T, qos: int) -> Sequence[Dropped[T]]:
+    def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         """Queue a message to be sent with `qos`. Returns the messages dropped for it, perhaps including itself."""
         if qos == 0 and (self._overloads or not self._store_qos0):
             reason = DropReason.QOS0_NOT_STORED if not self._store_qos0 else DropReason.OVERLOADED
@@ -308,17 +308,17 @@ class MessageQueue(Generic[T]):
         if self._top is empty and self._classes:
             self._top = self._classes.peekitem(0)[1]
 
-    def _shorten(self, into: QueueClass[T], qos: int) -> list[Dropped[T]]:
+    def _shorten(self, into: QueueClass[T], qos: int) -> tuple[Dropped[T], ...]:
         """Bring the queue back within its limits after a message with `qos` was added to the class `into`."""
         if len(into) <= self._max_length and self.byte_size <= self._max_bytes:
-            return []  # long as a whole, but only classes are limited
+            return ()  # long as a whole, but only classes are limited
         unread = into.unread
         lane = (into.rest if unread is None else unread.since) if qos else into.qos0
         size = lane[-1][0].weight
         # a message that would not fit even alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
-            return [self._drop(into, lane.pop())]
-        return self._drop_excess(into)
+            return (self._drop(into, lane.pop()),)
+        return tuple(self._drop_excess(into))
 
     def trim(self) -> list[Dropped[T]]:
         """Messages were read: drop what the limits do not allow. If new ones are dropped, that is none."""

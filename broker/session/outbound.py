@@ -167,12 +167,6 @@ class Outbound(Sending):
         self.fill()
         self.flush()
 
-    def queue_is_read(self) -> None:
-        """More of what waits in the queue is in memory."""
-        for gone in self._queue.trim():
-            self.drop(gone.message, gone.reason)
-        self.wake()
-
     # Messages leave
 
     def fill(self) -> None:
@@ -290,9 +284,9 @@ class Outbound(Sending):
                 is_movable = state is State.WAIT_PUBACK
                 self.give_up(message, target, DropReason.SESSION_ENDED, is_movable=is_movable)
         for _ in range(limit - len(unfinished)):
-            queued = self._queue.take(1, -inf)
-            if not queued:
+            if self._queue.first is None:
                 return self._queue.length > 0  # they have to be read
+            queued = self._queue.take(1, -inf)
             ((gone, target, _, _),) = queued
             self.give_up(gone, target, DropReason.SESSION_ENDED)
         return True

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
 from trunkline.broker.backlogs.merge import Merge
 from trunkline.broker.session.export import target_from_plain
+from trunkline.broker.session.stored_queue import private_entries
+from trunkline.broker.stored_publications import stored_bytes
+from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from trunkline.broker.backlogs.merge import Read
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.context import SessionContext
-    from trunkline.broker.session.stored_queue import StoredQueue
+    from trunkline.broker.session.mqueue import MessageQueue
+    from trunkline.broker.session.stored_queue import QueueHead, StoredQueue
+    from trunkline.mqtt.message import Message
+    from trunkline.router import Target
+    from trunkline.store import Engine
 
 #: Seconds until a read that failed is tried again.
 PAUSE: Final = 1.0
@@ -28,13 +36,20 @@ _logger = logging.getLogger("trunkline.session")
 class QueueReader:
     __slots__ = ("_actions", "_context", "_is_busy", "_queue", "_waiter")
 
-    def __init__(self, context: SessionContext, queue: StoredQueue, waiter: Callable[[], None]) -> None:
-        """The `waiter` is called when the queue has what was read, in the session's turn."""
-        self._context = context
-        self._queue = queue
-        self._waiter = waiter
+    _context: SessionContext
+    _waiter: Callable[[], None]
+
+    def __init__(self, queue: MessageQueue[Target[Subscriber]], head: QueueHead) -> None:
+        """The queue is a stored one, and empty: this is its head in the store."""
+        self._queue = cast("StoredQueue", queue)
+        self._queue.restored(head, self)
         self._is_busy = False
         self._actions: list[Callable[[], object]] = []
+
+    def bind(self, context: SessionContext, waiter: Callable[[], None]) -> None:
+        """The `waiter` is called when the queue has what was read, in the session's turn."""
+        self._context = context
+        self._waiter = waiter
 
     def begin(self, priority: int) -> None:
         """Read the next page, if none is being read."""
@@ -54,13 +69,16 @@ class QueueReader:
     def _got(self, priority: int, reads: list[Read]) -> None:
         self._is_busy = False
         self._take(priority, reads)
+        for gone in self._queue.trim():
+            self._context.services.dropped(self._context.session.client, gone.message, gone.reason)
         self._waiter()
         actions, self._actions = self._actions, []
         for action in actions:
             action()
 
     async def read_now(self) -> None:
-        """Read a page in a task, in place of the session."""
+        """Read a page in a task, in place of the session, which starts none any more."""
+        self._is_busy = True
         priority = self._queue.first_unread
         self._take(priority, await self._page(priority))
 
@@ -83,3 +101,15 @@ class QueueReader:
             _logger.error("the store has lost %d messages", lost, extra=session.client.log_fields)
         if session.durable is not None:
             session.durable.changed()
+
+
+def waiting(
+    engine: Engine, session: int, target_of: Callable[[Mapping[str, Any]], Target[Subscriber]], epoch: float
+) -> Iterator[tuple[Message, Target[Subscriber], int]]:
+    """All at once: messages, with their targets and QoS, for a session that is stored no more."""
+    for entry in private_entries(engine, session):
+        data = stored_bytes(engine, entry.number)
+        if data is not None and entry.own is not None:
+            qos, target = entry.own[0], target_of(entry.own[1])
+            some = publication_from_bytes(data, epoch).part(entry.first, entry.first + entry.length)
+            yield from [(message, target, qos) for message in some.messages]

@@ -12,9 +12,7 @@ from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.dormant import Dormant, Dormants
 from trunkline.broker.session.durable import Durable, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
-from trunkline.broker.session.stored_queue import private_entries
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
-from trunkline.broker.stored_publications import stored_bytes
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
-    from trunkline.broker.session.stored_queue import StoredQueue
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
@@ -243,19 +240,15 @@ class Recovery:
         target: Callable[[Mapping[str, Any]], Target[Subscriber]],
     ) -> None:
         """Leave it unread, if it stays in the store."""
-        queue = actor.session.queue
+        # imported here: most stores have none
+        from trunkline.broker.session.queue_reader import QueueReader, waiting
+
+        queue, head = actor.session.queue, stored.window_head.queue
         if self._committer is not None:
-            actor.leave_unread(cast("StoredQueue", queue), stored.window_head.queue)
+            actor.leave_unread(QueueReader(queue, head))
         elif self._engine is not None:
-            for entry in private_entries(self._engine, number):
-                data = stored_bytes(self._engine, entry.number)
-                if data is None or entry.own is None:
-                    continue
-                qos, plain = entry.own
-                publication, to = publication_from_bytes(data, self._epoch), target(plain)
-                for message in publication.part(entry.first, entry.first + entry.length).messages:
-                    dropped = queue.push(message, to, qos)
-                    actor.not_restored([(gone.message, gone.reason) for gone in dropped])
+            for each in waiting(self._engine, number, target, self._epoch):
+                actor.not_restored([(gone.message, gone.reason) for gone in queue.push(*each)])
 
 
 class _Records:

@@ -56,6 +56,7 @@ class Remains:
 
     async def give_up_in_task(self) -> None:
         """The actor has crashed."""
+        await self._read_queue()
         for step in (*self._steps(), self._lose_undelivered):
             try:
                 while step(MESSAGES_AT_ONCE):
@@ -67,11 +68,11 @@ class Remains:
         self._forget()
 
     async def _read_queue(self) -> None:
-        queue = self._context.session.queue
-        if queue.unread is not None and queue.first is None:
-            await queue.unread.read_now()
-        else:
+        unread = self._context.session.queue.unread
+        if unread is None:
             await trio.lowlevel.checkpoint()
+        else:
+            await unread.read_now()
 
     def _steps(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""

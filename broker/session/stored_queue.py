@@ -17,7 +17,7 @@ from sortedcontainers import SortedDict
 
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_from_row, entry_key, entry_to_row
 from trunkline.broker.session.export import target_to_plain
-from trunkline.broker.session.mqueue import HIGHEST, LOWEST, Dropped, MessageQueue, QueueClass, Queued, Unread
+from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, UnreadPart
 from trunkline.broker.session.stored_window import WINDOWS, stored_of
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.merge import Read
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.mqueue import QueueSettings, Reader
+    from trunkline.broker.session.mqueue import Dropped, QueueClass, Queued, QueueSettings, Reader
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.window import Taken
@@ -133,7 +133,7 @@ class Run(NamedTuple):
     stored: StoredPublication | None
 
 
-class UnreadRows(Unread["T"]):
+class UnreadRows(UnreadPart["T"]):
     """Rows of one priority that were not read, and those that came behind them."""
 
     __slots__ = ("after", "last", "runs")
@@ -179,7 +179,7 @@ class StoredQueue(MessageQueue["T"]):
         #: By priority: the classes of which something is unread.
         self._unread_rows: dict[int, tuple[QueueClass[T], UnreadRows]] = {}
 
-    def push(self, message: Message, target: T, qos: int) -> Sequence[Dropped[T]]:
+    def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
             self._publications.of(message).pins += 1
             self._stored_size += message.weight

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import trio
@@ -22,8 +22,10 @@ from trunkline.store import Space, StoreError, WriteBatch
 from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine
 
+Kind: TypeAlias = tuple[dict[str, Any], str, str]
+
 #: Where messages wait in queues: the settings, the filter, and the topic.
-KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
+KINDS: dict[str, Kind] = {
     "new messages are dropped": ({"overflow": "drop_new"}, "t", "t"),
     "priorities": ({"priorities": {"high": 10}}, "t", "t"),
     "a shared group": ({}, "$share/g/t", "t"),
@@ -48,7 +50,7 @@ class Watched(MemoryEngine):
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str, str]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
@@ -58,9 +60,7 @@ def clock() -> MockClock:
     return MockClock(autojump_threshold=0.02)
 
 
-async def filled(
-    kind: tuple[dict[str, Any], str, str], *client_ids: str, disk: Disk | None = None, expiry: int = 1000
-) -> Disk:
+async def filled(kind: Kind, *client_ids: str, disk: Disk | None = None, expiry: int = 1000) -> Disk:
     settings, filter, topic = kind
     disk = disk or Disk()
     async with disk.broker(session=settings) as life:
@@ -85,7 +85,7 @@ async def emptied(life: Life, disk: Disk) -> None:
     await until(lambda: not any(disk.engine.count(space) for space in (ENTRIES, MESSAGES, REFERENCES)))
 
 
-async def test_a_start_reads_none(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_a_start_reads_none(kind: Kind) -> None:
     engine = Watched()
     disk = await filled(kind, "away", "other", disk=Disk(lambda: engine))
     engine.read.clear()
@@ -102,7 +102,7 @@ async def test_a_start_reads_none(kind: tuple[dict[str, Any], str, str]) -> None
         assert is_unread(life, "other")
 
 
-async def test_what_comes_goes_behind_also_over_more_starts(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_what_comes_goes_behind_also_over_more_starts(kind: Kind) -> None:
     settings, _, topic = kind
     disk = await filled(kind)
     for new in (b"a", b"b"):
@@ -189,7 +189,7 @@ async def test_what_has_expired_does_not_come(clock: MockClock) -> None:
         assert life.node.metrics.dropped[DropReason.EXPIRED] == 1
 
 
-async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: Kind) -> None:
     """Their numbers are not given anew while their rows are there."""
     settings, filter, topic = kind
     disk = Disk()
@@ -213,7 +213,7 @@ async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: tuple
         await emptied(life, disk)
 
 
-async def test_rows_of_which_all_is_lost_leave_the_store(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_rows_of_which_all_is_lost_leave_the_store(kind: Kind) -> None:
     disk = await filled(kind)
     batch = WriteBatch()
     batch.delete_range(MESSAGES, key_of(0), key_of(2**64 - 1))
@@ -224,7 +224,7 @@ async def test_rows_of_which_all_is_lost_leave_the_store(kind: tuple[dict[str, A
         await emptied(life, disk)
 
 
-async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: Kind) -> None:
     disk, heard, hooks = await filled(kind), list[bytes](), Hooks()
     hooks.add(MESSAGE_DROPPED, lambda client, message, reason: heard.append(message.payload))
     async with disk.broker(session=kind[0], hooks=hooks) as life:
@@ -235,9 +235,7 @@ async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dic
         await nothing_more(wire)
 
 
-async def test_a_session_that_expires_unread_leaves_nothing(
-    clock: MockClock, kind: tuple[dict[str, Any], str, str]
-) -> None:
+async def test_a_session_that_expires_unread_leaves_nothing(clock: MockClock, kind: Kind) -> None:
     disk = await filled(kind, expiry=50)
     async with disk.broker(session=kind[0]) as life:
         await trio.sleep(60)
@@ -264,9 +262,7 @@ async def test_other_members_of_its_group_get_what_was_unread(monkeypatch: pytes
         await emptied(life, disk)
 
 
-async def test_a_store_that_cannot_be_read_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, kind: tuple[dict[str, Any], str, str]
-) -> None:
+async def test_a_store_that_cannot_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     disk = await filled(kind)
     scan, failed = disk.engine.scan, list[Space]()
 
@@ -285,7 +281,7 @@ async def test_a_store_that_cannot_be_read_is_tried_again(
 
 
 async def test_a_client_that_goes_while_its_queue_is_read_finds_it_later(
-    kind: tuple[dict[str, Any], str, str],
+    kind: Kind,
 ) -> None:
     disk = await filled(kind)
     async with disk.broker(session=kind[0]) as life:
@@ -305,7 +301,7 @@ async def got_all(wire: Wire, payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize("cut", range(8))
-async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: Kind) -> None:
     """What was acknowledged does not come again, and nothing else is lost."""
     settings, _, topic = kind
     disk = await filled(kind, "away", "other")
