@@ -1,37 +1,53 @@
-"""What earlier versions had of queues, brought into the private backlogs of sessions.
+"""What earlier versions had of queues, brought into the private backlogs of sessions: at the first start, in slices.
 
-A start does it once, session by session and in slices, each of them one commit: a process that is killed in between
-finds rows of both forms, and writes those again that it has written. The former rows of a session go when its head says
-what waits.
+A slice is one commit: a process that is killed in between goes on behind the last one. The head of a session is written
+with its last slice. The first version did not count references.
 """
 
 from __future__ import annotations
 
 import logging
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Final, cast
 
+from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
-from trunkline.broker.queue_count import counted_head
 from trunkline.broker.session.mqueue import LOWEST
-from trunkline.broker.session.stored_queue import PRIVATE, QUEUES, former_place, head_to_row, sequence_of
+from trunkline.broker.session.stored_queue import (
+    PRIVATE,
+    begins_in,
+    counted,
+    head_to_row,
+    private_entries,
+    sequence_of,
+)
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.stored_publications import stored_bytes
-from trunkline.mqtt.packing import unpack
+from trunkline.broker.stored_publications import REFERENCES, queued_rows, stored_bytes
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
-from trunkline.store import WriteBatch
+from trunkline.store import Space, WriteBatch
 from trunkline.store.engine import NUMBER_SIZE, following, key_of, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.stored import Place
     from trunkline.store import Engine, Row
 
+#: Rows by the number of the session and that of their first message.
+QUEUES: Final = Space("queues")
+#: Says that references are counted.
+COUNTED: Final = b"counted"
 #: Rows of a slice.
 AT_ONCE: Final = 1000
 
 _logger = logging.getLogger("trunkline.store")
+
+
+def former_place(row: bytes) -> Place:
+    """Of the messages that a row refers to."""
+    return cast("Place", unpack(row)[0])
 
 
 def take_over(engine: Engine, priority_of: Callable[[str], int]) -> None:
@@ -41,43 +57,36 @@ def take_over(engine: Engine, priority_of: Callable[[str], int]) -> None:
         StoreError: the store cannot be read, or not be written.
     """
     _logger.info("bringing what waits in queues into the form of this version, once: %d rows", engine.count(QUEUES))
-    while page := engine.scan(QUEUES, limit=1):
-        session, low = number_of(page[0][0]), b""
+    is_counted = engine.get(NODE, COUNTED) is not None
+    while page := engine.scan(QUEUES, limit=AT_ONCE):
+        session, batch = number_of(page[0][0]), WriteBatch()
         end = key_of(session + 1)
-        taking = _Taking(engine, priority_of)
-        while page := engine.scan(QUEUES, low, end, limit=AT_ONCE):
-            taking.write(page)
-            low = following(page[-1][0])
-        batch = WriteBatch()
-        batch.put(WINDOWS, key_of(session), head_to_row(counted_head(engine, session)))
+        rows = [row for row in page if row[0] < end]
+        entries = [*_entries(engine, rows, priority_of)]
+        for entry in entries:
+            batch.put(ENTRIES, entry_key(PRIVATE + session, entry.sequence), entry_to_row(entry))
+        above = following(rows[-1][0])
+        batch.delete_range(QUEUES, rows[0][0], above)
+        if not is_counted:
+            for number, count in Counter([entry.number for entry in entries]).items():
+                batch.put(REFERENCES, key_of(number), pack(queued_rows(engine, number) + count))
+        if not engine.scan(QUEUES, above, end, limit=1):
+            last_id, begins = begins_in(engine.get(WINDOWS, key_of(session)))
+            head = counted(chain(private_entries(engine, session), entries), last_id, begins)
+            batch.put(WINDOWS, key_of(session), head_to_row(head))
         engine.commit(batch)
-        while page := engine.scan(QUEUES, b"", end, limit=AT_ONCE):
-            batch = WriteBatch()
-            batch.delete_range(QUEUES, page[0][0], following(page[-1][0]))
-            engine.commit(batch)
-            engine.maintain()
+        engine.maintain()
 
 
-class _Taking:
-    def __init__(self, engine: Engine, priority_of: Callable[[str], int]) -> None:
-        self._engine = engine
-        self._priority_of = priority_of
-
-    def write(self, page: list[Row]) -> None:
-        batch = WriteBatch()
-        for number, together in groupby(page, lambda each: former_place(each[1])[0]):
-            data = stored_bytes(self._engine, number)
-            publication = None if data is None else publication_from_bytes(data, 0.0)
-            for key, row in together:
-                self._put(key, row, publication, batch)
-        self._engine.commit(batch)
-
-    def _put(self, key: bytes, row: bytes, publication: Publication | None, batch: WriteBatch) -> None:
-        session, number = number_of(key), number_of(key[NUMBER_SIZE:])
-        (stored, first, count, others), *own = unpack(row)
-        priority, weight = LOWEST, 0
-        if publication is not None:
-            priority = self._priority_of(publication.topics[min(first, len(publication.topics) - 1)])
-            weight = publication.weight * count // publication.count
-        entry = Entry(sequence_of(priority, number), stored, first, count, weight, 0, 0, others, (own[0], own[1]))
-        batch.put(ENTRIES, entry_key(PRIVATE + session, entry.sequence), entry_to_row(entry))
+def _entries(engine: Engine, rows: list[Row], priority_of: Callable[[str], int]) -> Iterator[Entry]:
+    for stored, together in groupby(rows, lambda row: former_place(row[1])[0]):
+        data = stored_bytes(engine, stored)
+        publication = None if data is None else publication_from_bytes(data, 0.0)
+        for key, row in together:
+            (_, first, count, others), qos, target = unpack(row)
+            priority, weight = LOWEST, 0
+            if publication is not None:
+                priority = priority_of(publication.topics[min(first, len(publication.topics) - 1)])
+                weight = publication.weight * count // publication.count
+            sequence = sequence_of(priority, number_of(key[NUMBER_SIZE:]))
+            yield Entry(sequence, stored, first, count, weight, 0, 0, others, (qos, target))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
+from trunkline.broker.former_queues import QUEUES, former_place
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import QUEUES, former_place, head_from_row
+from trunkline.broker.session.stored_queue import head_from_row
 from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES

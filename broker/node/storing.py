@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from trunkline.actors import Paced
-from trunkline.broker.alive_note import COUNTED, NODE
 from trunkline.broker.backlogs.backlogs import Backlogs
-from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.committer import Committer
+from trunkline.broker.former_queues import QUEUES, take_over
 from trunkline.broker.session.directory import priority_settings
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.recovery import Recovery
-from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
@@ -236,15 +234,7 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row]]:
     if engine.count(QUEUES):
-        # imported here: it is done once
-        from trunkline.broker.former_queues import take_over
-
         take_over(engine, MessageQueue[Any](**priority_settings(config.session)).priority_of)
-    if engine.count(ENTRIES) and engine.get(NODE, COUNTED) is None:
-        # imported here: it is done once
-        from trunkline.broker.queue_count import count_queues
-
-        count_queues(engine)
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import chain
 from sys import maxsize
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from sortedcontainers import SortedDict
 
@@ -21,7 +21,6 @@ from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Unrea
 from trunkline.broker.session.stored_window import WINDOWS, stored_of
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
-from trunkline.store import Space
 from trunkline.store.engine import key_of, rows
 
 if TYPE_CHECKING:
@@ -34,15 +33,12 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.window import Taken
-    from trunkline.mqtt.stored import Place, StoredPublication
+    from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
     from trunkline.store import Engine, WriteBatch
 
     T: TypeAlias = Target[Subscriber]
 
-#: Where earlier versions had the rows, see `trunkline.broker.former_queues`: keyed by the number of the session and
-#: that of their first message.
-QUEUES: Final = Space("queues")
 #: The private backlog of a session has its number above those of filters.
 PRIVATE: Final = 1 << 63
 #: In a sequence, the bits of the number that a message has in the queue. Those above say its priority.
@@ -50,11 +46,6 @@ _NUMBER_BITS: Final = 48
 _NUMBERS: Final = (1 << _NUMBER_BITS) - 1
 #: When so few messages are left of those that were read, the next ones are.
 FEW: Final = 16
-
-
-def former_place(row: bytes) -> Place:
-    """Of the messages that a row of earlier versions refers to."""
-    return cast("Place", unpack(row)[0])
 
 
 def private_key(session: int) -> bytes:
@@ -122,6 +113,21 @@ def begins_in(row: bytes | None) -> tuple[int, list[int]]:
     if row is not None and len(queue) == len(NO_QUEUE):
         return last_id, [at for _, at, _ in queue[-1]]
     return last_id, [left for _, left in queue[0]] if queue else []
+
+
+def counted(entries: Iterable[Entry], last_id: int, begins: list[int]) -> StoredHead:
+    """The head of a private backlog with these entries, and what `begins_in` gave."""
+    last, byte_size, levels = 0, 0.0, dict[int, tuple[int, int]]()
+    for entry in entries:
+        priority, first = place_in_queue(entry.sequence)
+        end = first + entry.length
+        if priority not in levels:
+            levels[priority] = next((begin for begin in begins if first <= begin < end), first), 0
+        begin, length = levels[priority]
+        left = end - max(first, begin)
+        levels[priority] = begin, length + left
+        last, byte_size = max(last, end - 1), byte_size + entry.weight * left / entry.length
+    return StoredHead(last_id, QueueHead(last, round(byte_size), levels))
 
 
 class Run(NamedTuple):
