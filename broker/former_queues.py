@@ -16,7 +16,7 @@ from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_r
 from trunkline.broker.session.mqueue import LOWEST
 from trunkline.broker.session.stored_queue import (
     PRIVATE,
-    begins_in,
+    StoredHead,
     counted,
     head_to_row,
     private_entries,
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 QUEUES: Final = Space("queues")
 #: Says that references are counted.
 COUNTED: Final = b"counted"
+#: What there is of a session without a head, which had the first message that there was, and that there is, of rows
+#: of which some had left.
+NO_HEAD: Final = pack((0, []))
 #: Rows of a slice.
 AT_ONCE: Final = 1000
 
@@ -71,9 +74,9 @@ def take_over(engine: Engine, priority_of: Callable[[str], int]) -> None:
             for number, count in Counter([entry.number for entry in entries]).items():
                 batch.put(REFERENCES, key_of(number), pack(queued_rows(engine, number) + count))
         if not engine.scan(QUEUES, above, end, limit=1):
-            last_id, begins = begins_in(engine.get(WINDOWS, key_of(session)))
-            head = counted(chain(private_entries(engine, session), entries), last_id, begins)
-            batch.put(WINDOWS, key_of(session), head_to_row(head))
+            last_id, begun, *_ = unpack(engine.get(WINDOWS, key_of(session)) or NO_HEAD)
+            queue = counted(chain(private_entries(engine, session), entries), [left for _, left in begun])
+            batch.put(WINDOWS, key_of(session), head_to_row(StoredHead(last_id, queue)))
         engine.commit(batch)
         engine.maintain()
 

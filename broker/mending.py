@@ -29,7 +29,7 @@ from trunkline.broker.backlogs.rows import (
 from trunkline.broker.former_queues import COUNTED, QUEUES, former_place
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import PRIVATE, begins_in, counted, head_to_row, private_entries
+from trunkline.broker.session.stored_queue import NO_HEAD, PRIVATE, counted, head_from_row, head_to_row, private_entries
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
@@ -172,8 +172,11 @@ class _Mending:
         self._private |= {number_of(key) for key, _ in rows(self._engine, WINDOWS) if len(key) == NUMBER_SIZE}
         for session in self._private - self._former:
             key = key_of(session)
-            head = counted(private_entries(self._engine, session), *begins_in(self._engine.get(WINDOWS, key)))
-            self._put(WINDOWS, key, head_to_row(head))
+            row = self._engine.get(WINDOWS, key)
+            head = NO_HEAD if row is None else head_from_row(row)
+            begins = [begin for begin, _ in head.queue.levels.values()]
+            queue = counted(private_entries(self._engine, session), begins)
+            self._put(WINDOWS, key, head_to_row(head._replace(queue=queue)))
 
     def _mend_note(self) -> None:
         """A number that is given twice would be that of a message that a session has seen."""

@@ -260,13 +260,14 @@ class Excess:
     async def _shed(self, count: int, weight: float, token: Merge, reason: DropReason) -> tuple[int, float]:
         """Drop what is in the queue. Returns how many messages, and how many bytes, are still to be dropped."""
         context = self._context
+        while unread := context.session.queue.unread:  # those to be dropped may be there
+            is_read = trio.Event()
+            unread.then(is_read.set)
+            await is_read.wait()
         while (count > 0 or weight > 0) and self._is_wanted(token):
             dropped = context.session.queue.shed(count, weight, MESSAGES_AT_ONCE)
             if not dropped:
-                unread = context.session.queue.unread
-                if unread is None:
-                    break
-                await unread.read_now()
+                break
             for gone in dropped:
                 count, weight = count - 1, weight - gone.message.weight
                 context.services.dropped(context.session.client, gone.message, reason)

@@ -106,17 +106,9 @@ def head_from_row(row: bytes) -> StoredHead:
     return StoredHead(last_id, QueueHead(last, byte_size, {priority: (at, count) for priority, at, count in levels}))
 
 
-def begins_in(row: bytes | None) -> tuple[int, list[int]]:
-    """What of a head nobody can count: the packet id, and where there may be first messages behind which others of
-    their row have left. Also of a head of former versions."""
-    last_id, *queue = (0,) if row is None else unpack(row)
-    if row is not None and len(queue) == len(NO_QUEUE):
-        return last_id, [at for _, at, _ in queue[-1]]
-    return last_id, [left for _, left in queue[0]] if queue else []
-
-
-def counted(entries: Iterable[Entry], last_id: int, begins: list[int]) -> StoredHead:
-    """The head of a private backlog with these entries, and what `begins_in` gave."""
+def counted(entries: Iterable[Entry], begins: Iterable[int]) -> QueueHead:
+    """The head of a private backlog with these entries, if these are the first messages, where some of a row have
+    left."""
     last, byte_size, levels = 0, 0.0, dict[int, tuple[int, int]]()
     for entry in entries:
         priority, first = place_in_queue(entry.sequence)
@@ -127,7 +119,7 @@ def counted(entries: Iterable[Entry], last_id: int, begins: list[int]) -> Stored
         left = end - max(first, begin)
         levels[priority] = begin, length + left
         last, byte_size = max(last, end - 1), byte_size + entry.weight * left / entry.length
-    return StoredHead(last_id, QueueHead(last, round(byte_size), levels))
+    return QueueHead(last, round(byte_size), levels)
 
 
 class Run(NamedTuple):
