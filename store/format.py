@@ -66,7 +66,7 @@ CHANGES: Final = """
 """
 
 #: Version to what makes the next one of it, inside a transaction. The tables are the same, and rows say more of others
-#: in version 2 (`trunkline.broker.queue_count`), and are elsewhere in version 3 (`trunkline.broker.former_queues`): a
+#: in version 2 (of references), and are elsewhere in version 3 (`trunkline.broker.former_queues`): a
 #: process that knows an earlier one must not change them.
 MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], object]]] = {1: lambda _: None, 2: lambda _: None}
 
