@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 QUEUES: Final = Space("queues")
 #: Says that references are counted.
 COUNTED: Final = b"counted"
-#: What there is of a session without a head, which had the first message that there was, and that there is, of rows
-#: of which some had left.
-NO_HEAD: Final = pack((0, []))
+#: Where a session has none: the last packet id, and of rows of which some messages had left the first that there was,
+#: and that there is.
+NO_HEAD: Final = pack((0, ()))
 #: Rows of a slice.
 AT_ONCE: Final = 1000
 
@@ -88,8 +88,8 @@ def _entries(engine: Engine, rows: list[Row], priority_of: Callable[[str], int])
         for key, row in together:
             (_, first, count, others), qos, target = unpack(row)
             priority, weight = LOWEST, 0
-            if publication is not None:
-                priority = priority_of(publication.topics[min(first, len(publication.topics) - 1)])
+            if publication is not None and first < publication.count:
+                priority = priority_of(publication.messages[first].topic)
                 weight = publication.weight * count // publication.count
             sequence = sequence_of(priority, number_of(key[NUMBER_SIZE:]))
             yield Entry(sequence, stored, first, count, weight, 0, 0, others, (qos, target))
