@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
@@ -86,7 +86,8 @@ def _entries(engine: Engine, rows: list[Row], priority_of: Callable[[str], int])
         data = stored_bytes(engine, stored)
         publication = None if data is None else publication_from_bytes(data, 0.0)
         for key, row in together:
-            (_, first, count, others), qos, target = unpack(row)
+            former: tuple[Place, int, dict[str, Any]] = unpack(row)
+            (_, first, count, others), qos, target = former
             priority, weight = LOWEST, 0
             if publication is not None and first < publication.count:
                 priority = priority_of(publication.messages[first].topic)
