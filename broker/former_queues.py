@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.alive_note import NODE
-from trunkline.broker.backlogs.rows import ENTRIES, Entry, entry_key, entry_to_row
+from trunkline.broker.backlogs.rows import ENTRIES, QUEUES, Entry, entry_key, entry_to_row
 from trunkline.broker.session.mqueue import LOWEST
 from trunkline.broker.session.stored_queue import (
     PRIVATE,
@@ -26,7 +26,7 @@ from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import REFERENCES, queued_rows, stored_bytes
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
-from trunkline.store import Space, WriteBatch
+from trunkline.store import WriteBatch
 from trunkline.store.engine import NUMBER_SIZE, following, key_of, number_of
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.stored import Place
     from trunkline.store import Engine, Row
 
-#: Rows by the number of the session and that of their first message.
-QUEUES: Final = Space("queues")
 #: Says that references are counted.
 COUNTED: Final = b"counted"
 #: Where a session has none: the last packet id, and of rows of which some messages had left the first that there was,

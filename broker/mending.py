@@ -18,6 +18,7 @@ from trunkline.broker.backlogs.backlogs import UNSAID
 from trunkline.broker.backlogs.rows import (
     ENTRIES,
     FILTERS,
+    QUEUES,
     Entry,
     StoredBacklog,
     entry_from_row,
@@ -26,7 +27,7 @@ from trunkline.broker.backlogs.rows import (
     filter_from_row,
     filter_to_row,
 )
-from trunkline.broker.former_queues import COUNTED, QUEUES, former_place
+from trunkline.broker.former_queues import COUNTED, former_place
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_queue import NO_HEAD, PRIVATE, counted, head_from_row, head_to_row, private_entries

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.alive_note import NODE
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
-from trunkline.broker.former_queues import QUEUES, former_place
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, QUEUES, entry_from_row, filter_from_row
+from trunkline.broker.former_queues import former_place
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_queue import head_from_row
 from trunkline.broker.session.stored_will import WILLS, will_from_row

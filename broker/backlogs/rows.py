@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 FILTERS: Final = Space("filters")
 #: Keyed by the number of the backlog and the sequence.
 ENTRIES: Final = Space("entries")
+#: Where earlier versions had what waits for single sessions, keyed by the number of the session and that of the first
+#: message, see `trunkline.broker.former_queues`.
+QUEUES: Final = Space("queues")
 
 
 class Entry(NamedTuple):

@@ -13,8 +13,8 @@ import trio
 
 from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlogs import Backlogs
+from trunkline.broker.backlogs.rows import QUEUES
 from trunkline.broker.committer import Committer
-from trunkline.broker.former_queues import QUEUES, take_over
 from trunkline.broker.session.directory import priority_settings
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.recovery import Recovery
@@ -234,6 +234,9 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
 
 def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row]]:
     if engine.count(QUEUES):
+        # imported here: it is done once
+        from trunkline.broker.former_queues import take_over
+
         take_over(engine, MessageQueue[Any](**priority_settings(config.session)).priority_of)
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 

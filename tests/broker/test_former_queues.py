@@ -12,8 +12,8 @@ import pytest
 from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import messages, nothing_more, publish, until
 from trunkline.broker.alive_note import NODE
-from trunkline.broker.backlogs.rows import ENTRIES
-from trunkline.broker.former_queues import COUNTED, QUEUES, take_over
+from trunkline.broker.backlogs.rows import ENTRIES, QUEUES
+from trunkline.broker.former_queues import COUNTED, take_over
 from trunkline.broker.mending import mend
 from trunkline.broker.session.stored_queue import head_from_row
 from trunkline.broker.session.stored_window import WINDOWS
