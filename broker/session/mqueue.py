@@ -148,6 +148,7 @@ class MessageQueue(Generic[T]):
         "length",
         "number",
         "unread",
+        "unread_size",
     )
 
     def __init__(
@@ -181,6 +182,8 @@ class MessageQueue(Generic[T]):
         self.byte_size = 0
         #: None: all messages are in memory.
         self.unread: Reader | None = None
+        #: The bytes of those that are not.
+        self.unread_size = 0
 
     def limit(self, max_length: int, max_bytes: int, *, store_qos0: bool) -> None:
         """Limits from now on. What is there above them stays until it is sent; a new message takes an old one's
@@ -346,7 +349,7 @@ class MessageQueue(Generic[T]):
             return ()
         self._read_on(at)
         # until they are here, what has come since is limited by itself
-        is_too_much = len(unread.since) > self._max_length or self.byte_size > 2 * self._max_bytes
+        is_too_much = len(unread.since) > self._max_length or self.byte_size - self.unread_size > self._max_bytes
         return (self._drop(at, unread.since.popleft()),) if unread.since and is_too_much else ()
 
     def _drop(self, at: QueueClass[T], entry: Queued[T]) -> Dropped[T]:

@@ -156,7 +156,6 @@ class StoredQueue(MessageQueue["T"]):
         "_session_key",
         "_stored_size",
         "_unread_rows",
-        "_unread_size",
         "_written_to",
     )
 
@@ -167,9 +166,8 @@ class StoredQueue(MessageQueue["T"]):
         self._session_key = key_of(number)
         self._backlog = PRIVATE + number
         self._key = key_of(self._backlog)
-        #: The bytes of what is stored, and of what is unread.
+        #: The bytes of what is stored.
         self._stored_size = 0
-        self._unread_size = 0
         # What the store has: rows whose messages are in memory, by priority, up to a number, and the head.
         self._runs: dict[int, deque[Run]] = {}
         self._written_to = 0
@@ -210,7 +208,7 @@ class StoredQueue(MessageQueue["T"]):
         """After a start: the store has this head, and the rows."""
         self._head, self.unread = head, reader
         self.number = self._written_to = head.last
-        self.byte_size = self._stored_size = self._unread_size = head.byte_size
+        self.byte_size = self._stored_size = self.unread_size = head.byte_size
         for priority, (begin, length) in head.levels.items():
             if self._classes is None and priority != LOWEST:
                 self._classes = SortedDict()
@@ -258,7 +256,7 @@ class StoredQueue(MessageQueue["T"]):
                 qos, target = entry.own[0], target_of(entry.own[1])
                 some = publication.part(entry.first, entry.first + entry.length).messages[begin - first :]
                 at.rest.extend([(message, target, qos, number) for number, message in enumerate(some, begin)])
-                self._unread_size -= sum([message.weight for message in some])
+                self.unread_size -= sum([message.weight for message in some])
                 stored.pins += len(some)
                 if target.group is None:
                     self.before_backlogs = max(self.before_backlogs, last)
@@ -281,9 +279,9 @@ class StoredQueue(MessageQueue["T"]):
         if not self._unread_rows:
             self.unread = None
             # what is left is of messages that are lost
-            self.byte_size -= self._unread_size
-            self._stored_size -= self._unread_size
-            self._unread_size = 0
+            self.byte_size -= self.unread_size
+            self._stored_size -= self.unread_size
+            self.unread_size = 0
         if self._classes is not None and not at.qos0 and not at.rest:
             self._forget(at)
 

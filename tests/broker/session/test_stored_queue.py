@@ -376,6 +376,21 @@ def test_the_oldest_are_dropped_when_they_are_read_and_until_then_what_has_come_
     assert unread.queue.byte_size == unread.weight
 
 
+def test_of_too_many_bytes_the_oldest_are_dropped_when_they_are_read_and_no_new_ones_for_them() -> None:
+    kept = Kept()
+    kept.push(*kept.batch(*"abcde").messages)
+    kept.commit()
+    unread = kept.again(max_bytes=kept.weight // 3)  # less than before
+    new = [unread.batch("n").messages[0] for _ in range(3)]
+    assert not unread.queue.push(new[0], unread.target, 1)
+    gone = [each.message for message in new[1:] for each in unread.queue.push(message, unread.target, 1)]
+    assert gone == new[:2], "they are limited by themselves"
+    unread.page()
+    assert [each.message.topic for each in unread.queue.trim()] == list("abcde")
+    assert [each[0] for each in unread.queue] == new[2:]
+    assert unread.queue.byte_size == unread.weight
+
+
 def test_one_that_is_full_takes_nothing_new_and_is_not_read_for_that() -> None:
     settings: QueueSettings = {"max_length": 2, "overflow": Overflow.DROP_NEW}
     kept = Kept(**settings)
