@@ -20,8 +20,6 @@ NODE: Final = Space("node")
 ALIVE: Final = b"alive"
 #: What else `Note` has, since it last changed.
 CLOCK: Final = b"clock"
-#: What waits in queues is counted, see `trunkline.broker.queue_count`.
-COUNTED: Final = b"counted"
 
 #: Seconds for which a note of the time is enough, and numbers of publications that it gives away beforehand.
 NOTED: Final = 1.0
@@ -52,8 +50,6 @@ class AliveNote:
         """A number that is given twice, sessions would take for what they have had."""
         note, self._until, self._reserved = self._clock.note(now), now + NOTED, self._publications.number + RESERVED
         batch.put(NODE, ALIVE, pack((note.stored, self._reserved, note.calendar)))
-        if self._noted is None:
-            batch.put(NODE, COUNTED, pack(True))
         if self._noted is None or not note.continues(self._noted):
             batch.put(NODE, CLOCK, pack((note.boot, note.boot_at, note.lead)))
             self._noted = note

@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trunkline.broker.alive_note import ALIVE, COUNTED, NODE
+from trunkline.broker.alive_note import ALIVE, NODE
 from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.backlogs.backlogs import UNSAID
 from trunkline.broker.backlogs.rows import (
     ENTRIES,
     FILTERS,
+    QUEUES,
     Entry,
     StoredBacklog,
     entry_from_row,
@@ -26,13 +27,14 @@ from trunkline.broker.backlogs.rows import (
     filter_from_row,
     filter_to_row,
 )
+from trunkline.broker.former_queues import COUNTED, former_place
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import QUEUES
+from trunkline.broker.session.stored_queue import NO_HEAD, PRIVATE, counted, head_from_row, head_to_row, private_entries
 from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import count_in
 from trunkline.router import Options
@@ -74,6 +76,11 @@ class _Mending:
         #: Publications that somebody needs.
         self._referred: set[int] = set()
         self._of_filters = 0
+        #: Sessions that something waits for alone, and how many of their rows a publication has.
+        self._private: set[int] = set()
+        self._queued = Counter[int]()
+        #: Sessions with rows of earlier versions, whose heads go with them.
+        self._former: set[int] = set()
         #: The highest number that is known to have been given.
         self._last = 0
 
@@ -89,7 +96,7 @@ class _Mending:
         by_client = self._mend_positions()
         self._flush()
         self._delete_unreferred()
-        self._delete(NODE, COUNTED)
+        self._count_private()
         self._mend_note()
         self._flush()
         return LostMessages(by_client, self._of_filters)
@@ -97,9 +104,16 @@ class _Mending:
     def _mend_entries(self) -> None:
         for key, row in rows(self._engine, ENTRIES):
             entry = entry_from_row(key, row)
-            self._last = max(self._last, entry.sequence, entry.number)
+            self._last = max(self._last, entry.number, 0 if entry.own else entry.sequence)
             backlog = self._backlogs.get(number_of(key))
-            if backlog is None:
+            if entry.own is not None:
+                if self._has(MESSAGES, key_of(entry.number)):
+                    self._referred.add(entry.number)
+                    self._queued[entry.number] += 1
+                else:
+                    self._delete(ENTRIES, key)
+                self._private.add(number_of(key) - PRIVATE)
+            elif backlog is None:
                 self._of_filters += entry.length
                 self._delete(ENTRIES, key)
             elif counted := backlog.take(entry, is_there=self._has(MESSAGES, key_of(entry.number))):
@@ -139,14 +153,31 @@ class _Mending:
         return found
 
     def _delete_unreferred(self) -> None:
-        for space in (WINDOWS, QUEUES):
-            for key, row in rows(self._engine, space):
-                place = place_in(space, key, row)
-                if place is not None:
-                    self._referred.add(place[0])
+        for key, row in rows(self._engine, WINDOWS):
+            place = place_in(WINDOWS, key, row)
+            if place is not None:
+                self._referred.add(place[0])
+        for key, row in rows(self._engine, QUEUES):
+            self._referred.add(former_place(row)[0])
+            self._former.add(number_of(key))
         for key, _ in rows(self._engine, MESSAGES):
             if number_of(key) not in self._referred:
                 self._delete(MESSAGES, key)
+
+    def _count_private(self) -> None:
+        """Heads, and what is said of references. Rows of earlier versions are counted when they are taken over."""
+        self._delete(NODE, COUNTED)
+        self._batch.delete_range(REFERENCES, key_of(0), key_of(2**64 - 1))
+        for number, count in self._queued.items():
+            self._put(REFERENCES, key_of(number), pack(count))
+        self._private |= {number_of(key) for key, _ in rows(self._engine, WINDOWS) if len(key) == NUMBER_SIZE}
+        for session in self._private - self._former:
+            key = key_of(session)
+            row = self._engine.get(WINDOWS, key)
+            head = NO_HEAD if row is None else head_from_row(row)
+            begins = [begin for begin, _ in head.queue.levels.values()]
+            queue = counted(private_entries(self._engine, session), begins)
+            self._put(WINDOWS, key, head_to_row(head._replace(queue=queue)))
 
     def _mend_note(self) -> None:
         """A number that is given twice would be that of a message that a session has seen."""

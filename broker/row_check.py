@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.alive_note import NODE
-from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, entry_from_row, filter_from_row
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, QUEUES, entry_from_row, filter_from_row
+from trunkline.broker.former_queues import former_place
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import QUEUES, head_from_row
+from trunkline.broker.session.stored_queue import head_from_row
 from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
@@ -31,7 +32,7 @@ _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     SESSIONS: lambda _, row: client_from_plain(unpack(row)["client"]),
     SUBSCRIPTIONS: lambda key, row: (key[8:].decode(), Options(**unpack(row)[0])),
     WINDOWS: lambda key, row: head_from_row(row) if len(key) == NUMBER_SIZE else unpack(row),
-    QUEUES: lambda _, row: unpack(row)[0][2],
+    QUEUES: lambda _, row: former_place(row)[2],
     POSITIONS: lambda _, row: unpack(row),
     WILLS: lambda _, row: will_from_row(row),
     FILTERS: filter_from_row,

@@ -10,7 +10,7 @@ from zlib import crc32
 
 #: In the file's header, as `file` and SQLite's own tools show it: "Trkl".
 APPLICATION_ID: Final = 0x54726B6C
-VERSION: Final = 2
+VERSION: Final = 3
 #: The first with these tables: what only reads takes it as it is.
 SAME_TABLES: Final = 1
 PAGE_SIZE: Final = 4096
@@ -65,9 +65,10 @@ CHANGES: Final = """
     END;
 """
 
-#: Version to what makes the next one of it, inside a transaction. In version 2 rows say more of others, see
-#: `trunkline.broker.queue_count`: a process that knows version 1 must not change them.
-MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], object]]] = {1: lambda _: None}
+#: Version to what makes the next one of it, inside a transaction. The tables are the same, and rows say more of others
+#: in version 2 (of references), and are elsewhere in version 3 (`trunkline.broker.former_queues`): a
+#: process that knows an earlier one must not change them.
+MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], object]]] = {1: lambda _: None, 2: lambda _: None}
 
 #: Where the header has the application's id.
 _ID_AT: Final = 68

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space
 from trunkline.store.engine import NUMBER_SIZE, key_of, number_of
 
 if TYPE_CHECKING:
+    from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.stored import IndexEntry
 
 #: Keyed by the number of the backlog: its filter, how much was ever in it, and its last entry.
 FILTERS: Final = Space("filters")
 #: Keyed by the number of the backlog and the sequence.
 ENTRIES: Final = Space("entries")
+#: Where earlier versions had what waits for single sessions, keyed by the number of the session and that of the first
+#: message, see `trunkline.broker.former_queues`.
+QUEUES: Final = Space("queues")
 
 
 class Entry(NamedTuple):
@@ -31,6 +35,13 @@ class Entry(NamedTuple):
     total_weight: int
     #: Entries of other backlogs that refer to the same publication.
     others: tuple[IndexEntry, ...] = ()
+    #: In the private backlog of a session: with which QoS they are sent, and the target as a plain value. It has no
+    #: totals, as its head has them.
+    own: tuple[int, dict[str, Any]] | None = None
+
+    def is_in(self, publication: Publication) -> bool:
+        """Whether the publication has so many messages."""
+        return 0 <= self.first <= publication.count - self.length
 
 
 class StoredBacklog(NamedTuple):
@@ -53,15 +64,14 @@ def place_of(key: bytes) -> tuple[int, int]:
 
 
 def entry_to_row(entry: Entry) -> bytes:
-    return pack(entry[1:])
+    return pack(entry[1:-1] if entry.own is None else entry[1:])
 
 
 def entry_from_row(key: bytes, row: bytes) -> Entry:
-    number, first, length, weight, total, total_weight, others = unpack(row)
+    number, first, length, weight, total, total_weight, others, *own = unpack(row)
     _, sequence = place_of(key)
-    return Entry(
-        sequence, number, first, length, weight, total, total_weight, tuple([(backlog, at) for backlog, at in others])
-    )
+    others = tuple([(backlog, at) for backlog, at in others])
+    return Entry(sequence, number, first, length, weight, total, total_weight, others, *map(tuple, own))
 
 
 def filter_to_row(found: StoredBacklog) -> bytes:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from trunkline.actors import Paced
-from trunkline.broker.alive_note import COUNTED, NODE
 from trunkline.broker.backlogs.backlogs import Backlogs
+from trunkline.broker.backlogs.rows import QUEUES
 from trunkline.broker.committer import Committer
+from trunkline.broker.session.directory import priority_settings
+from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.recovery import Recovery
-from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
@@ -82,7 +83,7 @@ async def open_store(open_engine: Callable[[], Engine], config: Config) -> Opene
         verified = looking.submit(engine.verify)
         looking.shutdown(wait=False)
         try:
-            found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine)
+            found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine, config)
         except BaseException:
             engine.close()
             raise
@@ -231,12 +232,12 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_failed += 1
 
 
-def _find(engine: Engine) -> tuple[Found, list[Row], list[Row]]:
-    if engine.count(QUEUES) and engine.get(NODE, COUNTED) is None:
+def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row]]:
+    if engine.count(QUEUES):
         # imported here: it is done once
-        from trunkline.broker.queue_count import count_queues
+        from trunkline.broker.former_queues import take_over
 
-        count_queues(engine)
+        take_over(engine, MessageQueue[Any](**priority_settings(config.session)).priority_of)
     return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 

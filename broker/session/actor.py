@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.queue_reader import QueueReader
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session, Storage
-    from trunkline.broker.session.unread_queue import UnreadQueue
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
@@ -361,16 +361,10 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not None and message.channel in (None, channel):
             self._life.disconnect(message.reason, message.text)
 
-    def leave_unread(self, unread: UnreadQueue) -> None:
-        """What has waited for the session since before the start is there."""
-        unread.bind(self._context, self._queue_is_read)
+    def leave_unread(self, reader: QueueReader) -> None:
+        """What has waited for the session since before the start is in the store."""
+        reader.bind(self._context, self._outbound.wake)
         self._outbound.arrange()
-
-    def _queue_is_read(self, gone: list[tuple[Message, DropReason]]) -> None:
-        self.not_restored(gone)
-        self._life.drop_not_restored()
-        self._outbound.arrange()
-        self._outbound.wake()
 
     def not_restored(self, gone: list[tuple[Message, DropReason]]) -> None:
         """These were stored for this session, and are dropped."""

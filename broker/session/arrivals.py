@@ -56,17 +56,21 @@ class Arrivals:
             piece = cursor.next()
             if piece is None and cursor.reader.is_busy:
                 return ()  # what is read may have come before what is in the queue
-        if piece is None:
-            if not queue.length:
-                return ()
-        elif queue.length and self._is_first(queue.first, piece):
-            piece = None
+        if piece is None and not queue.length:
+            return ()
+        first = queue.first if queue.length else None
+        if first is not None and (piece is None or self._is_first(first, piece)):
+            piece, topic = None, first[0].topic
+        elif piece is None or (first is None and queue.length):
+            return queue.take(room, now)  # which has it read: it may have come before
         elif not self._is_next(piece):
             return ()
+        else:
+            topic = piece.publication.topic
         if replays is not None and replays.waits:
             if not room:
                 return ()
-            earlier = replays.overtaken_by(queue.first[0].topic if piece is None else piece.publication.topic, now)
+            earlier = replays.overtaken_by(topic, now)
             if earlier is not None:
                 return (earlier,)
             room = 1  # the next message may have another topic

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.occupant import Occupant
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Storage
+    from trunkline.config.mqtt_settings import SessionSettings
     from trunkline.hooks.client import ClientInfo
 
 #: Client ids up to which the takeovers are kept without a sweep.
@@ -79,8 +80,7 @@ class Directory:
             "store_qos0": settings.store_qos0,
             "overloads": services.overload.exceeded,
             "overflow": Overflow(settings.overflow),
-            "priority": _priorities(settings.priorities),
-            "default_priority": HIGHEST if settings.default_priority == "highest" else LOWEST,
+            **priority_settings(settings),
         }
 
     def __len__(self) -> int:
@@ -264,6 +264,12 @@ class Directory:
             most = self._services.config.session.backpressure_budget
             publisher.waiting_budget.charge(in_vain, most, publisher.scheduler.now)
             publisher.channel.cast(mail.Resume(holder))
+
+
+def priority_settings(settings: SessionSettings) -> QueueSettings:
+    """Of a queue."""
+    default = HIGHEST if settings.default_priority == "highest" else LOWEST
+    return {"priority": _priorities(settings.priorities), "default_priority": default}
 
 
 def _priorities(by_filter: Mapping[str, int]) -> Callable[[str], int | None] | None:

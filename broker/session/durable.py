@@ -2,8 +2,8 @@
 [MQTT-4.1.0-1]
 
 All spaces are keyed by the number of the session: what is one of a kind, the subscriptions, its place in backlogs, the
-window with the awaited PUBRELs (`stored_window`), and the queue (`stored_queue`). Messages are stored by themselves,
-as the publications that they came in; here is only where they are (`trunkline.mqtt.stored`).
+window with the awaited PUBRELs (`stored_window`), and the private backlog (`stored_queue`). Messages are stored by
+themselves, as the publications that they came in; here is only where they are (`trunkline.mqtt.stored`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.session.export import head_to_plain
-from trunkline.broker.session.stored_queue import QUEUES, StoredQueue
+from trunkline.broker.session.stored_queue import StoredQueue, private_key
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
 from trunkline.hooks.client import plain_attributes
 from trunkline.mqtt.packing import pack
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import QueueSettings
     from trunkline.broker.session.state import Backlogged, Session
-    from trunkline.broker.session.stored_queue import StoredHead
     from trunkline.router import Target
     from trunkline.store import WriteBatch
 
@@ -171,11 +171,10 @@ class Durable:
         if session.cursor is not None and (session.cursor.waits or self._position):
             self._write_position(session.cursor, key, batch)
 
-    def restored(self, position: bytes, head: StoredHead) -> None:
+    def restored(self, position: bytes) -> None:
         """The session is as it is stored."""
         self._is_stored, self._position = True, position
         self._terms = self._promised()
-        self._queue.restored(head)
 
     def _watch(self, expiry: float) -> None:
         """After a crash it has aged from the last heartbeat on."""
@@ -239,4 +238,4 @@ def delete_session(number: int, batch: WriteBatch) -> None:
     batch.delete_range(WINDOWS, key, above)
     batch.delete(POSITIONS, key)
     batch.delete_range(SUBSCRIPTIONS, key, above)
-    batch.delete_range(QUEUES, key, above)
+    batch.delete_range(ENTRIES, private_key(number), private_key(number + 1))

@@ -288,12 +288,9 @@ class SessionLife:
     def restore(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
         self.context.follow(SessionEvent.RESTORE)
-        self.drop_not_restored()
+        self.context.in_slices(self._drop_each(self.not_restored))
         self.absence.begin(self._expire)
         self._end_unless_kept()
-
-    def drop_not_restored(self) -> None:
-        self.context.in_slices(self._drop_each(self.not_restored))
 
     def _drop_each(self, gone: deque[tuple[Message, DropReason]]) -> Iterator[None]:
         while gone:
@@ -346,11 +343,7 @@ class SessionLife:
         context.services.pubsub.remove_subscriber(context.subscriber, filters, partial(context.soon, self._give_up))
 
     def _give_up(self) -> None:
-        unread = self.context.session.queue.unread
-        if unread is None:
-            self.context.in_slices(self._remains.give_up())
-        else:
-            unread.then(self._give_up)
+        self.context.in_slices(self._remains.give_up(self._give_up))
 
     @property
     def _remains(self) -> Remains:

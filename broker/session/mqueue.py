@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import attrgetter, itemgetter
 from sys import maxsize
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
@@ -54,52 +54,32 @@ class Dropped(NamedTuple, Generic[T]):
     reason: DropReason
 
 
-class QueueHead(NamedTuple):
-    """What is known of a stored queue without reading it."""
+class Reader(Protocol):
+    """Reads the part of a queue that is in a store."""
 
-    #: The number of its last message.
-    last: int
-    byte_size: int
-    #: Messages, by priority.
-    lengths: dict[int, int]
-
-    @property
-    def length(self) -> int:
-        return sum(self.lengths.values())
-
-
-class ReadPart(Protocol[T]):
-    """Messages of QoS 1 and 2 that were in a store."""
-
-    #: By priority, in order.
-    lanes: dict[int, deque[Queued[T]]]
-    byte_size: int
-    #: Everything up to this number came before all that waits in backlogs.
-    before_backlogs: int
-
-
-class UnreadPart(Protocol):
-    """Messages of a queue that are in a store. It is the source in front of the queue."""
-
-    @property
-    def head(self) -> QueueHead: ...
-
-    def begin(self) -> None:
-        """Read them, and let the queue adopt them."""
+    def begin(self, priority: int) -> None:
+        """Read the next messages of this priority."""
         ...
 
     def then(self, action: Callable[[], object]) -> None:
-        """Read them, and do this afterwards."""
+        """Read the next messages, and do this afterwards."""
         ...
 
     async def read_now(self) -> None:
-        """In place of the session, which has crashed."""
+        """The same in a task, in place of the session."""
         ...
 
-    @property
-    def waits(self) -> bool: ...
 
-    def take(self, room: int, now: float) -> Sequence[Taken[Any]]: ...
+class UnreadPart(Generic[T]):
+    """Messages of a class that are in a store alone, and those that came behind them."""
+
+    __slots__ = ("begin", "length", "since")
+
+    def __init__(self, begin: int, length: int) -> None:
+        #: The number of the first one, and how many there are.
+        self.begin = begin
+        self.length = length
+        self.since: deque[Queued[T]] = deque()
 
 
 class QueueSettings(TypedDict, total=False):
@@ -114,15 +94,17 @@ class QueueSettings(TypedDict, total=False):
     default_priority: int
 
 
-class _Class(Generic[T]):
+class QueueClass(Generic[T]):
     """The messages of one priority."""
 
-    __slots__ = ("priority", "qos0", "rest")
+    __slots__ = ("priority", "qos0", "rest", "unread")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.qos0: deque[Queued[T]] = _NO_LANE
         self.rest: deque[Queued[T]] = _NO_LANE
+        #: What comes behind `rest`, if that is not all.
+        self.unread: UnreadPart[T] | None = None
 
     def open_lane(self, qos: int) -> deque[Queued[T]]:
         """The first message for this lane has come."""
@@ -134,7 +116,18 @@ class _Class(Generic[T]):
         return lane
 
     def __iter__(self) -> Iterator[Queued[T]]:
-        return merge(self.qos0, self.rest, key=_number)
+        return merge(self.qos0, chain(self.rest, self.unread.since) if self.unread else self.rest, key=_number)
+
+    @property
+    def begin(self) -> int | None:
+        """The number of the first message of QoS 1 or 2."""
+        if self.rest:
+            return self.rest[0][3]
+        return None if self.unread is None else self.unread.begin
+
+    def __len__(self) -> int:
+        length, unread = len(self.qos0) + len(self.rest), self.unread
+        return length if unread is None else length + unread.length + len(unread.since)
 
 
 class MessageQueue(Generic[T]):
@@ -155,6 +148,7 @@ class MessageQueue(Generic[T]):
         "length",
         "number",
         "unread",
+        "unread_size",
     )
 
     def __init__(
@@ -177,16 +171,19 @@ class MessageQueue(Generic[T]):
         self._priority = priority
         self._default_priority = default_priority
         #: The class that the next message leaves from.
-        self._top: _Class[T] = _Class(LOWEST)
+        self._top: QueueClass[T] = QueueClass(LOWEST)
         #: All classes that are not empty, the highest priority first. Not used without priorities.
-        self._classes: SortedDict[int, _Class[T]] | None = None if priority is None else SortedDict()
+        self._classes: SortedDict[int, QueueClass[T]] | None = None if priority is None else SortedDict()
         #: Of the message that came last.
         self.number = 0
         #: Everything up to this number came before all that waits in backlogs.
         self.before_backlogs = 0
         self.length = 0
         self.byte_size = 0
-        self.unread: UnreadPart | None = None
+        #: None: all messages are in memory.
+        self.unread: Reader | None = None
+        #: The bytes of those that are not.
+        self.unread_size = 0
 
     def limit(self, max_length: int, max_bytes: int, *, store_qos0: bool) -> None:
         """Limits from now on. What is there above them stays until it is sent; a new message takes an old one's
@@ -205,7 +202,7 @@ class MessageQueue(Generic[T]):
             return (Dropped(message, target, qos, reason),)
         into = self._top if self._classes is None else self._class_of(message.topic)
         self.number = number = self.number + 1
-        lane = into.rest if qos else into.qos0
+        lane = (into.rest if into.unread is None else into.unread.since) if qos else into.qos0
         if lane is _NO_LANE:
             lane = into.open_lane(qos)
         lane.append((message, target, qos, number))
@@ -216,10 +213,13 @@ class MessageQueue(Generic[T]):
         return ()
 
     @property
-    def first(self) -> Queued[T]:
-        """The next message, which may have expired; there is one."""
-        qos0, rest = self._top.qos0, self._top.rest
-        return (qos0 if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest)[0]
+    def first(self) -> Queued[T] | None:
+        """The next message, which may have expired. None: there is none, or it has to be read."""
+        top = self._top
+        qos0, rest = top.qos0, top.rest
+        if not rest:
+            return qos0[0] if qos0 and (top.unread is None or qos0[0][3] < top.unread.begin) else None
+        return qos0[0] if qos0 and qos0[0][3] < rest[0][3] else rest[0]
 
     @property
     def waits(self) -> bool:
@@ -233,6 +233,9 @@ class MessageQueue(Generic[T]):
         top = self._top
         qos0 = top.qos0
         rest = top.rest
+        if not rest and top.unread is not None and not (qos0 and qos0[0][3] < top.unread.begin):
+            self._read_on(top)
+            return ()
         if qos0 and (not rest or qos0[0][3] < rest[0][3]):
             entry = qos0.popleft()
         elif room or rest[0][0].expires_at <= now:
@@ -242,39 +245,13 @@ class MessageQueue(Generic[T]):
         message = entry[0]
         self.length -= 1
         self.byte_size -= message.weight
-        if self._classes is not None and not rest and not qos0:
+        if self._classes is not None and not rest and not qos0 and top.unread is None:
             self._forget(top)
         return ((message, entry[1], "waited", 0),)
 
-    def leave_unread(self, unread: UnreadPart) -> None:
-        """Messages that came before all others are in a store."""
-        self.unread, head = unread, unread.head
-        self.number = max(self.number, head.last)
-        self.length += head.length
-        self.byte_size += head.byte_size
-
-    def adopt(self, read: ReadPart[T]) -> list[Dropped[T]]:
-        """This was unread. Returns what the limits do not allow: if new messages are dropped, that is none, as these
-        are there."""
-        if self.unread is not None:
-            self.length -= self.unread.head.length
-            self.byte_size -= self.unread.head.byte_size
-            self.unread = None
-        for priority, lane in read.lanes.items():
-            into = self._top if self._classes is None else self._class(priority)
-            self.length += len(lane)
-            lane.extend(into.rest)
-            into.rest = lane
-        self.byte_size += read.byte_size
-        self.before_backlogs = max(self.before_backlogs, read.before_backlogs)
-        dropped: list[Dropped[T]] = []
-        if not self._drop_new:
-            for at in list(self._each_class()):
-                while len(at.qos0) + len(at.rest) > self._max_length:
-                    dropped.append(self._drop_oldest(at))
-            while self.byte_size > self._max_bytes:
-                dropped.append(self._drop_oldest(list(self._each_class())[-1]))
-        return dropped
+    def _read_on(self, at: QueueClass[T]) -> None:
+        assert self.unread is not None
+        self.unread.begin(at.priority)
 
     def shed(self, count: float, weight: float, limit: int) -> list[Dropped[T]]:
         """Drop messages until they are so many and so heavy, QoS 0 first and then the oldest; `limit` at most."""
@@ -282,7 +259,7 @@ class MessageQueue(Generic[T]):
         for has_some in (attrgetter("qos0"), attrgetter("rest")):
             for at in list(self._each_class())[::-1]:
                 while has_some(at) and (count > 0 or weight > 0) and len(dropped) < limit:
-                    dropped.append(self._drop_oldest(at))
+                    dropped += self._drop_oldest(at)
                     count, weight = count - 1, weight - dropped[-1].message.weight
         return dropped
 
@@ -297,68 +274,87 @@ class MessageQueue(Generic[T]):
         """Of each priority the messages that came after the one with this number, in order."""
         found: list[tuple[int, list[Queued[T]]]] = []
         for at in self._each_class():
-            new = list(takewhile(lambda entry: entry[3] > number, reversed(at.rest)))
+            lane = at.rest if at.unread is None else at.unread.since
+            new = list(takewhile(lambda entry: entry[3] > number, reversed(lane)))
             if new:
                 found.append((at.priority, new[::-1]))
         return found
 
     def firsts(self) -> dict[int, int]:
         """Of each priority the number of the first message. All with lower numbers have left."""
-        return {at.priority: at.rest[0][3] for at in self._each_class() if at.rest}
+        return {at.priority: begin for at in self._each_class() if (begin := at.begin) is not None}
 
-    def _each_class(self) -> Iterable[_Class[T]]:
+    def _each_class(self) -> Iterable[QueueClass[T]]:
         return (self._top,) if self._classes is None else self._classes.values()
 
     def priority_of(self, topic: str) -> int:
-        priority = self._top.priority if self._priority is None else self._priority(topic)
+        if self._priority is None:
+            return LOWEST
+        priority = self._priority(topic)
         return self._default_priority if priority is None else priority
 
-    def _class_of(self, topic: str) -> _Class[T]:
+    def _class_of(self, topic: str) -> QueueClass[T]:
         return self._class(self.priority_of(topic))
 
-    def _class(self, priority: int) -> _Class[T]:
+    def _class(self, priority: int) -> QueueClass[T]:
         assert self._classes is not None
         found = self._classes.get(-priority)
         if found is None:
-            found = self._classes[-priority] = _Class(priority)
+            found = self._classes[-priority] = QueueClass(priority)
             if len(self._classes) == 1 or priority > self._top.priority:
                 self._top = found
         return found
 
-    def _forget(self, empty: _Class[T]) -> None:
+    def _forget(self, empty: QueueClass[T]) -> None:
         assert self._classes is not None
         del self._classes[-empty.priority]
         if self._top is empty and self._classes:
             self._top = self._classes.peekitem(0)[1]
 
-    def _shorten(self, into: _Class[T], qos: int) -> tuple[Dropped[T], ...]:
+    def _shorten(self, into: QueueClass[T], qos: int) -> tuple[Dropped[T], ...]:
         """Bring the queue back within its limits after a message with `qos` was added to the class `into`."""
-        here, unread = len(into.qos0) + len(into.rest), self.unread
-        too_long = here + (0 if unread is None else unread.head.lengths.get(into.priority, 0)) > self._max_length
-        if not too_long and self.byte_size <= self._max_bytes:
+        if len(into) <= self._max_length and self.byte_size <= self._max_bytes:
             return ()  # long as a whole, but only classes are limited
-        lane = into.rest if qos else into.qos0
+        unread = into.unread
+        lane = (into.rest if unread is None else unread.since) if qos else into.qos0
         size = lane[-1][0].weight
         # a message that would not fit even alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
             return (self._drop(into, lane.pop()),)
-        elsewhere = 0
-        if unread is not None:  # the oldest are there; until they are here, what has come since is limited by itself
-            unread.begin()
-            too_long, elsewhere = here > self._max_length, unread.head.byte_size
+        return tuple(self._drop_excess(into))
+
+    def trim(self) -> list[Dropped[T]]:
+        """Messages were read: drop what the limits do not allow. If new ones are dropped, that is none."""
+        classes = () if self._drop_new else list(self._each_class())
+        return [gone for at in classes for gone in self._drop_excess(at)]
+
+    def _drop_excess(self, at: QueueClass[T]) -> list[Dropped[T]]:
+        """Drop the oldest of this class, and of those with the lowest priority, as far as they are in memory."""
         dropped: list[Dropped[T]] = []
-        if too_long:
-            dropped.append(self._drop_oldest(into))
-        while self.byte_size - elsewhere > self._max_bytes:
-            dropped.append(self._drop_oldest(into if self._classes is None else self._classes.peekitem(-1)[1]))
-        return tuple(dropped)
+        while len(at) > self._max_length and (gone := self._drop_oldest(at)):
+            dropped += gone
+        while self.byte_size > self._max_bytes:
+            gone = self._drop_oldest(at if self._classes is None else self._classes.peekitem(-1)[1])
+            if not gone:
+                break
+            dropped += gone
+        return dropped
 
-    def _drop_oldest(self, at: _Class[T]) -> Dropped[T]:
-        return self._drop(at, (at.qos0 or at.rest).popleft())
+    def _drop_oldest(self, at: QueueClass[T]) -> tuple[Dropped[T], ...]:
+        """Nothing, if it has to be read for that."""
+        unread = at.unread
+        if at.qos0 or at.rest:
+            return (self._drop(at, (at.qos0 or at.rest).popleft()),)
+        if unread is None:
+            return ()
+        self._read_on(at)
+        # until they are here, what has come since is limited by itself
+        is_too_much = len(unread.since) > self._max_length or self.byte_size - self.unread_size > self._max_bytes
+        return (self._drop(at, unread.since.popleft()),) if unread.since and is_too_much else ()
 
-    def _drop(self, at: _Class[T], entry: Queued[T]) -> Dropped[T]:
+    def _drop(self, at: QueueClass[T], entry: Queued[T]) -> Dropped[T]:
         self._count_out(entry)
-        if self._classes is not None and not at.qos0 and not at.rest:
+        if self._classes is not None and not at.qos0 and not at.rest and at.unread is None:
             self._forget(at)
         return Dropped(entry[0], entry[1], entry[2], _QUEUE_FULL)
 

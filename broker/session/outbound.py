@@ -114,7 +114,7 @@ class Outbound(Sending):
             arrivals.replays = replays
         came = self._queue if arrivals is None else arrivals
         self._sources: tuple[Source, ...] = tuple(
-            [source for source in (self._window, self._queue.unread, came, replays, feeds) if source is not None]
+            [source for source in (self._window, came, replays, feeds) if source is not None]
         )
         self._review()
 
@@ -284,9 +284,9 @@ class Outbound(Sending):
                 is_movable = state is State.WAIT_PUBACK
                 self.give_up(message, target, DropReason.SESSION_ENDED, is_movable=is_movable)
         for _ in range(limit - len(unfinished)):
+            if self._queue.first is None:
+                return self._queue.length > 0  # they have to be read
             queued = self._queue.take(1, -inf)
-            if not queued:
-                return False
             ((gone, target, _, _),) = queued
             self.give_up(gone, target, DropReason.SESSION_ENDED)
         return True

@@ -116,7 +116,7 @@ class Recovery:
 
     def _finish(self, number: int, stored: StoredSession) -> None:
         """It has ended, and its messages were not all given to other members of its shared groups."""
-        if stored.is_idle and stored.window_head.queue is None:
+        if stored.is_idle and not stored.window_head.queue.levels:
             if self._committer is not None:
                 self._committer.change(_Discarded(number))
             return
@@ -218,12 +218,12 @@ class Recovery:
             ids, weight, place = unpack(value)
             awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
         session.awaiting_rel.restore(awaited, gone)
-        if stored.window_head.queue is not None:
+        if stored.window_head.queue.levels:
             self._restore_queue(actor, session_number, stored, target)
         durable = session.durable
         if not isinstance(durable, Durable):
             return lost
-        durable.restored(stored.position, stored.window_head)
+        durable.restored(stored.position)
         durable.window.restored(sent_rows)
         durable.awaiting_rel.restored(
             (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)
@@ -241,17 +241,14 @@ class Recovery:
     ) -> None:
         """Leave it unread, if it stays in the store."""
         # imported here: most stores have none
-        from trunkline.broker.session.unread_queue import QueueRows, UnreadQueue
+        from trunkline.broker.session.queue_reader import QueueReader, waiting
 
-        queue, committer = actor.session.queue, self._committer
-        publications = None if committer is None else committer.publications
-        rows = QueueRows(number, stored.window_head, queue, target, publications, self._epoch)
-        if committer is not None:
-            actor.leave_unread(UnreadQueue(rows, committer.read))
+        queue, head = actor.session.queue, stored.window_head.queue
+        if self._committer is not None:
+            actor.leave_unread(QueueReader(queue, head))
         elif self._engine is not None:
-            rows.read_all(self._engine, self._now)
-            dropped = queue.adopt(rows)
-            actor.not_restored([*rows.gone, *[(gone.message, gone.reason) for gone in dropped]])
+            for each in waiting(self._engine, number, target, self._epoch):
+                actor.not_restored([(gone.message, gone.reason) for gone in queue.push(*each)])
 
 
 class _Records:

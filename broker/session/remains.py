@@ -40,10 +40,15 @@ class Remains:
         self._outbound = outbound
         self._undelivered = undelivered
 
-    def give_up(self) -> Iterator[None]:
-        """No route leads here, so nothing more comes: end the actor when all is gone."""
+    def give_up(self, again: Callable[[], None]) -> Iterator[None]:
+        """No route leads here, so nothing more comes: end the actor when all is gone. What has to be read for that is,
+        and then this is called `again`."""
+        queue = self._context.session.queue
         for step in self._steps():
             while step(MESSAGES_AT_ONCE):
+                if queue.unread is not None and queue.first is None:
+                    queue.unread.then(again)
+                    return
                 yield
         yield from self._outbound.end_feeds()
         self._forget()
@@ -55,7 +60,7 @@ class Remains:
         for step in (*self._steps(), self._lose_undelivered):
             try:
                 while step(MESSAGES_AT_ONCE):
-                    await trio.lowlevel.checkpoint()
+                    await self._read_queue()
             except Exception:
                 _logger.exception(ANOTHER_ERROR, extra=self._context.session.client.log_fields)
         for _ in self._outbound.end_feeds():
@@ -64,11 +69,10 @@ class Remains:
 
     async def _read_queue(self) -> None:
         unread = self._context.session.queue.unread
-        if unread is not None:
-            try:
-                await unread.read_now()
-            except Exception:
-                _logger.exception(ANOTHER_ERROR, extra=self._context.session.client.log_fields)
+        if unread is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await unread.read_now()
 
     def _steps(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""

@@ -199,10 +199,6 @@ class Excess:
 
     def shorten(self, cut: Cut | None) -> None:
         """Far more waits than the limits allow, before this cut if there is nothing in another backlog."""
-        unread = self._context.session.queue.unread
-        if unread is not None:
-            unread.then(partial(self.shorten, cut))
-            return
         self.reason = too_much(is_there=self._cursor.is_online)
         if self._cursor.reader.is_busy or self._context.ended:
             return
@@ -264,6 +260,10 @@ class Excess:
     async def _shed(self, count: int, weight: float, token: Merge, reason: DropReason) -> tuple[int, float]:
         """Drop what is in the queue. Returns how many messages, and how many bytes, are still to be dropped."""
         context = self._context
+        while unread := context.session.queue.unread:  # those to be dropped may be there
+            is_read = trio.Event()
+            unread.then(is_read.set)
+            await is_read.wait()
         while (count > 0 or weight > 0) and self._is_wanted(token):
             dropped = context.session.queue.shed(count, weight, MESSAGES_AT_ONCE)
             if not dropped:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from trunkline.broker.alive_note import ALIVE, CLOCK, NODE
 from trunkline.broker.backlogs.rows import FILTERS, filter_from_row
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import NO_HEAD, QUEUES, StoredHead, head_from_row
+from trunkline.broker.session.stored_queue import NO_HEAD, StoredHead, head_from_row, private_entries
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey
 from trunkline.broker.stored_publications import MESSAGES, queued_among
@@ -66,8 +66,8 @@ class Found:
     queued: dict[int, int]
     #: The last number that was given to a publication.
     last_number: int
-    #: Sessions of which only a part is left, as a damaged store was repaired: the publications in their queues, one for
-    #: each row.
+    #: Sessions of which only a part is left, as a damaged store was repaired: the publications that waited for them
+    #: alone, one for each row.
     remains: dict[int, list[int]]
     backlogs: list[StoredBacklog]
     #: Of clients that were connected, by sessions that are not stored.
@@ -101,11 +101,9 @@ def find(engine: Engine) -> Found:
                 row_key = RowKey.of(key[NUMBER_SIZE:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
     for number, places in remains.items():
-        for key, value in rows(engine, QUEUES, key_of(number), key_of(number + 1)):
-            place = place_in(QUEUES, key, value)
-            if place is not None:
-                referred[place[0]] = place[3]
-                places.append(place[0])
+        for entry in private_entries(engine, number):
+            referred[entry.number] = entry.others
+            places.append(entry.number)
     records = {number: record for number in referred if (record := engine.get(MESSAGES, key_of(number))) is not None}
     backlogs = [filter_from_row(key, value) for key, value in rows(engine, FILTERS)]
     wills = list(rows(engine, WILLS))
@@ -125,8 +123,6 @@ def _session(head: bytes) -> StoredSession:
 
 def place_in(space: Space, key: bytes, value: bytes) -> Place | None:
     """The place of the messages that a row refers to."""
-    if space == QUEUES:
-        return cast("Place", unpack(value)[0])
     if space == WINDOWS and len(key) > NUMBER_SIZE:
         plain = unpack(value)
         return cast("Place | None", plain[1] if RowKey.of(key[NUMBER_SIZE:]).lane == SENT else plain[2])

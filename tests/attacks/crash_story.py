@@ -68,14 +68,21 @@ class Story:
         self.began_anew = trio.Event()
         #: What the broker is told.
         self.settings = '[[streams]]\nname = "s"\nfilters = ["t/#"]\n'
-        if chance.random() < 0.25:
-            self.settings += '[session.priorities]\n"t/0" = 1\n"t/m" = 2\n'
+        self.settings += chance.choice(
+            (
+                "",
+                "",
+                '[session.priorities]\n"t/0" = 1\n"t/m" = 2\n',
+                '[session]\noverflow = "drop_new"\nmax_queue_length = 0\n',
+            )
+        )
         self.subscribers = [
             Subscriber(self, "online", "t/#", stays=0.95),
             Subscriber(self, "offline", "t/#", stays=0.02),
             Subscriber(self, "overlapping", "t/#", "t/+", "t/0", stays=0.5),
             *[Subscriber(self, f"same-{number}", "t/+", stays=0.3 * number) for number in range(3)],
             Subscriber(self, "at-least-once", "t/#", stays=0.5, qos=1),
+            Subscriber(self, "alone-in-its-group", "$share/g/t/#", stays=0.5),
             Subscriber(self, "of-the-stream", "$stream/s/#", stays=0.5),
         ]
         self.publishers = [*[Publisher(self, f"publisher-{number}") for number in range(2)], Mixing(self)]

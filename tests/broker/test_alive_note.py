@@ -1,7 +1,7 @@
 """What the store says of the node itself."""
 
 from tests.broker.committing import House, Value
-from trunkline.broker.alive_note import ALIVE, CLOCK, COUNTED, NODE, NOTED, RESERVED
+from trunkline.broker.alive_note import ALIVE, CLOCK, NODE, NOTED, RESERVED
 from trunkline.mqtt.packing import pack, unpack
 
 
@@ -14,7 +14,6 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     assert house.writer.batches[0].values[NODE] == {
         ALIVE: pack((1007.0, RESERVED, 1007.0)),
         CLOCK: pack(("boot 1", -500.0, 0.0)),
-        COUNTED: pack(True),
     }
     house.writer.end()
     house.turns.now = 17.0

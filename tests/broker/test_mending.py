@@ -9,13 +9,16 @@ import pytest
 
 from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, until
+from tests.broker.session.test_queue_reader import KINDS, OLD, Kind, emptied, got_all
+from tests.broker.session.test_queue_reader import filled as waiting
 from tests.conformance import raw
-from trunkline.broker.alive_note import COUNTED, NODE
+from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, Entry, entry_from_row, filter_from_row
 from trunkline.broker.mending import LostMessages, mend, messages_in
 from trunkline.broker.row_check import malformed
 from trunkline.broker.session.durable import POSITIONS
-from trunkline.broker.stored_publications import MESSAGES
+from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.store import Space, WriteBatch
@@ -139,7 +142,6 @@ async def test_of_a_whole_store_nothing_is_lost() -> None:
     spaces = [space for space in disk.engine.spaces() if space != POSITIONS]
     before = {space: dict(rows(disk.engine, space)) for space in spaces}
     assert mend(disk.engine) == LostMessages(Counter(), 0)
-    assert before[NODE].pop(COUNTED)  # the next start counts what waits in queues
     assert {space: dict(rows(disk.engine, space)) for space in spaces} == before
     async with disk.broker(session={"max_queue_length": LIMIT}) as life:
         await expect(life, {client_id: whole(disk, client_id) for client_id in FILTERS_OF})
@@ -194,3 +196,59 @@ async def test_messages_are_counted_one_by_one() -> None:
     disk = await filled()
     assert messages_in(disk.engine) == 2 * LIMIT
     assert disk.engine.count(MESSAGES) < 2 * LIMIT
+
+
+# What waits for single sessions
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("lost", [{WINDOWS}, {REFERENCES}, {WINDOWS, REFERENCES, NODE}], ids=["heads", "counts", "all"])
+async def test_what_waits_for_single_sessions_is_counted_anew(kind: Kind, lost: set[Space]) -> None:
+    disk = await waiting(kind, "away", "other")
+    heads = dict(disk.engine.scan(WINDOWS))
+    for space in lost:
+        lose(disk, space, keys(disk, space))
+    mend(disk.engine)
+    assert dict(disk.engine.scan(WINDOWS)) == heads
+    async with disk.broker(session=kind[0]) as life:
+        for client_id in ("away", "other"):
+            wire, _ = await life.stay(client_id)
+            await got_all(wire, OLD)
+        await emptied(life, disk)
+
+
+@pytest.mark.parametrize("space", [ENTRIES, MESSAGES], ids=lambda space: space.name)
+async def test_what_is_lost_of_them_waits_no_more(space: Space) -> None:
+    kind = KINDS["new messages are dropped"]
+    disk = await waiting(kind, "away", "other")
+    lose(disk, space, keys(disk, space)[1:3])
+    mend(disk.engine)
+    async with disk.broker(session=kind[0]) as life:
+        for client_id in ("away", "other"):
+            session = life.node.sessions.get(client_id)
+            assert session is not None
+            left = [*OLD[:1], *OLD[3:]] if space == MESSAGES or client_id == "away" else OLD
+            assert session.session.waiting[0] == len(left)
+            wire, _ = await life.stay(client_id)
+            await got_all(wire, left)
+        await emptied(life, disk)
+
+
+async def test_what_has_left_of_the_first_row_does_not_come_back() -> None:
+    kind = KINDS["new messages are dropped"]
+    disk = Disk()
+    async with disk.broker(session={**kind[0], "max_inflight": 2}) as life:
+        wire, _ = await life.stay("away")
+        await wire.subscribe(("t", 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(b"".join([raw.publish("t", b"%d" % each, qos=1, packet_id=each) for each in range(1, 7)]))
+        for number in range(1, 4):
+            await wire.take_publish("t", b"%d" % number, qos=1)
+        await wire.abort()
+        await life.rests()
+        await life.stay("another")  # whose CONNACK waits for a commit
+    mend(disk.engine)
+    async with disk.broker(session=kind[0]) as life:
+        wire, _ = await life.stay("away")
+        await got_all(wire, [b"4", b"5", b"6"])
+        await emptied(life, disk)

@@ -9,7 +9,7 @@ from tests.broker.disk import Disk, Life
 from tests.broker.node.test_storing import queued
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.session.stored_queue import QUEUES
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -53,7 +53,7 @@ async def test_what_has_left_the_queue() -> None:
         await subscriber.send(raw.PINGREQ)
         await subscriber.receive()  # PINGRESP: the acknowledgement is handled
         await publisher.subscribe("of others")  # its SUBACK waits for a commit
-        assert not disk.engine.count(QUEUES)
+        assert not disk.engine.count(ENTRIES)
     async with disk.broker() as life:
         assert await queued(life) == []
 

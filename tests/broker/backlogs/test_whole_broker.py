@@ -19,7 +19,6 @@ from tests.store.conftest import THOROUGH
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS
 from trunkline.broker.session.durable import POSITIONS
-from trunkline.broker.session.stored_queue import QUEUES
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.mqtt.packets import SubscriptionRequest
 
@@ -233,7 +232,7 @@ class Play:
         await self.check_leaks()
 
     async def check_leaks(self) -> None:
-        spaces = (MESSAGES, ENTRIES, FILTERS, POSITIONS, QUEUES)
+        spaces = (MESSAGES, ENTRIES, FILTERS, POSITIONS)
         backlogs = self.backlogs
         left: list[object] = []
         for _ in range(20):  # the last commit holds what it has stored until the next one

@@ -1,11 +1,12 @@
 """A stored session: whatever happens to it, what a later start finds in the store is what it was at the last commit."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import accumulate
 from math import inf
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from tests.conformance import raw
 from tests.store.clocks import clock_at
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.alive_note import ALIVE, NODE
+from trunkline.broker.backlogs.merge import Merge
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.committer import Committer
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.durable import (
@@ -24,15 +27,14 @@ from trunkline.broker.session.durable import (
     StoredParts,
     make_durable,
 )
-from trunkline.broker.session.export import head_to_plain, target_to_plain
-from trunkline.broker.session.mqueue import MessageQueue, QueueHead, QueueSettings, UnreadPart
+from trunkline.broker.session.export import head_to_plain, target_from_plain, target_to_plain
+from trunkline.broker.session.mqueue import MessageQueue, QueueSettings
+from trunkline.broker.session.queue_reader import QueueReader
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
-from trunkline.broker.session.stored_queue import QUEUES, StoredQueue
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.session.unread_queue import QueueRows, UnreadQueue
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
@@ -48,11 +50,12 @@ from trunkline.router import Options, Router, Target
 from trunkline.store import Engine, StoreError, StoreFull, WriteBatch
 from trunkline.store.memory import MemoryEngine
 
+if TYPE_CHECKING:
+    from trunkline.broker.session.stored_queue import StoredQueue
+
 EPOCH = 1_000_000.0
 topics = st.sampled_from(["low", "high", "other"])
 PRIORITIES = {"low": 1, "high": 2}
-#: Those that other settings give to the same topics.
-others = st.sampled_from([PRIORITIES, {"low": 2, "high": 1}, {"other": 1, "high": 2}])
 #: Binary fractions: sums of them are exact.
 times = st.integers(0, 64).map(lambda number: number / 4)
 
@@ -133,34 +136,32 @@ class Home:
 
 
 class Sleeper:
-    """As `SessionActor`, as far as a recovery knows it. It reads its queue when it is told to."""
+    """As `SessionActor`, as far as a recovery knows it, and the reader of its queue, which reads when it is told to."""
 
     def __init__(self, session: Session, subscriber: Subscriber) -> None:
         self.session, self.subscriber = session, subscriber
-        self.rows: QueueRows | None = None
         self.is_asked = False
 
-    def leave_unread(self, unread: UnreadQueue) -> None:
-        self.rows = unread._rows
-        self.session.queue.leave_unread(cast("UnreadPart", self))
+    def leave_unread(self, reader: QueueReader) -> None:
+        self.session.queue.unread = self
 
-    @property
-    def head(self) -> QueueHead:
-        assert self.rows is not None
-        return self.rows.head
-
-    def begin(self) -> None:
+    def begin(self, priority: int) -> None:
         self.is_asked = True
 
-    def read(self, engine: Engine, now: float) -> None:
-        if self.rows is not None:
-            self.rows.read_all(engine, now)
-            queue = cast("StoredQueue", self.session.queue)
-            queue.adopt_runs(self.rows.runs, anew=self.rows.is_mixed)
-            queue.adopt(self.rows)
-            assert self.session.durable is not None
-            self.session.durable.changed()
-            self.rows = None
+    def then(self, action: Callable[[], object]) -> None:
+        raise NotImplementedError
+
+    async def read_now(self) -> None:
+        raise NotImplementedError
+
+    def read(self, engine: Engine) -> None:
+        """All of it, page by page."""
+        queue, router = cast("StoredQueue", self.session.queue), Router[Any]()
+        to = partial(target_from_plain, subscriber=self.subscriber, group_of=router.group)
+        while queue.unread is not None:
+            priority = queue.first_unread
+            queue.adopt(priority, Merge().page(engine, queue.next_page(priority), 2, 1 << 18), to)
+            queue.trim()
 
 
 def plain(publication: Publication) -> list[object]:
@@ -181,7 +182,6 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         self.number = 0
         self.guid = 0
         self.committer, self.turns, self.writer = committer_of(self.engine)
-        self.priorities = PRIORITIES
         self.use(Home(self.committer).add(ClientInfo("a"), 1))
         self.session.left_at = 0.0
 
@@ -195,12 +195,12 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
 
     def read_queue(self) -> None:
         """It has what it would have, if it had been in memory all the time."""
-        is_unread, queue = self.actor.rows is not None, self.session.queue
+        is_unread, queue = self.session.queue.unread is not None, self.session.queue
         assert is_unread or not self.actor.is_asked
-        self.actor.read(self.engine, self.now)
+        self.actor.read(self.engine)
         if is_unread:
-            other: MessageQueue[Any] = MessageQueue(max_length=6, priority=self.priorities.get)
-            for message, target, qos, _ in [each for each in self.unread if each[0].expires_at > self.now] + self.since:
+            other: MessageQueue[Any] = MessageQueue(max_length=6, priority=PRIORITIES.get)
+            for message, target, qos, _ in self.unread + self.since:
                 other.push(message, target, qos)
             assert self.waiting(queue) == self.waiting(other)
         assert queue.length == len(list(queue))
@@ -301,7 +301,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     def pop(self, to_window: bool) -> None:
         self.read_queue()
         queue, window = self.session.queue, self.session.inflight
-        qos = queue.first[2] if queue.waits else 0
+        qos = 0 if queue.first is None else queue.first[2]
         for message, target, _, _ in queue.take(window.room, self.now):
             if to_window and qos and message.expires_at > self.now:
                 window.insert(message, target, qos, self.now)
@@ -365,16 +365,13 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
                 timer.fire()
         self.turns.end()
 
-    @rule(priorities=others, reads_before=st.booleans(), reads_at_once=st.booleans())
-    def restart(
-        self, priorities: dict[str, int] = PRIORITIES, *, reads_before: bool = True, reads_at_once: bool = True
-    ) -> None:
+    @rule(reads_before=st.booleans(), reads_at_once=st.booleans())
+    def restart(self, *, reads_before: bool = True, reads_at_once: bool = True) -> None:
         if reads_before:
             self.read_queue()
-        is_unread = self.actor.rows is not None
+        is_unread = self.session.queue.unread is not None
         if not is_unread:
             self.unread, self.since = sorted(self.session.queue, key=itemgetter(3)), []
-            self.priorities = priorities
         came = [each for each in self.unread + self.since if each[2]]
         self.commit()
         was = self.exported(self.session)
@@ -382,7 +379,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         assert found.last_number >= self.engine.count(MESSAGES)
         self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
-        home: Any = Home(self.committer, self.priorities)
+        home: Any = Home(self.committer)
         list(Recovery(found, home, Router(), EPOCH, self.now, self.committer).restore())
         (actor,) = home.actors
         self.use(actor)
@@ -425,7 +422,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             self.commit()
             left = [
                 space.name
-                for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES, REFERENCES)
+                for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, ENTRIES, MESSAGES, REFERENCES)
                 if self.engine.count(space)
             ]
             assert not left
@@ -575,7 +572,7 @@ def test_a_session_that_is_stored_from_now_on_is_stored_with_all_that_it_holds()
     assert restored.subscriptions == session.subscriptions
     _, sent = restored.inflight.export()
     assert [plain(each[2]) for each in sent] == [message_to_row(_message(5), EPOCH)]
-    home.actors[0].read(store.engine, 0.0)
+    home.actors[0].read(store.engine)
     assert [entry[0].payload for entry in restored.queue] == [b"10"]
     ((packet_ids, _, held),) = restored.awaiting_rel.export()
     assert (list(packet_ids), held and plain(held)) == ([7], message_to_row(_message(15), EPOCH))

@@ -1,4 +1,3 @@
-from collections import deque
 from dataclasses import dataclass
 from math import inf
 
@@ -14,7 +13,6 @@ from trunkline.broker.session.mqueue import (
     Dropped,
     MessageQueue,
     Overflow,
-    Queued,
 )
 from trunkline.mqtt.message import Message
 
@@ -402,36 +400,3 @@ TestDropNewModel = DropNewModel.TestCase
 TestNoQos0Model = NoQos0Model.TestCase
 for case in (TestQueueModel, TestPrioritiesModel, TestDropNewModel, TestNoQos0Model):
     case.settings = _settings
-
-
-@dataclass
-class Read:
-    lanes: dict[int, deque[Queued[str]]]
-    byte_size: int
-    before_backlogs: int
-
-
-@pytest.mark.parametrize("overflow", Overflow)
-@pytest.mark.parametrize(("limit", "left"), [(4, [b"0", b"1", b"2", b"new"]), (3, [b"1", b"2", b"new"])])
-def test_what_was_read_goes_in_front_and_above_a_limit_only_where_new_messages_are_dropped(
-    overflow: Overflow, limit: int, left: list[bytes]
-) -> None:
-    queue: MessageQueue[str] = MessageQueue(max_length=limit, overflow=overflow)
-    old = [message(b"%d" % number) for number in range(3)]
-    queue.number = 3
-    push(queue, b"new")
-    lane = deque[Queued[str]]((each, "target", 1, number) for number, each in enumerate(old, 1))
-    dropped = queue.adopt(Read({LOWEST: lane}, sum(each.weight for each in old), 2))
-    if overflow is Overflow.DROP_NEW:
-        assert not dropped
-        left = [b"0", b"1", b"2", b"new"]
-    assert [entry[0].payload for entry in queue] == left
-    assert len(dropped) == 4 - len(left)
-
-
-@pytest.mark.parametrize(("known", "read", "then"), [(0, 2, 2), (3, 2, 3)])
-def test_what_came_before_backlogs_is_the_later_one_of_both(known: int, read: int, then: int) -> None:
-    queue: MessageQueue[str] = MessageQueue()
-    queue.before_backlogs = known
-    queue.adopt(Read({}, 0, read))
-    assert queue.before_backlogs == then

@@ -6,35 +6,41 @@ from types import SimpleNamespace
 from typing import Any, Unpack, cast
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.broker.session.test_durable import EPOCH, Home, committer_of
 from tests.conformance import raw
+from trunkline.broker.backlogs.merge import Merge
+from trunkline.broker.backlogs.rows import ENTRIES, entry_from_row
 from trunkline.broker.routes import Subscriber
-from trunkline.broker.session.mqueue import LOWEST, QueueHead, QueueSettings
+from trunkline.broker.session.mqueue import HIGHEST, LOWEST, Overflow, QueueSettings
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_queue import (
+    FEW,
     NO_HEAD,
-    QUEUES,
+    PRIVATE,
+    QueueHead,
     StoredHead,
     StoredQueue,
     head_from_row,
     head_to_row,
+    place_in_queue,
+    private_entries,
+    sequence_of,
 )
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.session.unread_queue import QueueRows
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packing import pack, unpack
+from trunkline.mqtt.packing import pack
 from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 from trunkline.router import Member, Options, Router, Target
 from trunkline.store import WriteBatch
-from trunkline.store.engine import NUMBER_SIZE, key_of, number_of
+from trunkline.store.engine import NUMBER_SIZE, key_of
 from trunkline.store.memory import MemoryEngine
 
 CLIENTS = ("a", "b", "c")
@@ -84,7 +90,7 @@ class QueuesShareTheirPublications(RuleBasedStateMachine):
     @rule(client_id=st.sampled_from(CLIENTS), to_window=st.booleans())
     def pop(self, client_id: str, to_window: bool) -> None:
         actor = self.actors[client_id]
-        actor.read(self.engine, 0.0)
+        actor.read(self.engine)
         session = actor.session
         for message, target, *_ in session.queue.take(session.inflight.room, 0.0):
             assert message.payload == self.queued[client_id].pop(0)
@@ -102,7 +108,7 @@ class QueuesShareTheirPublications(RuleBasedStateMachine):
     def end(self, client_id: str) -> None:
         """And a new one takes its place."""
         actor = self.actors[client_id]
-        actor.read(self.engine, 0.0)
+        actor.read(self.engine)
         actor.session.inflight.remove_oldest(10)
         actor.session.durable.forget()
         self.queued[client_id], self.sent[client_id] = [], []
@@ -134,7 +140,7 @@ class QueuesShareTheirPublications(RuleBasedStateMachine):
 
     def look(self, client_id: str) -> None:
         actor = self.actors[client_id]
-        actor.read(self.engine, 0.0)
+        actor.read(self.engine)
         assert [message.payload for message, *_ in actor.session.queue] == self.queued[client_id]
         _, sent = actor.session.inflight.export()
         assert [message.payload for _, _, message, _ in sent] == self.sent[client_id]
@@ -154,18 +160,29 @@ class QueuesShareTheirPublications(RuleBasedStateMachine):
         left = [int.from_bytes(key, "big") for key, _ in self.engine.scan(MESSAGES)]
         assert backlogs.issuperset(left)
         assert not self.engine.count(REFERENCES)
-        assert not self.engine.count(QUEUES)
+        assert not self.engine.count(ENTRIES)
 
 
 TestQueues = QueuesShareTheirPublications.TestCase
 TestQueues.settings = settings(stateful_step_count=40, max_examples=100)
 
 
-def test_a_head_is_read_as_it_was_written_and_one_of_the_first_format_says_nothing_of_the_queue() -> None:
-    head = StoredHead(7, [(1, 3)], QueueHead(17, 1234, {0: 3, 256: 1}))
+def test_a_head_is_read_as_it_was_written_and_one_of_former_versions_says_nothing_of_the_queue() -> None:
+    head = StoredHead(7, QueueHead(17, 1234, {0: (3, 3), 256: (9, 1)}))
     assert head_from_row(head_to_row(head)) == head
     assert head_from_row(head_to_row(NO_HEAD)) == NO_HEAD
-    assert head_from_row(pack((7, [(1, 3)]))) == head._replace(queue=None)
+    for former in ((7, [(1, 3)]), (7, [(1, 3), (4, 5), (6, 8)], (8, 100, [(0, 3)]))):
+        assert head_from_row(pack(former)) == NO_HEAD._replace(last_id=7)
+
+
+@given(st.integers(LOWEST, HIGHEST), st.integers(0, 1 << 40))
+def test_entries_of_a_higher_priority_come_first_and_then_they_are_in_the_order_of_arrival(
+    priority: int, number: int
+) -> None:
+    sequence = sequence_of(priority, number)
+    assert place_in_queue(sequence) == (priority, number)
+    assert sequence < sequence_of(priority, number + 1) < 1 << 64
+    assert priority == LOWEST or sequence < sequence_of(priority - 1, 0)
 
 
 class Kept:
@@ -177,6 +194,8 @@ class Kept:
         self.queue = StoredQueue(self.committer, 1, **settings)
         self.target: Target[Any] = Target(Subscriber("a", lambda mail: None), Options(1))
         self.guid = 0
+        #: Of which priorities messages were wanted.
+        self.asked: list[int] = []
 
     def batch(self, *topics: str) -> Publication:
         packets = [raw.publish(topic, b"x", qos=1, packet_id=1, version=4) for topic in topics]
@@ -200,31 +219,31 @@ class Kept:
     @property
     def rows(self) -> dict[int, int]:
         """How many messages are in each, by the number of its first."""
-        return {number_of(key[NUMBER_SIZE:]): unpack(row)[0][2] for key, row in self.engine.scan(QUEUES)}
+        return {place_in_queue(entry.sequence)[1]: entry.length for entry in private_entries(self.engine, 1)}
 
     @property
-    def head(self) -> StoredHead:
+    def head(self) -> QueueHead:
         row = self.engine.get(WINDOWS, key_of(1))
         assert row is not None
-        return head_from_row(row)
+        return head_from_row(row).queue
 
     def again(self, **settings: Unpack[QueueSettings]) -> "Kept":
         """After a start: its queue is unread."""
         kept = Kept(**settings)
         kept.engine, kept.guid, kept.target = self.engine, self.guid, self.target
         kept.committer.publications.number = self.committer.publications.number
-        head = self.head
-        kept.queue.restored(head)
-        kept.unread = QueueRows(1, head, kept.queue, lambda _: kept.target, kept.committer.publications, EPOCH)
-        kept.queue.leave_unread(cast("Any", SimpleNamespace(head=head.queue)))
+        kept.queue.restored(self.head, cast("Any", SimpleNamespace(begin=kept.asked.append)))
         return kept
 
-    unread: QueueRows
+    def page(self, rows: int = 100) -> int:
+        """Read so many rows of what comes next. Returns how many messages are lost."""
+        priority = self.queue.first_unread
+        reads = Merge().page(self.engine, self.queue.next_page(priority), rows, 1 << 20)
+        return self.queue.adopt(priority, reads, lambda _: self.target)
 
     def read(self) -> None:
-        self.unread.read_all(self.engine, 0.0)
-        self.queue.adopt_runs(self.unread.runs, anew=self.unread.is_mixed)
-        self.queue.adopt(self.unread)
+        while self.queue.unread is not None:
+            assert not self.page()
 
     @property
     def weight(self) -> int:
@@ -247,31 +266,30 @@ def test_a_row_is_for_messages_that_follow_each_other_to_one_target_at_one_qos()
     assert kept.rows == {1: 2, 3: 1, 4: 1, 5: 1, 6: 2, 8: 1, 9: 1, 10: 1, 11: 1}
 
 
-def test_a_head_has_the_bytes_and_says_what_has_left_the_first_row_also_while_it_is_unread() -> None:
+def test_a_head_has_the_bytes_and_says_where_it_begins_also_while_it_is_unread() -> None:
     kept = Kept()
     kept.push(*kept.batch(*"abcd").messages)
     kept.commit()
-    assert kept.head == StoredHead(7, [], QueueHead(4, kept.weight, {LOWEST: 4}))
+    assert kept.head == QueueHead(4, kept.weight, {LOWEST: (1, 4)})
     kept.queue.take(1, 0.0)
     kept.commit()
-    assert kept.head == StoredHead(7, [(1, 2)], QueueHead(4, kept.weight, {LOWEST: 3}))
+    assert kept.head == QueueHead(4, kept.weight, {LOWEST: (2, 3)})
     unread = kept.again()
     (new,) = unread.batch("n").messages
     unread.push(new)
     unread.commit()
-    head = QueueHead(5, kept.weight + new.weight, {LOWEST: 4})
-    assert unread.head == StoredHead(7, [(1, 2)], head)
+    assert unread.head == QueueHead(5, kept.weight + new.weight, {LOWEST: (2, 4)})
     read = unread.again()
     read.read()
     assert WINDOWS not in read.commit().values, "nothing has changed"
     read.queue.take(1, 0.0)
     read.commit()
-    assert read.head == StoredHead(7, [(1, 3)], QueueHead(5, read.weight, {LOWEST: 3}))
+    assert read.head == QueueHead(5, read.weight, {LOWEST: (3, 3)})
     assert read.rows == {1: 4, 5: 1}
     while read.queue.length:
         read.queue.take(1, 0.0)
     read.commit()
-    assert (read.head.begun, read.head.queue, read.rows) == ([], None, {})
+    assert (read.head, read.rows) == (NO_HEAD.queue, {})
     assert not read.commit().values
 
 
@@ -289,29 +307,142 @@ def test_rows_of_what_was_unread_go_before_those_of_what_came_since() -> None:
         assert unread.rows == rows
 
 
-@pytest.mark.parametrize(("taken", "firsts"), [(0, [1, 2, 3, 4]), (3, [3])])
-def test_rows_are_written_anew_when_they_have_messages_of_other_priorities(taken: int, firsts: list[int]) -> None:
-    kept = Kept(priority={"a": 1, "b": 1}.get)
+def test_what_is_read_is_a_page_and_the_next_is_asked_for_before_its_end() -> None:
+    kept = Kept()
+    for _ in range(40):
+        kept.push(*kept.batch("a").messages)
+    kept.commit()
+    unread = kept.again()
+    assert not unread.queue.take(1, 0.0)
+    assert unread.queue.first is None
+    assert unread.asked == [LOWEST]
+    unread.page(20)
+    for left in range(19, -1, -1):
+        assert unread.queue.take(1, 0.0)
+        assert len(unread.asked) == 1 + max(0, FEW + 1 - left)
+        unread.commit()
+        assert list(unread.rows) == list(range(21 - left, 41))
+    unread.push(*unread.batch("b").messages)
+    unread.read()
+    assert [number for *_, number in unread.queue] == list(range(21, 42))
+
+
+def test_each_priority_is_read_by_itself_and_no_other_session_is() -> None:
+    kept = Kept(priority={"a": 1, "b": 2}.get)
     kept.push(*kept.batch(*"abab").messages)
     kept.commit()
-    assert kept.rows == {1: 4}
-    batch, another = WriteBatch(), pack(((1, 0, 1, ()), 1, None))
-    batch.put(QUEUES, key_of(2) + key_of(1), another)
+    batch = WriteBatch()
+    for key, row in kept.engine.scan(ENTRIES):
+        for other in (PRIVATE, PRIVATE + 2):
+            batch.put(ENTRIES, key_of(other) + key[NUMBER_SIZE:], row)
     kept.engine.commit(batch)
-    read = kept.again(priority={"a": 1, "b": 2}.get)
+    unread = kept.again(priority={"a": 1, "b": 2}.get)
+    assert unread.queue.first_unread == 2
+    unread.page()
+    assert [number for *_, number in unread.queue] == [2, 4]
+    assert unread.queue.first_unread == 1
+    unread.read()
+    assert [number for *_, number in unread.queue] == [2, 4, 1, 3]
+
+
+@pytest.mark.parametrize("settings", [{}, {"priority": {"a": 7}.get}], ids=["none", "others"])
+def test_what_waits_keeps_its_priority_whatever_the_settings_say(settings: QueueSettings) -> None:
+    kept = Kept(priority={"a": 1, "b": 2}.get)
+    kept.push(*kept.batch(*"ab").messages)
+    kept.commit()
+    read = kept.again(**settings)
+    read.push(*read.batch("a").messages)
     read.read()
-    for _ in range(taken):
-        read.queue.take(1, 0.0)
+    assert [number for *_, number in read.queue] == ([3, 2, 1] if settings else [2, 1, 3])
+
+
+def test_the_oldest_are_dropped_when_they_are_read_and_until_then_what_has_come_since_is_limited_by_itself() -> None:
+    kept = Kept(max_length=3)
+    kept.push(*kept.batch(*"abc").messages)
+    kept.commit()
+    unread = kept.again(max_length=3)
+    new = [unread.batch("n").messages[0] for _ in range(5)]
+    for message in new[:3]:
+        assert not unread.queue.push(message, unread.target, 1)
+    unread.commit()
+    for message, gone in zip(new[3:], new, strict=False):
+        assert [each.message for each in unread.queue.push(message, unread.target, 1)] == [gone]
+    unread.commit()
+    assert list(unread.rows) == [1, 6, 7, 8]
+    unread.page()
+    assert [each.message.topic for each in unread.queue.trim()] == ["a", "b", "c"]
+    unread.commit()
+    assert (list(unread.rows), unread.queue.length) == ([6, 7, 8], 3)
+    assert unread.queue.byte_size == unread.weight
+
+
+def test_of_too_many_bytes_the_oldest_are_dropped_when_they_are_read_and_no_new_ones_for_them() -> None:
+    kept = Kept()
+    kept.push(*kept.batch(*"abcde").messages)
+    kept.commit()
+    unread = kept.again(max_bytes=kept.weight // 3)  # less than before
+    new = [unread.batch("n").messages[0] for _ in range(3)]
+    assert not unread.queue.push(new[0], unread.target, 1)
+    gone = [each.message for message in new[1:] for each in unread.queue.push(message, unread.target, 1)]
+    assert gone == new[:2], "they are limited by themselves"
+    unread.page()
+    assert [each.message.topic for each in unread.queue.trim()] == list("abcde")
+    assert [each[0] for each in unread.queue] == new[2:]
+    assert unread.queue.byte_size == unread.weight
+
+
+def test_one_that_is_full_takes_nothing_new_and_is_not_read_for_that() -> None:
+    settings: QueueSettings = {"max_length": 2, "overflow": Overflow.DROP_NEW}
+    kept = Kept(**settings)
+    kept.push(*kept.batch(*"ab").messages)
+    kept.commit()
+    unread = kept.again(**settings)
+    (new,) = unread.batch("n").messages
+    assert [each.message for each in unread.queue.push(new, unread.target, 1)] == [new]
+    assert not unread.asked
+    unread.read()
+    assert not unread.queue.trim()
+    assert [number for *_, number in unread.queue] == [1, 2]
+
+
+@pytest.mark.parametrize("is_row", [True, False])
+def test_what_the_store_has_lost_is_counted_and_leaves_it(is_row: bool) -> None:
+    kept = Kept()
+    for topic in "abc":
+        kept.push(*kept.batch(topic, topic).messages)
+    kept.commit()
+    batch = WriteBatch()
+    key, row = kept.engine.scan(ENTRIES)[1]
+    if is_row:
+        batch.delete(ENTRIES, key)
+    else:
+        batch.delete(MESSAGES, key_of(entry_from_row(key, row).number))
+    kept.engine.commit(batch)
+    unread = kept.again()
+    lost = unread.page()
+    if unread.queue.unread is not None:
+        lost += unread.page()
+    assert lost == 2
+    assert [number for *_, number in unread.queue] == [1, 2, 5, 6]
+    assert (unread.queue.length, unread.queue.byte_size) == (4, unread.weight)
+    while unread.queue.length:
+        unread.queue.take(1, 0.0)
+    unread.commit()
+    assert (unread.rows, unread.engine.count(MESSAGES)) == ({}, int(is_row))  # a repair had deleted it
+
+
+def test_a_page_that_two_tasks_have_read_is_taken_once() -> None:
+    kept = Kept()
+    kept.push(*kept.batch("a").messages, *kept.batch("a").messages)
+    kept.commit()
+    unread = kept.again()
+    page = Merge().page(unread.engine, unread.queue.next_page(LOWEST), 1, 1 << 20)
     for _ in range(2):
-        read.commit()
-        rows = read.engine.scan(QUEUES)
-        assert [number_of(key[NUMBER_SIZE:]) for key, _ in rows] == [*firsts, 1]
-    assert read.engine.get(QUEUES, key_of(2) + key_of(1)) == another, "that of another session"
-    while read.queue.length:
-        assert (read.engine.count(QUEUES), read.engine.count(MESSAGES)) == (read.queue.length + 1, 1)
-        read.queue.take(1, 0.0)
-        read.commit()
-    assert (read.engine.count(QUEUES), read.engine.count(MESSAGES)) == (1, 0)
+        assert not unread.queue.adopt(LOWEST, page, lambda _: unread.target)
+    unread.page()
+    assert not unread.queue.adopt(LOWEST, page, lambda _: unread.target)
+    assert unread.queue.next_page(LOWEST) == []
+    assert [number for *_, number in unread.queue] == [1, 2]
 
 
 def test_what_a_shared_group_gives_says_nothing_of_what_came_before_backlogs() -> None:

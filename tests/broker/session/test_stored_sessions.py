@@ -5,8 +5,7 @@ import pytest
 from tests.broker.disk import Disk
 from tests.broker.session.test_cursor import leave, publish
 from tests.conformance import raw
-from trunkline.broker.session.mqueue import QueueHead
-from trunkline.broker.session.stored_queue import NO_HEAD, StoredHead
+from trunkline.broker.session.stored_queue import NO_HEAD, QueueHead, StoredHead
 from trunkline.broker.session.stored_sessions import NEVER, StoredSession, find
 from trunkline.broker.session.stored_window import AWAITED, SENT, RowKey
 from trunkline.mqtt.packing import unpack
@@ -53,7 +52,7 @@ async def test_what_is_read_of_a_session() -> None:
         ({"subscriptions": [("t", b"")], "window_head": NO_HEAD, "position": b"x"}, True),
         ({"sent": [(RowKey(SENT, 1, 1, 1), b"")]}, False),
         ({"awaited": [(RowKey(AWAITED, 1, 1, 1), b"")]}, False),
-        ({"window_head": StoredHead(7, [], QueueHead(7, 100, {0: 3}))}, True),
+        ({"window_head": StoredHead(7, QueueHead(7, 100, {0: (5, 3)}))}, True),
     ],
 )
 def test_one_is_idle_whatever_waits_as_long_as_its_window_is_empty(rows: dict[str, Any], idle: bool) -> None:

@@ -1,52 +1,31 @@
 """A start reads no queue: it knows how much waits, and what comes goes behind. Who needs a queue has it read."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import accumulate, product
-from types import SimpleNamespace
-from typing import Any, cast
+from itertools import product
+from typing import Any, TypeAlias
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.broker.committing import House
 from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled, until
-from tests.broker.session.test_durable import committer_of
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.routes import Subscriber
-from trunkline.broker.session.durable import StoredParts
-from trunkline.broker.session.mqueue import LOWEST, MessageQueue, QueueHead
 from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.state import Session
-from trunkline.broker.session.stored_queue import NO_HEAD, QUEUES, Begun, StoredHead
-from trunkline.broker.session.unread_queue import (
-    MAX_PAGE_BYTES,
-    PAUSE,
-    ROWS_AT_ONCE,
-    QueuePage,
-    QueueRows,
-    UnreadQueue,
-)
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.hooks import Hooks
-from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import MESSAGE_DROPPED
-from trunkline.mqtt.message import Message
-from trunkline.mqtt.packing import pack
-from trunkline.mqtt.publication import Publication, PublishBatch
-from trunkline.mqtt.stored_codec import publication_to_bytes
-from trunkline.mqtt.versions import Version
-from trunkline.router import Member, Options, Router, Target
 from trunkline.store import Space, StoreError, WriteBatch
 from trunkline.store.engine import key_of
 from trunkline.store.memory import MemoryEngine
 
+Kind: TypeAlias = tuple[dict[str, Any], str, str]
+
 #: Where messages wait in queues: the settings, the filter, and the topic.
-KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
+KINDS: dict[str, Kind] = {
     "new messages are dropped": ({"overflow": "drop_new"}, "t", "t"),
     "priorities": ({"priorities": {"high": 10}}, "t", "t"),
     "a shared group": ({}, "$share/g/t", "t"),
@@ -71,7 +50,7 @@ class Watched(MemoryEngine):
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str, str]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
@@ -81,9 +60,7 @@ def clock() -> MockClock:
     return MockClock(autojump_threshold=0.02)
 
 
-async def filled(
-    kind: tuple[dict[str, Any], str, str], *client_ids: str, disk: Disk | None = None, expiry: int = 1000
-) -> Disk:
+async def filled(kind: Kind, *client_ids: str, disk: Disk | None = None, expiry: int = 1000) -> Disk:
     settings, filter, topic = kind
     disk = disk or Disk()
     async with disk.broker(session=settings) as life:
@@ -105,15 +82,15 @@ def is_unread(life: Life, client_id: str = "away") -> bool:
 async def emptied(life: Life, disk: Disk) -> None:
     """What is done with has left the store."""
     await life.stay("another")  # whose CONNACK waits for a commit
-    await until(lambda: not any(disk.engine.count(space) for space in (QUEUES, MESSAGES, REFERENCES)))
+    await until(lambda: not any(disk.engine.count(space) for space in (ENTRIES, MESSAGES, REFERENCES)))
 
 
-async def test_a_start_reads_none(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_a_start_reads_none(kind: Kind) -> None:
     engine = Watched()
     disk = await filled(kind, "away", "other", disk=Disk(lambda: engine))
     engine.read.clear()
     async with disk.broker(session=kind[0]) as life:
-        assert not {QUEUES, MESSAGES}.intersection(engine.read)
+        assert not {ENTRIES, MESSAGES}.intersection(engine.read)
         session = life.node.sessions.get("away")
         assert session is not None
         assert session.session.waiting[0] == 5
@@ -125,7 +102,7 @@ async def test_a_start_reads_none(kind: tuple[dict[str, Any], str, str]) -> None
         assert is_unread(life, "other")
 
 
-async def test_what_comes_goes_behind_also_over_more_starts(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_what_comes_goes_behind_also_over_more_starts(kind: Kind) -> None:
     settings, _, topic = kind
     disk = await filled(kind)
     for new in (b"a", b"b"):
@@ -152,19 +129,22 @@ async def test_the_higher_priority_comes_first_whenever_it_came() -> None:
         assert await messages(wire, 7) == [b"high", b"higher", *OLD]
 
 
-async def test_priorities_that_were_changed() -> None:
+async def test_what_waits_keeps_the_priority_that_it_came_with_when_they_are_changed() -> None:
     disk = Disk()
     async with disk.broker(session={"priorities": {"high": 10}}) as life:
         await leave(life, "away", ("#", 1))
         await publish(life, "t", *OLD)
         await publish(life, "high", b"high")
-    for _ in range(2):
-        async with disk.broker(session={"priorities": {"t": 10}, "max_inflight": 1}) as life:
+    for priorities in ({"t": 20}, {}):
+        async with disk.broker(session={"priorities": priorities, "max_inflight": 1}) as life:
             wire, _ = await life.stay("away")
-            assert (await wire.expect_type(raw.PUBLISH)).payload == b"0"
-    async with disk.broker(session={"priorities": {"t": 10}}) as life:
+            assert (await wire.expect_type(raw.PUBLISH)).payload == b"high"
+            await wire.abort()
+            await settled(life)
+            await publish(life, "t", b"new")
+    async with disk.broker(session={"priorities": {"t": 20}}) as life:
         wire, _ = await life.stay("away")
-        assert await messages(wire, 6) == [*OLD, b"high"]
+        assert await messages(wire, 8) == [b"high", b"new", *OLD, b"new"]
 
 
 async def test_a_full_queue_takes_nothing_new_and_is_not_read_for_that() -> None:
@@ -209,7 +189,7 @@ async def test_what_has_expired_does_not_come(clock: MockClock) -> None:
         assert life.node.metrics.dropped[DropReason.EXPIRED] == 1
 
 
-async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: Kind) -> None:
     """Their numbers are not given anew while their rows are there."""
     settings, filter, topic = kind
     disk = Disk()
@@ -233,7 +213,7 @@ async def test_the_last_ones_expired_leave_nothing(clock: MockClock, kind: tuple
         await emptied(life, disk)
 
 
-async def test_rows_of_which_all_is_lost_leave_the_store(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_rows_of_which_all_is_lost_leave_the_store(kind: Kind) -> None:
     disk = await filled(kind)
     batch = WriteBatch()
     batch.delete_range(MESSAGES, key_of(0), key_of(2**64 - 1))
@@ -244,7 +224,7 @@ async def test_rows_of_which_all_is_lost_leave_the_store(kind: tuple[dict[str, A
         await emptied(life, disk)
 
 
-async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: Kind) -> None:
     disk, heard, hooks = await filled(kind), list[bytes](), Hooks()
     hooks.add(MESSAGE_DROPPED, lambda client, message, reason: heard.append(message.payload))
     async with disk.broker(session=kind[0], hooks=hooks) as life:
@@ -255,9 +235,7 @@ async def test_a_clean_start_drops_it_and_the_hooks_hear_of_each(kind: tuple[dic
         await nothing_more(wire)
 
 
-async def test_a_session_that_expires_unread_leaves_nothing(
-    clock: MockClock, kind: tuple[dict[str, Any], str, str]
-) -> None:
+async def test_a_session_that_expires_unread_leaves_nothing(clock: MockClock, kind: Kind) -> None:
     disk = await filled(kind, expiry=50)
     async with disk.broker(session=kind[0]) as life:
         await trio.sleep(60)
@@ -284,19 +262,17 @@ async def test_other_members_of_its_group_get_what_was_unread(monkeypatch: pytes
         await emptied(life, disk)
 
 
-async def test_a_store_that_cannot_be_read_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, kind: tuple[dict[str, Any], str, str]
-) -> None:
+async def test_a_store_that_cannot_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     disk = await filled(kind)
     scan, failed = disk.engine.scan, list[Space]()
 
     def fail(space: Space, *args: Any, **kwargs: Any) -> list[tuple[bytes, bytes]]:
-        if space == QUEUES and len(failed) < 2:
+        if space == ENTRIES and len(failed) < 2:
             failed.append(space)
             raise StoreError("on purpose")
         return scan(space, *args, **kwargs)
 
-    monkeypatch.setattr("trunkline.broker.session.unread_queue.PAUSE", 0.0)
+    monkeypatch.setattr("trunkline.broker.session.queue_reader.PAUSE", 0.0)
     async with disk.broker(session=kind[0]) as life:
         monkeypatch.setattr(disk.engine, "scan", fail)
         wire, _ = await life.stay("away")
@@ -305,7 +281,7 @@ async def test_a_store_that_cannot_be_read_is_tried_again(
 
 
 async def test_a_client_that_goes_while_its_queue_is_read_finds_it_later(
-    kind: tuple[dict[str, Any], str, str],
+    kind: Kind,
 ) -> None:
     disk = await filled(kind)
     async with disk.broker(session=kind[0]) as life:
@@ -325,7 +301,7 @@ async def got_all(wire: Wire, payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize("cut", range(8))
-async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: tuple[dict[str, Any], str, str]) -> None:
+async def test_the_power_fails_at_any_commit(cut: int, applied: bool, kind: Kind) -> None:
     """What was acknowledged does not come again, and nothing else is lost."""
     settings, _, topic = kind
     disk = await filled(kind, "away", "other")
@@ -385,140 +361,3 @@ async def test_messages_wait_here_and_there_as_the_settings_change(lives: tuple[
     async with disk.broker(session=PLACES[lives[-1]]) as life:
         wire, _ = await life.stay("away")
         await got_all(wire, sent)
-
-
-# The rows of one queue
-
-
-class Stored:
-    """A store with publications, and the rows of the queue of session 1: each is the number of its first message, the
-    publication, its first message in that, and how many."""
-
-    def __init__(
-        self,
-        publications: dict[int, Publication],
-        *rows: tuple[int, int, int, int],
-        begun: Begun = NO_HEAD.begun,
-        priorities: dict[str, int] | None = None,
-    ) -> None:
-        self.engine, batch = MemoryEngine(), WriteBatch()
-        for number, publication in publications.items():
-            batch.put(MESSAGES, key_of(number), publication_to_bytes(publication, 0.0))
-        for first, *place in rows:
-            batch.put(QUEUES, key_of(1) + key_of(first), pack(((*place, ()), 1, None)))
-        self.engine.commit(batch)
-        self.publications = House().committer.publications
-        self.target: Target[Any] = Target(Subscriber("away", lambda mail: None), Options(1))
-        self.rows = self.another(begun, rows[-1][0] + rows[-1][3] - 1, priorities)
-
-    def another(self, begun: Begun, last: int, priorities: dict[str, int] | None) -> QueueRows:
-        queue: MessageQueue[Any] = MessageQueue(priority=None if priorities is None else priorities.get)
-        head = StoredHead(0, begun, QueueHead(last, 0, {LOWEST: 1}))
-        return QueueRows(1, head, queue, lambda _: self.target, self.publications, 0.0)
-
-    def pages(self) -> list[int]:
-        """How many rows are in each."""
-        found: list[int] = []
-        while self.rows.take(page := self.rows.page(self.engine), 0.0):
-            found.append(len(page.rows))
-        return found
-
-    @property
-    def numbers(self) -> dict[int, list[int]]:
-        return {priority: [entry[3] for entry in lane] for priority, lane in self.rows.lanes.items()}
-
-
-def batch_of(count: int, *topics: str) -> PublishBatch:
-    packets = [raw.publish(topic, b"x" * 1000, qos=1, packet_id=1, version=4) for topic in topics or ("t",) * count]
-    starts = list(accumulate(map(len, packets), initial=0))[:-1]
-    batch = PublishBatch(topics or ("t",), 0x32, Version.V311, b"".join(packets), starts, [1] * count)
-    batch.guid = 1
-    return batch
-
-
-def test_a_page_is_so_many_rows() -> None:
-    stored = Stored({1: Message("t", b"x", 1)}, *[(number, 1, 0, 1) for number in range(1, 2 * ROWS_AT_ONCE + 2)])
-    assert stored.pages() == [ROWS_AT_ONCE, ROWS_AT_ONCE, 1]
-    assert len(stored.numbers[LOWEST]) == 2 * ROWS_AT_ONCE + 1
-
-
-def test_a_page_is_so_many_bytes_and_a_publication_counts_once_in_it() -> None:
-    large = Message("t", b"x" * (MAX_PAGE_BYTES // 2), 1)
-    rows = [(3 * number + each, number, 0, 1) for number in range(1, 6) for each in range(3)]
-    assert Stored(dict.fromkeys(range(1, 6), large), *rows).pages() == [4, 3, 3, 3, 2]
-
-
-def test_a_page_that_two_tasks_have_read_is_taken_once() -> None:
-    stored = Stored({1: Message("t", b"x", 1)}, (1, 1, 0, 1), (2, 1, 0, 1))
-    page = stored.rows.page(stored.engine)
-    assert stored.rows.take(page, 0.0)
-    assert stored.rows.take(page, 0.0)
-    assert stored.numbers == {LOWEST: [1, 2]}
-    assert stored.rows.byte_size == 2 * Message("t", b"x", 1).weight
-
-
-def test_what_the_store_has_lost_is_counted_and_the_rest_is_there() -> None:
-    stored = Stored({1: batch_of(3), 2: batch_of(2)}, (1, 1, 0, 3), (4, 2, 0, 3), (7, 2, 1, 1), (8, 3, 0, 4))
-    stored.rows.read_all(stored.engine, 0.0)
-    assert stored.numbers == {LOWEST: [1, 2, 3, 7]}
-    assert stored.rows.lost == 3 + 4
-    assert stored.rows.is_mixed
-
-
-def test_what_has_expired_is_gone_and_pins_nothing() -> None:
-    batch = batch_of(3)
-    batch.expires_at = 10.0
-    stored = Stored({1: batch, 2: batch_of(3)}, (1, 1, 0, 3), (4, 2, 0, 3), begun=[(1, 2), (4, 6)])
-    stored.rows.read_all(stored.engine, 10.0)
-    assert stored.numbers == {LOWEST: [6]}
-    assert [reason for _, reason in stored.rows.gone] == [DropReason.EXPIRED] * 2
-    assert [(run.first, run.last, run.stored.pins) for run in stored.rows.runs[LOWEST]] == [(1, 3, 0), (4, 6, 1)]
-    assert stored.rows.byte_size == stored.rows.lanes[LOWEST][0][0].weight
-    assert not stored.rows.is_mixed
-
-
-def test_rows_of_which_a_part_has_another_priority_are_written_anew() -> None:
-    stored = Stored({1: batch_of(2, "t", "high")}, (1, 1, 0, 2), priorities={"high": 9})
-    stored.rows.read_all(stored.engine, 0.0)
-    assert stored.numbers == {LOWEST: [1], 9: [2]}
-    assert stored.rows.is_mixed
-
-
-def test_only_what_came_by_no_shared_group_came_before_backlogs() -> None:
-    stored = Stored({1: batch_of(2)}, (1, 1, 0, 2))
-    stored.rows.read_all(stored.engine, 0.0)
-    assert stored.rows.before_backlogs == 2
-    shared = Stored({1: batch_of(2)}, (1, 1, 0, 2))
-    router = Router[Any]()
-    router.subscribe(shared.target.subscriber, "$share/g/t", Options(1))
-    group = router.group("$share/g/t")
-    assert group is not None
-    shared.target = Member(shared.target.subscriber, Options(1), group)
-    shared.rows.read_all(shared.engine, 0.0)
-    assert shared.rows.before_backlogs == 0
-
-
-def test_a_row_of_one_session_is_not_read_for_another() -> None:
-    stored, batch = Stored({1: Message("t", b"x", 1)}, (1, 1, 0, 1)), WriteBatch()
-    for session in (0, 2):
-        batch.put(QUEUES, key_of(session) + key_of(1), pack(((1, 0, 1, ()), 1, None)))
-    stored.engine.commit(batch)
-    assert stored.pages() == [1]
-
-
-async def test_a_queue_that_cannot_be_read_is_tried_again_after_a_pause(clock: MockClock) -> None:
-    stored, errors = Stored({1: Message("t", b"x", 1)}, (1, 1, 0, 1)), [StoreError("on purpose")] * 2
-
-    async def read(function: Callable[[Any], QueuePage]) -> QueuePage:
-        if errors:
-            raise errors.pop()
-        return function(stored.engine)
-
-    told: list[object] = []
-    committer, _, _ = committer_of(stored.engine)
-    session = Session(ClientInfo("away"), *StoredParts.new(committer, 1, (8, 0), {}, (0, 0)))
-    unread, begun = UnreadQueue(stored.rows, read), trio.current_time()
-    unread.bind(cast("Any", SimpleNamespace(session=session)), told.append)
-    await unread.read_now()
-    assert trio.current_time() == begun + 2 * PAUSE
-    assert (told, session.queue.length, session.queue.unread) == ([[]], 1, None)
