@@ -4,7 +4,6 @@ import pytest
 
 from tests.nats.servers import BROKER, CORE_KINDS, NatsServer, running
 
-
 #: Parts of the names of modules whose tests are about JetStream.
 NEED_JETSTREAM = ("jetstream", "consuming", "test_nats_py")
 
