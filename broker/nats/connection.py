@@ -177,12 +177,17 @@ class NatsConnection(ProtocolActor["Mail"]):
         if self.state is ConnectionState.CLOSING:
             return
         if client is not None and pending > most:
-            report = self._listener.services.limit_report
-            report.acted(LimitKind.NATS_PENDING, client.client.client_id, f"nats.max_pending = {most}")
-            self._leave(Reason.QUOTA_EXCEEDED, "a slow consumer")
-            self._transport.reset()  # it does not read what it would be told
+            self.cut_off()
         elif pending > most // 2:
             self.pause(self)  # it sends requests and does not read the answers
+
+    def cut_off(self) -> None:
+        if self.client is not None:
+            limit = f"nats.max_pending = {self._listener.config.nats.max_pending}"
+            report = self._listener.services.limit_report
+            report.acted(LimitKind.NATS_PENDING, self.client.client.client_id, limit)
+            self._leave(Reason.QUOTA_EXCEEDED, "a slow consumer")
+            self._transport.reset()  # it does not read what it would be told
 
     def _on_drained(self) -> None:
         self.resume(self)

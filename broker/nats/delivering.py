@@ -54,6 +54,9 @@ class Delivering:
             standing.pressure.hold(publication.publisher, self._dialogue.scheduler.now)
         for message in publication.messages:
             topic = message.topic
+            if self._dialogue.is_too_slow:
+                self._give_up(message, target, DropReason.SESSION_ENDED)
+                continue
             if not self._may_read.get(topic) and not services.access.may_read(standing.channel, topic):
                 self._give_up(message, target, DropReason.READ_NOT_AUTHORIZED)
                 continue
@@ -82,9 +85,12 @@ class Delivering:
             for subscription in (self._next(route),) if route.is_shared else tuple(route.subscriptions.values()):
                 subscription.delivered += 1
                 self._pieces += (head, subscription.sid, tail)
+                self._dialogue.wrote(len(tail))
                 self._services.metrics.messages_out[0] += 1
                 if subscription.delivered == subscription.maximum:
                     self._subscriptions.end(subscription)
+                if self._dialogue.is_too_slow:
+                    return
 
     def _next(self, route: SubjectRoute) -> SubjectSubscription:
         """Of the client's subscriptions in a queue group, each in its turn."""

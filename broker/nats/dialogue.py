@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 #: Operations that are handled before others get their turn.
 OPERATIONS_AT_ONCE: Final = 250
+#: Bytes of copies that may wait for the end of a turn. A client may have thousands of subscriptions to one subject, so
+#: that one message of 1 MiB becomes gigabytes for it.
+WRITTEN_AT_ONCE: Final = 1 << 20
 _OK: Final = b"+OK\r\n"
 
 
@@ -50,6 +53,9 @@ class Line(Protocol):
         ...
 
     def close(self, farewell: str, reason: Reason, text: str, /) -> None: ...
+    def cut_off(self) -> None:
+        """More waits for the client than may."""
+        ...
 
 
 class Dialogue:
@@ -61,7 +67,9 @@ class Dialogue:
         "_operations",
         "_transport",
         "_waits",
+        "_written",
         "is_over",
+        "is_too_slow",
         "is_verbose",
         "pieces",
         "ref",
@@ -79,6 +87,10 @@ class Dialogue:
         self.pieces: list[bytes] = []
         #: Whether each operation is answered. A client that has not said so is: that is NATS's default.
         self.is_verbose = True
+        #: Bytes of the copies among them.
+        self._written = 0
+        #: More than `nats.max_pending` waits, and the connection is about to be cut.
+        self.is_too_slow = False
         #: Nothing more is handled.
         self.is_over = False
         #: What waits for its turn.
@@ -185,6 +197,18 @@ class Dialogue:
         if self.pieces:
             self._transport.send(b"".join(self.pieces))
             self.pieces.clear()
+            self._written = 0
+
+    def wrote(self, size: int) -> None:
+        """A copy of so many bytes is among the pieces. What is too much for the end of the turn leaves now."""
+        self._written += size
+        if self._written > WRITTEN_AT_ONCE:
+            self._transport.send_now(b"".join(self.pieces))
+            self.pieces.clear()
+            self._written = 0
+            if self.pending > self._listener.config.nats.max_pending:
+                self.is_too_slow = True
+                self.soon(self._line.cut_off)
 
     def end(self, farewell: str, reason: Reason, text: str) -> None:
         """Close the connection, and say `farewell` if it is anything. `text` is for logs and hooks."""

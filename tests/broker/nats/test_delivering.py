@@ -4,7 +4,7 @@ import trio
 
 from tests.broker.nats.speaking import nats_room
 from tests.conformance import raw
-from trunkline.broker.metrics import DropReason
+from trunkline.broker.metrics import DropReason, LimitKind
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny
 from trunkline.mqtt.message import Message
@@ -130,3 +130,29 @@ async def test_the_group_of_a_client_that_has_left_goes_on_without_it() -> None:
         for _ in range(10):
             await publisher.publish("a", b"y", qos=1)
         assert (said + await staying.said()).count(b"y") == 10
+
+
+async def test_a_client_with_many_subscriptions_to_a_subject_gets_all_copies() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        await speaker.say(*[b"SUB a %d" % sid for sid in range(30)])
+        payload = bytes(100_000)
+        await speaker.publish(b"a", payload)
+        said = await speaker.said()
+        assert said == b"".join(b"MSG a %d 100000\r\n%b\r\n" % (sid, payload) for sid in range(30))
+
+
+async def test_copies_beyond_what_may_wait_for_a_client_are_not_made() -> None:
+    async with nats_room(nats={"max_pending": 4 << 20}) as here:
+        greedy, other = await here.speaker(), await here.speaker()
+        await greedy.say(*[b"SUB a %d" % sid for sid in range(500)])
+        assert await greedy.said() == b""
+        payload = bytes(1 << 19)
+        await other.publish(b"a", payload)
+        assert await other.said() == b""
+        while not here.node.metrics.limited[LimitKind.NATS_PENDING]:
+            await trio.lowlevel.checkpoint()
+        assert here.node.metrics.messages_out[0] < 100  # with what the sockets hold
+        while await greedy.read():
+            pass
+        assert len(here.connections) == 1

@@ -59,6 +59,9 @@ class Spoken(Actor[Any]):
     def all_done(self) -> None:
         self.events.append("done")
 
+    def cut_off(self) -> None:
+        self.close("", Reason.QUOTA_EXCEEDED, "cut off")
+
     def close(self, farewell: str, reason: Reason, text: str) -> None:
         self.dialogue.is_over = True
         self.events.append((farewell, reason, text))
