@@ -16,7 +16,7 @@ from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
-from trunkline.nats.errors import BadSubject
+from trunkline.nats.errors import BadSubject, PayloadTooLarge
 from trunkline.nats.protocol.headers import Headers, Status, encode_headers
 from trunkline.nats.protocol.subjects import check_subject
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.operations import Publish
 
 INVALID: Final = "Invalid Publish Subject"
+#: Bytes of a message's headers: each becomes a user property, in one step.
+MAX_BLOCK: Final = 65_536
 #: What a request gets that nobody answers.
 _NOBODY: Final = Status(503, "")
 
@@ -48,6 +50,9 @@ class SubjectPublishing:
         channel = standing.channel
         if asked.block and not standing.terms.headers:
             dialogue.end("", Reason.PROTOCOL_ERROR, "headers, which its CONNECT does not offer")
+            return
+        if len(asked.block) > MAX_BLOCK:
+            dialogue.end(PayloadTooLarge.answer, Reason.PACKET_TOO_LARGE, f"headers of {len(asked.block)} bytes")
             return
         topic, properties = "", NO_PROPERTIES
         try:

@@ -37,6 +37,8 @@ INVALID: Final = "Invalid Subject"
 TOO_MANY: Final = "maximum subscriptions exceeded"
 #: Retained messages are never sent: NATS has none.
 _NO_RETAINED: Final = 2
+#: Subscriptions of one client to one subject: a message is copied for each of them, in one step.
+MOST_ALIKE: Final = 256
 #: Routes whose access is checked again in one turn.
 CHECKED_AT_ONCE: Final = 50
 
@@ -132,10 +134,14 @@ class SubjectSubscriptions:
         if isinstance(outcome, Deny):
             self._refuse(sid, subject, queue, outcome)
             return
-        dialogue.acknowledge()
         if isinstance(outcome, Withhold):
+            dialogue.acknowledge()
             return  # it looks as if it were there
         known = self._by_filter.get(outcome.filter)
+        if known is not None and len(known.subscriptions) >= MOST_ALIKE:
+            dialogue.complain(TOO_MANY)
+            return
+        dialogue.acknowledge()
         if known is not None:
             self._add(known, sid, subject)
             return

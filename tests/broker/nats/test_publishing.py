@@ -8,6 +8,7 @@ import trio
 from tests.broker.nats.speaking import nats_room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.publishing import MAX_BLOCK
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.mqtt.message import Message
@@ -160,3 +161,12 @@ async def test_it_goes_to_streams_and_to_sessions_that_are_stored() -> None:
         back = await here.wire("stays", clean=False, properties=raw.session_expiry(100))
         for number in range(3):
             await back.expect_publish(f"log/{number}", b"x")
+
+
+async def test_headers_have_a_limit() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        for size, answer in ((MAX_BLOCK, b""), (MAX_BLOCK + 1, b"-ERR 'Maximum Payload Violation'\r\n")):
+            block = b"NATS/1.0\r\na: %b\r\n\r\n" % (b"x" * (size - 17))
+            await speaker.say(b"HPUB a %d %d" % (len(block), len(block)), block)
+            assert await (speaker.rest() if answer else speaker.said()) == answer

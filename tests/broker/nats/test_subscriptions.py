@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from tests.broker.nats.speaking import nats_room
+from trunkline.broker.nats.subscriptions import MOST_ALIKE
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -18,6 +19,18 @@ async def test_each_subscription_gets_its_copy() -> None:
         assert sorted(found) == [b"a.b %d 1\r\nx\r\n" % number for number in (1, 2, 3, 4)]
         assert here.node.router.subscriptions == 4
         assert {each.filter for each in here.broker.subscriptions} == {"a/b", "a/+", "a/+/#", "+"}
+
+
+async def test_one_subject_is_not_copied_without_end() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        await speaker.say(*[b"SUB a %d" % number for number in range(MOST_ALIKE)])
+        assert await speaker.said() == b""
+        await speaker.say(b"SUB a more", b"SUB b other")
+        assert await speaker.said() == b"-ERR 'maximum subscriptions exceeded'\r\n"
+        await speaker.say(b"UNSUB 0", b"SUB a again", b"PUB a 0", b"")
+        said = await speaker.said()
+        assert (said.count(b"MSG a "), b"-ERR" in said) == (MOST_ALIKE, False)
 
 
 async def test_a_subscription_ends() -> None:
