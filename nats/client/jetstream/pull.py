@@ -155,7 +155,7 @@ class PullSubscription(ConsumerSubscription):
         try:
             while len(self._waiting) < wanted and self._own in self._pulls:
                 self._check_open()
-                began, is_silent = await self._pause(began, patience)
+                began, is_silent = await self._pause(began, patience, float("inf"))
                 if is_silent:
                     self._pulls.end(self._own, None, None)
                     if self._waiting:
@@ -220,13 +220,13 @@ class PullSubscription(ConsumerSubscription):
         else:
             messages, room = self.ahead - len(self._waiting) - pulls.messages, 0
             is_enough = 2 * messages < self.ahead
+        if self._wakes_at < float("inf"):
+            if trio.current_time() < self._wakes_at:
+                return
+            self._wakes_at = float("inf")  # whatever else keeps it from asking: it would wake at once, again and again
         if is_enough or self._error is not None or (self._is_blocked and self._waiting):
             return
         if not self._api.client.is_connected:
             return
-        if self._wakes_at < float("inf"):
-            if trio.current_time() < self._wakes_at:
-                return
-            self._wakes_at = float("inf")
         self._is_blocked = False
         self._pull(messages, room, EXPIRES, HEARTBEAT)

@@ -392,6 +392,35 @@ async def test_a_loop_tries_again_ever_more_slowly(autojump_clock: MockClock, co
     assert [type(event) for event in api.client.events] == [PullFailed] * MAX_FAILURES
 
 
+async def test_a_wait_that_is_over_is_not_waited_for_again_and_again(autojump_clock: MockClock) -> None:
+    """A server that shuts down says so, and the connection goes with it."""
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.receive)
+        await wait_all_tasks_blocked()
+        found.put(answer(api, 409, "Server Shutdown"))
+        api.client.is_connected = False
+        with trio.fail_after(10):
+            await trio.sleep(1)  # the clock moves on only if nobody runs
+        api.client.is_connected = True
+        found.put(message(1))
+
+
+async def test_a_fetch_behind_a_loop_that_was_to_try_again(autojump_clock: MockClock) -> None:
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.receive)
+        await wait_all_tasks_blocked()
+        found.put(answer(api, 409, "Leadership Change"))
+        nursery.cancel_scope.cancel()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: found.fetch(1, expires=20.0))
+        await trio.sleep(10)
+        found.put(message(1))
+    assert trio.current_time() == began + 10
+
+
 async def test_failures_are_counted_in_a_row(autojump_clock: MockClock) -> None:
     found, api = pulling(ahead=1)
     async with looping(found) as taken:
