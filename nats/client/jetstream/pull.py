@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 #: Messages that a loop asks for ahead.
 AHEAD: Final = 500
-#: So many are asked for where their bytes are limited.
-_MANY: Final = 1_000_000
+#: What was asked for has room, as it is counted as a delivery that failed otherwise. So much is never asked for.
+MAX_MESSAGES: Final = 1_000_000
+MAX_BYTES: Final = 1 << 62
 #: Seconds of one pull of a loop, and between the heartbeats in it.
 EXPIRES: Final = 30.0
 HEARTBEAT: Final = 15.0
@@ -129,7 +130,7 @@ class PullSubscription(ConsumerSubscription):
             RequestTimeout: the server says nothing at all.
             NatsError: the subscription is over.
         """
-        if not 0 < max_messages <= self._max_messages or expires <= 0 or max_bytes < 0:
+        if not 0 < max_messages <= self._max_messages or not 0 < expires < float("inf") or max_bytes < 0:
             raise ValueError(f"a fetch of {max_messages} messages within {expires} s, and {max_bytes} bytes")
         async with self._fetching:
             await trio.lowlevel.checkpoint()
@@ -215,7 +216,7 @@ class PullSubscription(ConsumerSubscription):
         """Unless enough waits or may come."""
         pulls, size = self._pulls, self.ahead_bytes
         if size:
-            messages, room = _MANY, size - self._bytes - pulls.bytes
+            messages, room = MAX_MESSAGES, size - self._bytes - pulls.bytes
             is_enough = 2 * room < size
         else:
             messages, room = self.ahead - len(self._waiting) - pulls.messages, 0
