@@ -175,7 +175,7 @@ class JetStream:
             at = Moment().read(message["time"])
             payload = b64decode(message.get("data") or "", validate=True)
             return StoredMessage(stream, int(message["seq"]), str(message["subject"]), payload, headers, at or 0.0)
-        except (KeyError, TypeError, AttributeError, ValueError, NotBase64) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError, NotBase64) as error:
             raise BadReply(f"{reply!r:.80} has no message") from error
 
     async def delete_message(self, stream: str, sequence: int, *, erase: bool = False) -> None:
@@ -251,7 +251,10 @@ class JetStream:
         body = {"filter": subject or None, "seq": before, "keep": keep}
         said = {key: value for key, value in body.items() if value is not None}
         reply = await self.ask(f"STREAM.PURGE.{name}", said)
-        return int(reply.get("purged") or 0)
+        purged = reply.get("purged") or 0
+        if not isinstance(purged, int):
+            raise BadReply(f"purged: {purged!r:.80}")
+        return purged
 
     # Consumers
 

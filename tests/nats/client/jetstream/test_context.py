@@ -230,6 +230,8 @@ async def test_no_jetstream(tmp_path: Path) -> None:
         (lambda js: js.get("s"), b"{}"),
         (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":1,"time":"2023-11-14T22:13:20Z","data":"!"}}'),
         (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":1,"time":7}}'),
+        (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":Infinity,"time":"2023-11-14T22:13:20Z"}}'),
+        (lambda js: js.purge_stream("s"), b'{"purged":"many"}'),
         (lambda js: js.streams(), b'{"streams":7,"total":1}'),
         (lambda js: js.consumers("s"), b'{"consumers":[7],"total":1}'),
     ],
