@@ -35,7 +35,7 @@ from trunkline.nats.jetstream.replies import (
     publish_ack_of,
 )
 from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
-from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
+from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject, has_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -284,7 +284,7 @@ class JetStream:
         kind = f"DURABLE.CREATE.{stream}.{config.durable}" if config.durable else f"CREATE.{stream}"
         if config.name and not config.durable:
             kind = f"CREATE.{stream}.{config.name}"
-            if config.filter_subject:
+            if config.filter_subject and not has_wildcard(config.filter_subject):  # nothing is published to one
                 kind += f".{config.filter_subject}"
         wanted = to_json(config)
         body: dict[str, Any] = {"stream_name": stream, "config": wanted}
