@@ -177,10 +177,11 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
             self._api.client.tell(DeleteFailed(self, error))
 
     def close(self) -> None:
-        """As the end of the block does it."""
+        """As the end of the block does it. Whether others of a group need the consumer is not known; the server deletes
+        one that is not durable when nobody does."""
         self._owner.unsubscribe(self)
         self._hand_back()
-        if self.is_created and self.info is not None and not self.info.config.durable:
+        if self.is_created and not self.queue and self.info is not None and not self.info.config.durable:
             self._forget()
 
     async def _delete(self) -> None:
