@@ -15,14 +15,14 @@ def main(server: str) -> None:
         print(greetings.receive(timeout=5).payload.decode())
 
         js = client.jetstream()
-        js.create_stream(StreamConfig(name="orders", subjects=("orders.>",)))
+        js.create_stream(StreamConfig(name="trunkline-example", subjects=("example.>",)))
         for number in range(3):
-            js.publish("orders.new", b"%d" % number, timeout=5)
-        with js.subscribe_pull("orders.>", durable="billing") as orders:
+            js.publish("example.new", b"%d" % number, timeout=5)
+        with js.subscribe_pull("example.>", durable="billing") as orders:
             for message in orders.fetch(3, expires=5):
                 print(message.subject, message.payload.decode())
                 message.ack()  # in any thread
-        js.delete_stream("orders")
+        js.delete_stream("trunkline-example")
 
 
 if __name__ == "__main__":

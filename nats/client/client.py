@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from trunkline.nats.client.receivers import Receivers
 from trunkline.nats.client.requests import Inbox, is_refusal
 from trunkline.nats.client.settings import Settings, address_of
 from trunkline.nats.client.subscription import Subscription
-from trunkline.nats.errors import BufferFull, NoResponders, PayloadTooLarge, RequestTimeout
+from trunkline.nats.errors import BufferFull, NatsError, NoResponders, PayloadTooLarge, RequestTimeout
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.headers import Headers, encode_headers
 from trunkline.nats.protocol.subjects import check_subject
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.nats.client.message import Message
     from trunkline.nats.client.requests import Answers
     from trunkline.nats.client.services import Service
+    from trunkline.nats.client.subscription import BaseSubscription
     from trunkline.nats.protocol.operations import Json
 
 #: Publications before other tasks have their turn.
@@ -313,7 +314,7 @@ class Client:
         was published is sent, and nothing more can be."""
         async with trio.open_nursery() as nursery:
             for subscription in self.receivers.subscriptions:
-                nursery.start_soon(subscription.drain)
+                nursery.start_soon(_drained, subscription)
         self._connections.close()
         await self.flush()
 
@@ -355,6 +356,11 @@ class Client:
     def tell(self, event: Event) -> None:
         """The user."""
         self._connections.tell(event)
+
+
+async def _drained(subscription: BaseSubscription[Any]) -> None:
+    with suppress(NatsError):  # nothing more comes from a connection that is lost
+        await subscription.drain()
 
 
 def _token() -> str:

@@ -100,7 +100,8 @@ class BaseSubscription(Generic[M]):
     def put(self, wire: Deliver) -> None:
         self.received += 1
         size = len(wire.payload) + len(wire.block)
-        if len(self._waiting) >= self._max_messages or self._bytes + size > self._max_bytes:
+        has_room = not self._waiting or self._bytes + size <= self._max_bytes  # what is larger by itself waits alone
+        if len(self._waiting) >= self._max_messages or not has_room:
             self.dropped += 1
             if not self._is_slow:
                 self._is_slow = True

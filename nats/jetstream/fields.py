@@ -193,7 +193,7 @@ def from_json(kind: type[T], json: Any) -> T:
                 raise BadReply(f"{kind.__name__}, {name}: {value!r:.80}")
             try:
                 values[each.name] = form.read(value)
-            except (TypeError, ValueError, AttributeError) as error:
+            except (TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise BadReply(f"{kind.__name__}, {name}: {value!r:.80}") from error
         elif _default(each) is MISSING:
             raise BadReply(f"{kind.__name__} has no {name}")

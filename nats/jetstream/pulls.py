@@ -3,10 +3,14 @@ answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trunkline.nats.protocol.operations import Deliver
+
+
+#: Pulls that are remembered. One that got all of its messages ends without a word, so that the oldest have.
+MAX_OPEN: Final = 1024
 
 
 class Pulls:
@@ -25,6 +29,8 @@ class Pulls:
         """Its token. A `size` of 0 is no limit."""
         self._number += 1
         token = b"%x" % self._number
+        if len(self._open) >= MAX_OPEN:
+            del self._open[next(iter(self._open))]
         self._open[token] = (messages, size)
         self.messages += messages
         self.bytes += size
@@ -43,8 +49,8 @@ class Pulls:
         asked = self._open.pop(token, None)
         if asked is None:
             return
-        self.messages -= asked[0] if messages is None else messages
-        self.bytes -= asked[1] if size is None else size
+        self.messages -= asked[0] if messages is None else min(messages, asked[0])
+        self.bytes -= asked[1] if size is None else min(size, asked[1])
         if not self._open or self.messages <= 0:
             self.forget()
 

@@ -20,6 +20,8 @@ PENDING_MESSAGES: Final = "Nats-Pending-Messages"
 PENDING_BYTES: Final = "Nats-Pending-Bytes"
 
 _PREFIX: Final = b"NATS/1.0 "
+#: Of a number, which has 64 bits.
+_MAX_DIGITS: Final = 20
 _ACK_PREFIX: Final = PREFIX.encode()
 
 
@@ -80,4 +82,4 @@ def error_of(status: Status) -> StatusError:
 def number_in(wire: Deliver, header: str) -> int | None:
     """None: it has no such header, or no number in it."""
     text = wire.headers.get(header, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None

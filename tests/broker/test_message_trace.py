@@ -345,6 +345,7 @@ async def test_the_session_crashes(caplog: pytest.LogCaptureFixture) -> None:
         await a.expect_publish("t", b"x", qos=1)
         here.session("a").ref.cast(Due(crash))
         assert await a.rest() == b""
+        await settle()
         assert life(here, "a") == "routed, delivered, dropped (session_ended)"
     assert "a mistake of ours" in caplog.text
 

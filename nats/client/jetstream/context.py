@@ -32,7 +32,7 @@ from trunkline.nats.jetstream.replies import (
     parse,
     publish_ack_of,
 )
-from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject
+from trunkline.nats.protocol.subjects import check_name, check_pattern, check_subject, has_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -232,7 +232,10 @@ class JetStream:
         body = {"filter": subject or None, "seq": before, "keep": keep}
         said = {key: value for key, value in body.items() if value is not None}
         reply = await self.ask(f"STREAM.PURGE.{name}", said)
-        return int(reply.get("purged") or 0)
+        purged = reply.get("purged") or 0
+        if not isinstance(purged, int):
+            raise BadReply(f"purged: {purged!r:.80}")
+        return purged
 
     # Consumers
 
@@ -262,7 +265,7 @@ class JetStream:
         kind = f"DURABLE.CREATE.{stream}.{config.durable}" if config.durable else f"CREATE.{stream}"
         if config.name and not config.durable:
             kind = f"CREATE.{stream}.{config.name}"
-            if config.filter_subject:
+            if config.filter_subject and not has_wildcard(config.filter_subject):  # nothing is published to one
                 kind += f".{config.filter_subject}"
         wanted = to_json(config)
         body: dict[str, Any] = {"stream_name": stream, "config": wanted}

@@ -37,12 +37,12 @@ _TAKEN: Final = b'{"stream":'
 
 
 class PublishFailed(NatsError):
-    """Messages that were published in a window were not taken, or nobody knows. `receipts` has the first ones."""
+    """Messages that were published in a window were not taken, or nobody knows. `receipts` has those of the first
+    ones that nobody has asked for."""
 
     def __init__(self, receipts: list[Receipt], count: int) -> None:
-        super().__init__(
-            f"{count} messages were not taken, the first one at {receipts[0].subject!r}: {receipts[0].error}"
-        )
+        first = f", the first one at {receipts[0].subject!r}: {receipts[0].error}" if receipts else ""
+        super().__init__(f"{count} messages were not taken{first}")
         self.receipts = receipts
         self.count = count
 
@@ -58,6 +58,7 @@ class Receipt:
         "headers",
         "is_safe",
         "is_sent",
+        "is_told",
         "payload",
         "sent_at",
         "subject",
@@ -77,6 +78,8 @@ class Receipt:
         #: Written to a connection, and not only kept for the next one.
         self.is_sent = False
         self.attempts = 0
+        #: Somebody has been told why it failed.
+        self.is_told = False
         self._answer: bytes | None = None
         self._publisher = publisher
 
@@ -219,9 +222,11 @@ class Publisher:
 
     def was_told(self, receipt: Receipt) -> None:
         """Somebody has been told of its failure."""
-        if receipt in self._failures:
-            self._failures.remove(receipt)
+        if not receipt.is_told:
+            receipt.is_told = True
             self._failed -= 1
+            if receipt in self._failures:
+                self._failures.remove(receipt)
 
     # Waiting
 
@@ -230,16 +235,27 @@ class Publisher:
         await trio.lowlevel.checkpoint()
         while not is_done():
             now = trio.current_time()
-            while self._repeats and self._repeats[0][0] <= now and self._client.is_connected:
+            if self._repeats and self._repeats[0][0] <= now and self._client.is_connected:
                 _, receipt = self._repeats.popleft()
-                reply = self._prefix + self._opened(receipt)
-                await self._client.post(self._client.encode(receipt.subject, receipt.payload, reply, receipt.headers))
+                await self._publish(receipt)
+                continue  # meanwhile it may be so
             if self._open and (oldest := next(iter(self._open.values()))).sent_at + self._timeout <= now:
                 del self._open[next(iter(self._open))]
                 self._fail(oldest, RequestTimeout(f"no acknowledgement within {self._timeout:g} s"))
                 continue
             with trio.move_on_at(self._next_at()):
                 await self._lot.park()
+
+    async def _publish(self, receipt: Receipt) -> None:
+        """Again. Its failure is not that of whoever waits."""
+        token = self._opened(receipt)
+        try:
+            data = self._client.encode(receipt.subject, receipt.payload, self._prefix + token, receipt.headers)
+            await self._client.post(data)
+        except NatsError as error:
+            if self._open.pop(token, None) is not None:
+                self._fail(receipt, error)
+                self._lot.unpark_all()
 
     def _next_at(self) -> float:
         """When something is to be done although nothing comes."""
@@ -254,5 +270,5 @@ class Publisher:
             PublishFailed: some are not, and nobody was told.
         """
         await self.wait(lambda: not self._open and not self._repeats)
-        if self._failures:
+        if self._failed:
             raise PublishFailed(self._failures, self._failed)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 #: Messages that a loop asks for ahead.
 AHEAD: Final = 500
-#: So many are asked for where their bytes are limited.
-_MANY: Final = 1_000_000
+#: What was asked for has room, as it is counted as a delivery that failed otherwise. So much is never asked for.
+MAX_MESSAGES: Final = 1_000_000
+MAX_BYTES: Final = 1 << 62
 #: Seconds of one pull of a loop, and between the heartbeats in it.
 EXPIRES: Final = 30.0
 HEARTBEAT: Final = 15.0
@@ -129,7 +130,7 @@ class PullSubscription(ConsumerSubscription):
             RequestTimeout: the server says nothing at all.
             NatsError: the subscription is over.
         """
-        if not 0 < max_messages <= self._max_messages or expires <= 0 or max_bytes < 0:
+        if not 0 < max_messages <= self._max_messages or not 0 < expires < float("inf") or max_bytes < 0:
             raise ValueError(f"a fetch of {max_messages} messages within {expires} s, and {max_bytes} bytes")
         async with self._fetching:
             await trio.lowlevel.checkpoint()
@@ -157,7 +158,7 @@ class PullSubscription(ConsumerSubscription):
             while len(self._waiting) < wanted and self._own in self._pulls:
                 if self._is_last():
                     return True
-                began, is_silent = await self._pause(began, patience)
+                began, is_silent = await self._pause(began, patience, float("inf"))
                 if is_silent:
                     self._pulls.end(self._own, None, None)
                     if self._waiting:
@@ -219,18 +220,18 @@ class PullSubscription(ConsumerSubscription):
         """Unless enough waits or may come."""
         pulls, size = self._pulls, self.ahead_bytes
         if size:
-            messages, room = _MANY, size - self._bytes - pulls.bytes
+            messages, room = MAX_MESSAGES, size - self._bytes - pulls.bytes
             is_enough = 2 * room < size
         else:
             messages, room = self.ahead - len(self._waiting) - pulls.messages, 0
             is_enough = 2 * messages < self.ahead
+        if self._wakes_at < float("inf"):
+            if trio.current_time() < self._wakes_at:
+                return
+            self._wakes_at = float("inf")  # whatever else keeps it from asking: it would wake at once, again and again
         if is_enough or self._error is not None or (self._is_blocked and self._waiting):
             return
         if not self._api.client.is_connected:
             return
-        if self._wakes_at < float("inf"):
-            if trio.current_time() < self._wakes_at:
-                return
-            self._wakes_at = float("inf")
         self._is_blocked = False
         self._pull(messages, room, EXPIRES, HEARTBEAT)

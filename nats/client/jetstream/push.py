@@ -9,6 +9,7 @@ import trio
 from trunkline.nats.client.events import MessagesMissed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.subscribed import MISSED_HEARTBEATS, ConsumerSubscription
+from trunkline.nats.errors import NatsError
 from trunkline.nats.jetstream.statuses import (
     LAST_CONSUMER,
     STALLED,
@@ -21,6 +22,8 @@ from trunkline.nats.jetstream.statuses import (
 from trunkline.nats.protocol.operations import Deliver
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trunkline.nats.jetstream.replies import ConsumerInfo
     from trunkline.nats.protocol.headers import Status
 
@@ -33,7 +36,7 @@ class PushSubscription(ConsumerSubscription):
     #: The last sequences that have come; the consumer's is None where it is not known yet.
     _consumer_sequence: int | None = None
     _stream_sequence = 0
-    #: The last question of flow control: it is answered once.
+    #: The last question of flow control: it is answered once on a connection.
     _question = b""
 
     def bind(self, stream: str, consumer: str, info: ConsumerInfo | None, *, is_created: bool) -> None:
@@ -42,6 +45,10 @@ class PushSubscription(ConsumerSubscription):
             self._patience = MISSED_HEARTBEATS * info.config.idle_heartbeat
 
     # What comes
+
+    def again(self) -> Iterable[bytes]:
+        self._question = b""  # the answer may have gone with the connection
+        return super().again()
 
     def put(self, wire: Deliver) -> None:
         status = status_of(wire) if wire.block else None
@@ -82,13 +89,15 @@ class PushSubscription(ConsumerSubscription):
         last = number_in(wire, LAST_CONSUMER)
         if last is not None and not self.queue:
             self._compare(last)
-        question = wire.reply or wire.headers.get(STALLED, "").encode()
+        question = wire.reply or wire.headers.get(STALLED, "").encode("utf-8", "surrogateescape")
         if question and question != self._question:
-            self._question = question
+            self._question, dropped = question, self.dropped
             if self._waiting:
                 super().put(Deliver(wire.subject, wire.sid, question, wire.block, b""))
             else:
                 self._answer_flow(question)
+            if self.dropped > dropped:
+                self._question = b""
 
     def _compare(self, last: int) -> None:
         """What a heartbeat says to be the last sequence of the consumer."""
@@ -110,4 +119,8 @@ class PushSubscription(ConsumerSubscription):
             self._answer_flow(wire.reply)
 
     def _answer_flow(self, question: bytes) -> None:
-        self.answer(question.decode("utf-8", "surrogateescape"), b"")
+        """Where that is not possible now, the heartbeats of the stalled consumer ask again."""
+        try:
+            self.answer(question.decode("utf-8", "surrogateescape"), b"")
+        except NatsError:
+            self._question = b""

@@ -57,7 +57,7 @@ def stored_of(stream: str, reply: Mapping[str, Any]) -> StoredMessage:
         at = Moment().read(message["time"])
         payload = b64decode(message.get("data") or "", validate=True)
         return StoredMessage(stream, int(message["seq"]), str(message["subject"]), payload, headers, at or 0.0)
-    except (KeyError, TypeError, AttributeError, ValueError, NotBase64) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, NotBase64) as error:
         raise BadReply(f"{reply!r:.80} has no message") from error
 
 

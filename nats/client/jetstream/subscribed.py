@@ -182,10 +182,11 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
             self._api.client.tell(DeleteFailed(self, error))
 
     def close(self) -> None:
-        """As the end of the block does it."""
+        """As the end of the block does it. Whether others of a group need the consumer is not known; the server deletes
+        one that is not durable when nobody does."""
         self._owner.unsubscribe(self)
         self._hand_back()
-        if self.is_created and self.info is not None and not self.info.config.durable:
+        if self.is_created and not self.queue and self.info is not None and not self.info.config.durable:
             self._forget()
 
     async def _delete(self) -> None:
@@ -226,15 +227,15 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
         began = trio.current_time()
         while not self._waiting:
             self._check()
-            began, is_silent = await self._pause(began, self._patience)
+            began, is_silent = await self._pause(began, self._patience, self._wakes_at)
             if is_silent:
                 began = trio.current_time()
                 self._missed()
 
-    async def _pause(self, began: float, patience: float) -> tuple[float, bool]:
+    async def _pause(self, began: float, patience: float, wakes_at: float) -> tuple[float, bool]:
         """Wait until something comes, or nothing has for so long. Since when that is, and whether it is so long."""
         received = self.received
-        with trio.move_on_at(min(self._wakes_at, max(began, self._heard_at) + patience)):
+        with trio.move_on_at(min(wakes_at, max(began, self._heard_at) + patience)):
             await self._lot.park()
         now = trio.current_time()
         if received != self.received or not self._api.client.is_connected:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from trunkline.nats.client.jetstream.pull import PullSubscription
+from trunkline.nats.client.jetstream.pull import MAX_BYTES, MAX_MESSAGES, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import LOOKS
 from trunkline.nats.errors import CannotSubscribe
@@ -95,7 +95,7 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
 
 async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int) -> PullSubscription:
     """Raises as `subscribe_push` does."""
-    if ahead < 1 or ahead_bytes < 0:
+    if not 0 < ahead <= MAX_MESSAGES or ahead_bytes < 0:
         raise ValueError(f"ahead: {ahead} messages, and {ahead_bytes} bytes")
     wanted = await _located(api, wanted)
     info = await _existing(api, wanted)
@@ -107,7 +107,9 @@ async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int)
         except NameTaken:  # another one was faster
             info = await api.consumer(wanted.stream, wanted.name)
             check_existing(info, wanted)
-    subscription = api.client.receivers.open(partial(PullSubscription, api), f"{api.client.new_inbox()}.*")
+    subscription = api.client.receivers.open(
+        partial(PullSubscription, api), f"{api.client.new_inbox()}.*", max_messages=MAX_MESSAGES, max_bytes=MAX_BYTES
+    )
     subscription.ahead, subscription.ahead_bytes = ahead, ahead_bytes
     name = wanted.consumer if info is None else info.name
     subscription.bind(wanted.stream, name, info, is_created=is_created)

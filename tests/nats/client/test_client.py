@@ -5,7 +5,7 @@ import gc
 import pytest
 import trio
 
-from tests.nats.client.scripted import Told
+from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
 from trunkline.nats.client.events import SlowConsumer
@@ -18,6 +18,7 @@ from trunkline.nats.errors import (
     PayloadTooLarge,
     RequestTimeout,
 )
+from trunkline.nats.protocol.operations import PING
 
 
 async def test_what_is_published_comes(server: NatsServer) -> None:
@@ -181,6 +182,25 @@ async def test_draining_loses_nothing(server: NatsServer) -> None:
                 await client.publish("a")
             with pytest.raises(ClientClosed):
                 client.subscribe("b")
+
+
+async def test_a_connection_that_is_lost_while_it_is_drained() -> None:
+    async def lose(peer: Peer) -> None:
+        await peer.welcome()
+        while await peer.next() is not PING:
+            pass
+
+    async def go_on(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.answer()
+
+    settings = {"reconnect_wait": 0.001, "on_event": Told()}
+    async with serving(lose, go_on) as port, connect(f"127.0.0.1:{port}", **settings) as client:
+        with client.subscribe("a") as one, client.subscribe("b") as two:
+            await client.drain()
+            assert (one.is_over, two.is_over) == (True, True)
+            with pytest.raises(ClientClosed):
+                client.publish_nowait("a")
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB b 0", "a..b", "a.*", ">"])

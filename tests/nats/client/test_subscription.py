@@ -121,6 +121,15 @@ async def test_limits() -> None:
             await some.receive()
 
 
+async def test_a_message_that_is_larger_than_all_may_be_waits_alone() -> None:
+    """Otherwise what asks for it again would do so without end."""
+    some = subscription(Owner())
+    for _ in range(2):
+        some.put(wire(bytes(101)))
+    assert (len(some), some.dropped) == (1, 1)
+    assert len((await some.receive()).payload) == 101
+
+
 async def test_the_end() -> None:
     some = subscription(Owner())
     some.put(wire(b"x"))

@@ -125,6 +125,7 @@ def test_moments(text: str, at: float | None) -> None:
         ({"name": "a", "n": True}, "Thing, n: True"),
         ({"name": "a", "flag": 1}, "Thing, flag: 1"),
         ({"name": "a", "wait_ns": "1s"}, "Thing, wait_ns: '1s'"),
+        ({"name": "a", "wait_ns": 10**400}, "Thing, wait_ns: 1"),
         ({"name": "a", "waits": 1}, "Thing, waits: 1"),
         ({"name": "a", "words": 1}, "Thing, words: 1"),
         ({"name": "a", "at": 7}, "Thing, at: 7"),

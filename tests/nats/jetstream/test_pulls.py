@@ -1,6 +1,6 @@
 import pytest
 
-from trunkline.nats.jetstream.pulls import Pulls, size_of
+from trunkline.nats.jetstream.pulls import MAX_OPEN, Pulls, size_of
 from trunkline.nats.protocol.operations import Deliver
 
 WIRE = Deliver(b"orders", b"1", b"$JS.ACK", b"NATS/1.0\r\n\r\n", b"12345")
@@ -44,6 +44,23 @@ def test_a_pull_that_the_server_ends(left: tuple[int | None, int | None], messag
     assert pulls.messages == messages
     pulls.end(second, 0, 0)
     assert (pulls.messages, pulls.bytes) == (0, 0)
+
+
+def test_a_server_that_says_more_than_was_asked_for() -> None:
+    pulls = Pulls()
+    first, _ = pulls.open(10, 100), pulls.open(10, 100)
+    pulls.end(first, 15, 10**18)
+    assert (pulls.messages, pulls.bytes) == (10, 100)
+
+
+def test_pulls_that_end_without_a_word_take_no_room() -> None:
+    """One is always open beside them."""
+    pulls = Pulls()
+    first = pulls.open(2, 0)
+    for _ in range(MAX_OPEN):
+        last = pulls.open(1, 0)
+        pulls.came(WIRE)
+    assert (first in pulls, last in pulls, pulls.messages) == (False, True, 2)
 
 
 def test_bytes() -> None:

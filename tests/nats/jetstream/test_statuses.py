@@ -58,6 +58,8 @@ def test_messages_that_are_none(reply: bytes, block: bytes, payload: bytes, stat
     [
         (b"Nats-Last-Consumer: 17", 17),
         (b"Nats-Last-Consumer: -1", None),
+        (b"Nats-Last-Consumer: 18446744073709551615", 2**64 - 1),
+        (b"Nats-Last-Consumer: " + b"9" * 5000, None),  # more than Python reads
         (b"A: 1", None),
         (b"Nats-Last-Consumer:", None),
     ],

@@ -194,6 +194,20 @@ async def test_what_an_older_server_ignores_is_said(server: NatsServer) -> None:
         await js.delete_stream("orders")
 
 
+@pytest.mark.parametrize("subject", ["named.a", "named.*", "named.>", ">"])
+async def test_a_named_consumer_of_some_subjects(server: NatsServer, subject: str) -> None:
+    async with connect(server.url) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="named", subjects=("named.>",)))
+        for _ in range(2):
+            found = await js.create_consumer("named", ConsumerConfig(name="n", filter_subject=subject))
+            assert (found.name, found.config.filter_subject) == ("n", subject)
+        async with js.subscribe_pull(subject, stream="named", config=ConsumerConfig(name="other")) as other:
+            await js.publish("named.a", b"x")
+            assert [message.payload for message in await other.fetch(1)] == [b"x"]
+        await js.delete_stream("named")
+
+
 async def test_names_are_checked_before_anything_is_sent(server: NatsServer) -> None:
     async with connect(server.url) as client:
         js = client.jetstream()
@@ -230,6 +244,8 @@ async def test_no_jetstream(tmp_path: Path) -> None:
         (lambda js: js.get("s"), b"{}"),
         (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":1,"time":"2023-11-14T22:13:20Z","data":"!"}}'),
         (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":1,"time":7}}'),
+        (lambda js: js.get("s"), b'{"message":{"subject":"a","seq":Infinity,"time":"2023-11-14T22:13:20Z"}}'),
+        (lambda js: js.purge_stream("s"), b'{"purged":"many"}'),
         (lambda js: js.streams(), b'{"streams":7,"total":1}'),
         (lambda js: js.consumers("s"), b'{"consumers":[7],"total":1}'),
     ],

@@ -13,8 +13,17 @@ from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.publishing import MAX_FAILURES, RETRIES, Publisher, PublishFailed, Receipt
-from trunkline.nats.errors import BufferFull, ClientClosed, ConnectionLost, NatsError, NoResponders, RequestTimeout
+from trunkline.nats.errors import (
+    BufferFull,
+    ClientClosed,
+    ConnectionLost,
+    NatsError,
+    NoResponders,
+    PayloadTooLarge,
+    RequestTimeout,
+)
 from trunkline.nats.jetstream.configs import Storage, StreamConfig
+from trunkline.nats.jetstream.fields import BadReply
 from trunkline.nats.jetstream.replies import ApiError, WrongLast
 from trunkline.nats.protocol.operations import Deliver
 
@@ -114,6 +123,48 @@ async def test_a_refusal_that_was_told_is_not_counted() -> None:
     with pytest.raises(NatsError):
         await told.ack()
     with pytest.raises(PublishFailed, match="1 messages were not taken, the first one at 'b'"):
+        await found.finish()
+
+
+async def test_refusals_that_nobody_has_asked_for_beside_many_that_somebody_has() -> None:
+    found, client = publishing(window=1000)
+    receipts = [await found.publish("a") for _ in range(MAX_FAILURES + 5)]
+    for index in range(MAX_FAILURES + 5):
+        found.put(answer(client, index, b"no"))
+    for receipt in [*receipts[:MAX_FAILURES], *receipts[:MAX_FAILURES], receipts[-1]]:
+        with pytest.raises(BadReply):
+            await receipt.ack()
+    with pytest.raises(PublishFailed, match="4 messages were not taken") as caught:
+        await found.finish()
+    assert (caught.value.receipts, caught.value.count) == ([], 4)
+
+
+async def test_what_cannot_be_published_again_fails_alone(autojump_clock: MockClock) -> None:
+    """The server of the new connection takes less."""
+    found, client = publishing()
+    large, small = await found.publish("a", b"1", message_id="1"), await found.publish("b", b"2")
+    list(found.again())
+    client.failure = PayloadTooLarge("a message of 1 bytes, the server allows 0")
+    with pytest.raises(ConnectionLost):
+        await small.ack()
+    with pytest.raises(PayloadTooLarge):
+        await large.ack()
+    await found.finish()
+
+
+async def test_an_answer_that_comes_while_it_is_published_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, client = publishing()
+    await found.publish("a", b"1", message_id="1")
+    list(found.again())
+
+    async def post(data: bytes) -> None:
+        client.send(data, is_last=False)
+        found.put(acked(client, -1))
+
+    monkeypatch.setattr(client, "post", post)
+    with trio.fail_after(60):
         await found.finish()
 
 

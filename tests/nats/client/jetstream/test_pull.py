@@ -251,7 +251,7 @@ async def test_fetches_wait_for_each_other() -> None:
 
 async def test_what_cannot_be_asked_for() -> None:
     found, api = pulling()
-    for values in ((0, 1.0, 0), (1001, 1.0, 0), (1, 0.0, 0), (1, 1.0, -1)):
+    for values in ((0, 1.0, 0), (1001, 1.0, 0), (1, 0.0, 0), (1, float("inf"), 0), (1, 1.0, -1)):
         with pytest.raises(ValueError, match="a fetch of"):
             await found.fetch(values[0], expires=values[1], max_bytes=values[2])
     api.client.failure = BufferFull("full")
@@ -459,6 +459,35 @@ async def test_the_end_of_a_pull_that_nobody_knows_is_none() -> None:
     assert api.client.events == []
 
 
+async def test_a_wait_that_is_over_is_not_waited_for_again_and_again(autojump_clock: MockClock) -> None:
+    """A server that shuts down says so, and the connection goes with it."""
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.receive)
+        await wait_all_tasks_blocked()
+        found.put(answer(api, 409, "Server Shutdown"))
+        api.client.is_connected = False
+        with trio.fail_after(10):
+            await trio.sleep(1)  # the clock moves on only if nobody runs
+        api.client.is_connected = True
+        found.put(message(1))
+
+
+async def test_a_fetch_behind_a_loop_that_was_to_try_again(autojump_clock: MockClock) -> None:
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.receive)
+        await wait_all_tasks_blocked()
+        found.put(answer(api, 409, "Leadership Change"))
+        nursery.cancel_scope.cancel()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: found.fetch(1, expires=20.0))
+        await trio.sleep(10)
+        found.put(message(1))
+    assert trio.current_time() == began + 10
+
+
 async def test_failures_are_counted_in_a_row(autojump_clock: MockClock) -> None:
     found, api = pulling(ahead=1)
     async with looping(found) as taken:
@@ -565,6 +594,25 @@ async def test_a_loop_with_servers(server: NatsServer) -> None:
             nursery.start_soon(take, 1)
         assert sorted(map(int, seen)) == list(range(300))
         assert (await js.consumer("pulls", "d")).ack_floor.stream == 300
+
+
+async def test_what_was_asked_for_has_room(server: NatsServer) -> None:
+    """What is dropped counts as delivered, and a message that is delivered once only would be lost."""
+    async with connect(server.url, max_bytes=100_000) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="large", subjects=("large",)))
+        async with js.publisher() as publisher:
+            for _ in range(40):
+                await publisher.publish("large", bytes(50_000))
+        once = ConsumerConfig(max_deliver=1)
+        async with js.subscribe_pull("large", config=once) as found:
+            assert len(await found.fetch(20)) == 20
+            with trio.fail_after(60):
+                await found.receive()
+                while len(found) < 19:
+                    await trio.lowlevel.checkpoint()
+            assert found.dropped == 0
+        await js.delete_stream("large")
 
 
 async def test_a_consumer_that_goes(server: NatsServer) -> None:

@@ -5,14 +5,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.nats.client.jetstream.stub import StubApi, heartbeat, info, message, status
-from tests.nats.client.scripted import Told
+from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed
 from trunkline.nats.client.jetstream.push import PushSubscription
-from trunkline.nats.errors import StatusError, UnknownStatus
+from trunkline.nats.errors import BufferFull, StatusError, UnknownStatus
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
-from trunkline.nats.protocol.operations import Deliver
+from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.operations import Deliver, Subscribe
 
 
 def pushed(
@@ -254,6 +255,55 @@ async def test_a_stalled_consumer_is_answered_once() -> None:
     await payloads(found, 1)
     found.put(heartbeat(2, "anything.at.all"))
     assert questions(api) == ["$JS.FC.s.c.7", "anything.at.all"]
+
+
+async def test_a_question_that_finds_no_room_is_asked_again() -> None:
+    found, api = pushed(5.0, max_messages=1)
+    found.put(message(1, b"1"))
+    found.put(ASK)
+    await payloads(found, 1)
+    found.put(heartbeat(1, "$JS.FC.s.c.1"))
+    assert questions(api) == ["$JS.FC.s.c.1"]
+
+
+async def test_an_answer_that_may_be_lost_is_given_again() -> None:
+    found, api = pushed(5.0)
+    found.put(ASK)
+    list(found.again())
+    found.put(heartbeat(0, "$JS.FC.s.c.1"))
+    assert questions(api) == ["$JS.FC.s.c.1"] * 2
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_an_answer_that_cannot_be_given_now(autojump_clock: MockClock, *, waits: bool) -> None:
+    """It breaks neither the connection nor the loop."""
+    found, api = pushed(5.0)
+    api.client.failure = BufferFull("8388608 bytes wait to be sent")
+    if waits:
+        found.put(message(1, b"1"))
+    found.put(ASK)
+    with trio.move_on_after(1):
+        await payloads(found, 2)
+    api.client.failure = None
+    found.put(heartbeat(1, "$JS.FC.s.c.1"))
+    assert questions(api) == ["$JS.FC.s.c.1"]
+
+
+@pytest.mark.parametrize("subject", [b"$JS.FC.*", b"two words", b"half\xff"])
+async def test_a_question_from_what_is_no_subject(subject: bytes) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.welcome()
+        while not isinstance(operation := await peer.next(), Subscribe):
+            assert operation is not None
+        block = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: %b\r\n\r\n" % subject
+        await peer.send(encoder.deliver(b"d", operation.sid, b"", block=block))
+        await peer.send(encoder.deliver(b"d", operation.sid, b"x"))
+        await peer.answer()
+
+    async with serving(story) as port, connect(f"127.0.0.1:{port}") as client:
+        js = client.jetstream()
+        found = client.receivers.open(lambda *args: PushSubscription(js, *args), "d")
+        assert await payloads(found, 1) == [b"x"]
 
 
 # What is wrong

@@ -141,6 +141,21 @@ async def test_a_member_that_goes_takes_nothing_from_the_others(server: NatsServ
         assert client.is_connected
 
 
+async def test_the_end_of_a_member_s_block_takes_nothing_from_the_others(server: NatsServer) -> None:
+    """Of a group whose consumer is not durable."""
+    async with stream(server) as (_, js):
+        config = ConsumerConfig(name="shared")
+        first = js.subscribe("ends.>", queue="q", config=config)
+        await first.__aenter__()
+        async with js.subscribe("ends.>", queue="q", config=config) as second:
+            await first.__aexit__(None, None, None)
+            await js.publish("ends.b", b"for the second")
+            assert await names(js) == ["shared"]
+            with trio.fail_after(60):
+                while (await second.receive()).subject != "ends.b":
+                    pass
+
+
 async def test_a_drain_keeps_what_has_come(server: NatsServer) -> None:
     async with stream(server) as (_, js):
         async with js.subscribe("ends.>") as found:
