@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.connection.mqtt_listener import MqttListener
+    from trunkline.broker.metrics import Metrics
     from trunkline.broker.rate_limits import Buckets, ClientLimits
     from trunkline.hooks.points import Decide
     from trunkline.mqtt.properties import Properties
@@ -159,18 +160,12 @@ class Handshake:
         return Rejected(resource.reason, "the server is overloaded")
 
     def _decided(self, decision: Allow | Deny | None) -> None:
-        metrics = self._listener.services.metrics
-        if isinstance(decision, Deny):
-            self._deny(decision)
-        elif decision is not None or self._client.certified:
-            metrics.authentication_success += 1
-            self._open_session()
-        elif self._listener.allow_anonymous:
-            metrics.authentication_success_anonymous += 1
-            self._client.username = None  # it was not verified, and access rules depend on it
+        listener = self._listener
+        denial = denial_of(decision, self._client, listener.services.metrics, listener.allow_anonymous)
+        if denial is None:
             self._open_session()
         else:
-            self._deny(Deny(text="this listener does not accept clients without credentials"))
+            self._deny(denial)
 
     def give_up(self) -> None:
         """The decision takes too long. Its task ends with the connection."""
@@ -372,6 +367,22 @@ class Handshake:
         if client_limits is not None:
             quota.add(client_limits.messages, client_limits.bytes)
         return quota
+
+
+def denial_of(
+    decision: Allow | Deny | None, client: ClientInfo, metrics: Metrics, allow_anonymous: bool
+) -> Deny | None:
+    """What the authenticators' decision means for a client, of whatever protocol: None lets it in."""
+    if isinstance(decision, Deny):
+        return decision
+    if decision is not None or client.certified:
+        metrics.authentication_success += 1
+    elif allow_anonymous:
+        metrics.authentication_success_anonymous += 1
+        client.username = None  # it was not verified, and access rules depend on it
+    else:
+        return Deny(text="this listener does not accept clients without credentials")
+    return None
 
 
 def is_text(name: object) -> bool:

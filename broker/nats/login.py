@@ -6,7 +6,7 @@ import logging
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.connection.handshake import is_text
+from trunkline.broker.connection.handshake import denial_of, is_text
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.nats.client import NatsClient
 from trunkline.broker.nats.standing import Standing
@@ -104,18 +104,12 @@ class NatsLogin:
             dialogue.ask(lambda: hooks.decide_login(CLIENT_AUTHENTICATE, client, password), self._decided, in_task=True)
 
     def _decided(self, decision: Allow | Deny | None) -> None:
-        metrics = self._listener.services.metrics
-        if isinstance(decision, Deny):
-            self._deny(decision)
-        elif decision is not None or self._client.certified:
-            metrics.authentication_success += 1
-            self._accept()
-        elif self._listener.allow_anonymous:
-            metrics.authentication_success_anonymous += 1
-            self._client.username = None  # it was not verified, and access rules depend on it
+        listener = self._listener
+        denial = denial_of(decision, self._client, listener.services.metrics, listener.allow_anonymous)
+        if denial is None:
             self._accept()
         else:
-            self._deny(Deny(text="this listener does not accept clients without credentials"))
+            self._deny(denial)
 
     def _deny(self, decision: Deny) -> None:
         services = self._listener.services
