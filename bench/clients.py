@@ -172,11 +172,7 @@ def table(runs: list[Run], measured: str) -> list[str]:
 
 def paged(text: str, runs: list[Run]) -> str:
     """A page with the table of these runs, by processor time, in place of the one between its marks."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page has no {START} and {END}")
-    return "\n".join([before + start, "", *table(runs, "work"), "", end + after])
+    return command.between(text, START, END, table(runs, "work"))
 
 
 def median(runs: list[Run], measured: str) -> float:

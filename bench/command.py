@@ -55,6 +55,15 @@ def write_results(given: argparse.Namespace, results: object) -> None:
         given.json.write_text(json.dumps(document, indent=2) + "\n")
 
 
+def between(text: str, start: str, end: str, lines: Sequence[str]) -> str:
+    """A page with these lines in place of those between its marks."""
+    before, found, rest = text.partition(start)
+    _, last, after = rest.partition(end)
+    if not last:
+        raise ValueError(f"the page has no {start} and {end}")
+    return "\n".join([before + found, "", *lines, "", last + after])
+
+
 def shown(values: Iterable[float | None], digits: int = 2, *, span: bool = False) -> str:
     """The median, and on demand from where to where the rounds went."""
     seen = [value for value in values if value is not None]

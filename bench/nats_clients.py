@@ -101,11 +101,7 @@ def read(file: Path) -> list[ClientRun]:
 
 def paged(text: str, runs: list[ClientRun]) -> str:
     """A page with the table of these runs in place of the one between its marks."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page has no {START} and {END}")
-    return "\n".join([before + start, "", *table(runs), "", end + after])
+    return command.between(text, START, END, table(runs))
 
 
 def main() -> int:
