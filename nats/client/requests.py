@@ -111,7 +111,7 @@ class Inbox:
             answers.put(Message(wire, self._answering))
 
 
-def is_refusal(message: Message) -> bool:
+def is_refusal(message: Message | Deliver) -> bool:
     """Whether the server says that nobody answers."""
     if message.payload:
         return False

@@ -7,7 +7,7 @@ with what was asked for.
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -177,10 +177,8 @@ class JetStream:
             NameTaken: it is there with another one.
             NotSupported: the server does not know all that was asked for; nothing was created.
         """
-        check_name(config.name, "stream")
-        wanted = to_json(config)
-        reply = await self.ask(f"STREAM.CREATE.{config.name}", wanted)
-        if ignored := _ignored(wanted, reply):
+        reply, ignored = await self._configured("CREATE", config)
+        if ignored:
             if reply.get("did_create", True):
                 await self.delete_stream(config.name)
             raise self._not_supported(f"the stream {config.name}", ignored)
@@ -191,12 +189,17 @@ class JetStream:
         Raises:
             NotSupported: the server does not know all that was asked for. What it knows is changed.
         """
-        check_name(config.name, "stream")
-        wanted = to_json(config)
-        reply = await self.ask(f"STREAM.UPDATE.{config.name}", wanted)
-        if ignored := _ignored(wanted, reply):
+        reply, ignored = await self._configured("UPDATE", config)
+        if ignored:
             raise self._not_supported(f"the stream {config.name}", ignored)
         return from_json(StreamInfo, reply)
+
+    async def _configured(self, action: str, config: StreamConfig) -> tuple[dict[str, Any], list[str]]:
+        """The answer, and what of the configuration the server has ignored."""
+        check_name(config.name, "stream")
+        wanted = to_json(config)
+        reply = await self.ask(f"STREAM.{action}.{config.name}", wanted)
+        return reply, _ignored(wanted, reply)
 
     async def stream(self, name: str) -> StreamInfo:
         """
@@ -334,11 +337,8 @@ class JetStream:
             ConsumerMissing, StreamMissing, NotSupported, ApiError: as for `consumer` and `create_consumer`.
         """
         wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue)
-        subscription = await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)
-        try:
+        with closing(await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)) as subscription:
             yield subscription
-        finally:
-            subscription.close()
 
     @asynccontextmanager
     async def subscribe_ordered(
@@ -353,11 +353,8 @@ class JetStream:
         """All messages in the order of the stream, each once: where one is missed, the consumer is made anew. Raises as
         `subscribe` does."""
         wanted = wanted_of(subject, stream, "", "", ordered(config or ConsumerConfig()))
-        subscription = await subscribe_push(self, wanted, OrderedSubscription, max_messages, max_bytes)
-        try:
+        with closing(await subscribe_push(self, wanted, OrderedSubscription, max_messages, max_bytes)) as subscription:
             yield subscription
-        finally:
-            subscription.close()
 
     @asynccontextmanager
     async def subscribe_pull(
@@ -375,11 +372,8 @@ class JetStream:
         `ahead_bytes` bytes if they are given, ahead of itself. Otherwise as `subscribe`; but a `consumer` that is not
         there may come later."""
         wanted = wanted_of(subject, stream, consumer, durable, config, is_pull=True)
-        subscription = await subscribe_pull(self, wanted, ahead, ahead_bytes)
-        try:
+        with closing(await subscribe_pull(self, wanted, ahead, ahead_bytes)) as subscription:
             yield subscription
-        finally:
-            subscription.close()
 
     async def stream_of(self, subject: str) -> str:
         """The name of the one stream that takes messages of a subject.

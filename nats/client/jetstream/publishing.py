@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.nats.client.requests import NO_RESPONDERS
+from trunkline.nats.client.requests import is_refusal
 from trunkline.nats.errors import ConnectionLost, NatsError, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.publications import headers_of
 from trunkline.nats.jetstream.replies import publish_ack_of
-from trunkline.nats.jetstream.statuses import status_of
 from trunkline.nats.protocol import encoder
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class Publisher:
             return
         if wire.payload.startswith(_TAKEN) and b'"error"' not in wire.payload:
             receipt.settle(wire.payload, None)
-        elif (status := status_of(wire)) is not None and status.code == NO_RESPONDERS:
+        elif is_refusal(wire):
             self._repeat(receipt)
         else:
             try:

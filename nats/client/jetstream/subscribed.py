@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Headers
 
 _PREFIX: Final = PREFIX.encode()
-
-
 #: Intervals of heartbeats in which nothing comes, until that is told.
 MISSED_HEARTBEATS: Final = 3
 #: Seconds between looks at a consumer, until it is believed that others subscribe to it.
@@ -91,8 +89,6 @@ class Api(Protocol):
 
     @property
     def prefix(self) -> str: ...
-
-    async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
 
     async def consumer(self, stream: str, name: str) -> ConsumerInfo: ...
 

@@ -119,9 +119,6 @@ class StubApi:
         #: Whether somebody else is subscribed.
         self.push_bound = False
 
-    async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        raise NotImplementedError
-
     async def stream_of(self, subject: str) -> str:
         return "s"
 
