@@ -2,16 +2,18 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.peers import free_port
 
+from tests import outside_loop
 from tests.nats.servers import BROKER, NatsServer, running
 from trunkline.hooks.passwords import hash_password
 
+PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,8 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
         yield one
 
 
-def run(scene: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 60))
+def run(scene: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    outside_loop.run(scene(*args), within=PATIENCE)
 
 
 def test_publish_and_subscribe(server: NatsServer) -> None:
@@ -159,7 +161,7 @@ def test_it_comes_back_when_the_listener_does(tmp_path: Path) -> None:
         await client.close()
 
     with running(BROKER, tmp_path) as server:
-        asyncio.run(asyncio.wait_for(scene(server), 60))
+        run(scene, server)
 
 
 def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +183,7 @@ def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 await nats.connect(server.url, allow_reconnect=False, error_cb=note, **wrong)
 
     with running(BROKER, tmp_path) as server:
-        asyncio.run(asyncio.wait_for(scene(server), 60))
+        run(scene, server)
 
 
 def test_what_is_too_large(server: NatsServer) -> None:
@@ -239,4 +241,4 @@ def test_a_client_of_mqtt_on_the_other_side(tmp_path: Path) -> None:
         await client.close()
 
     with running(BROKER, tmp_path, "--listen", f"tcp://127.0.0.1:{port}") as server:
-        asyncio.run(asyncio.wait_for(scene(server), 60))
+        run(scene, server)
