@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
 PUBCOMP: Final = PacketType.PUBCOMP
+#: A message of QoS 2 was handed over before, and is only acknowledged.
+_REPEATED: Final = ReceiptEffect.PUBREC
 #: The type of the answer to a PUBLISH, by its QoS.
 _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
@@ -113,7 +115,8 @@ class Inbound:
             # what comes one after the other is below any maximum
             if channel.receive_maximum_in and qos and (self._answers.ledger.entries or self._awaiting_rel.open):
                 self._answers.ledger.check(publication.packet_ids[:1])
-            if qos == 2 and publication.packet_id in self._awaiting_rel:
+            # what comes together is new, or comes here singly
+            if qos == 2 and count == 1 and self._awaiting_rel.published((publication.packet_id,)) is _REPEATED:
                 self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))  # [MQTT-4.3.3-10]
                 return
         client = channel.client
@@ -138,6 +141,9 @@ class Inbound:
             return
         routed: Publication = publication
         if services.hooks.message_publish:
+            if qos == 2 and not self._awaiting_rel.has_room(count, 0):  # a hook that keeps it would get it again
+                self._too_many(publication, channel)
+                return
             changed = services.publishing(client, publication, now)
             if type(changed) is Deny:
                 if changed.disconnect:
@@ -288,7 +294,7 @@ class Inbound:
 
     def _may_await_rel(self, publication: ReceivedPublication) -> bool:
         awaiting_rel = self._awaiting_rel
-        return awaiting_rel.are_new(publication.packet_ids) and awaiting_rel.has_room(
+        return awaiting_rel.published(publication.packet_ids) is ReceiptEffect.HAND_OVER and awaiting_rel.has_room(
             publication.count, publication.weight
         )
 

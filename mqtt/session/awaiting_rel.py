@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count, islice
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.mqtt.packets import Acknowledgement, Pubrel
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 #: Ids as plain values: packet ids, what each message weighs, and the messages; None stands for one that was refused.
 Exported: TypeAlias = tuple[list[int], int, "Publication | None"]
 
-#: What a PUBREL does, by whether its message is open.
-_PUBREL: Final = {
-    True: RECEIVING[ReceiptState.ACCEPTED][ReceiptEvent.PUBREL],
-    False: RECEIVING[ReceiptState.NEW][ReceiptEvent.PUBREL],
-}
+_BY_OPEN: Final = (ReceiptState.NEW, ReceiptState.ACCEPTED)
+#: What follows from a packet, by whether its message is open.
+_PUBLISH, _PUBREL = (
+    [RECEIVING[state][event][1] for state in _BY_OPEN] for event in (ReceiptEvent.PUBLISH, ReceiptEvent.PUBREL)
+)
 
 #: What follows for messages in a row, by their packet ids; and those of them that were held.
 Released: TypeAlias = tuple[ReceiptEffect, "Sequence[int]", "Sequence[Publication | None]"]
@@ -53,10 +53,13 @@ class AwaitingRel:
         """Whether there is room for `count` more ids, whose messages take `weight` bytes."""
         return not (0 < self.maximum < len(self.open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
-    def are_new(self, packet_ids: Sequence[int]) -> bool:
-        """Whether none of these ids is open, and none occurs twice. A client that sends one again gets PUBREC, and the
-        message is not published again.  # [MQTT-4.3.3-10]"""
-        return self.open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
+    def published(self, packet_ids: Sequence[int]) -> ReceiptEffect | None:
+        """PUBLISH packets of QoS 2 came. None: one is repeated, so what follows has to be asked for each, when the one
+        before it was received or refused."""
+        if len(packet_ids) == 1:
+            return _PUBLISH[packet_ids[0] in self.open]
+        are_new = self.open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
+        return _PUBLISH[False] if are_new else None
 
     def count_new(self, packet_ids: Sequence[int]) -> int:
         """How many of these ids are not open."""
@@ -65,13 +68,13 @@ class AwaitingRel:
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
     ) -> bool:
-        """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their PUBRELs.
+        """The messages that were handed over, of `weight` bytes, are accepted, and are routed only at their PUBRELs.
         Returns False, and holds none of them, if there is not enough room for all."""
         if not self.has_room(len(packet_ids), weight):
             return False
         held = Held(publication, weight, packet_ids, now)
-        self.open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
-        self.byte_size += held.weight
+        self.open.update(zip(packet_ids, zip(repeat(held), count()), strict=False))
+        self.byte_size += weight
         return True
 
     def released(self, packet: Acknowledgement | Acknowledgements) -> Iterable[Released]:
@@ -85,8 +88,7 @@ class AwaitingRel:
             is_open = opened >= distinct
             if len(distinct) < packet.count or not (is_open or opened.isdisjoint(distinct)):
                 return self._released_singly(packet)
-        _, effect = _PUBREL[is_open]
-        return ((effect, packet_ids, self.release(packet_ids) if is_open else ()),)
+        return ((_PUBREL[is_open], packet_ids, self.release(packet_ids) if is_open else ()),)
 
     def _released_singly(self, row: Acknowledgements) -> Iterator[Released]:
         """One may be repeated, or not open."""

@@ -131,11 +131,13 @@ class ReceiptState(IntEnum):
 
 class ReceiptEvent(IntEnum):
     PUBLISH = 1
-    #: Who has got it is done with it.
+    #: Who has got it is done with it, ...
     ACCEPT = 2
-    PUBREL = 3
+    #: ... or will not have it, and the sender can be told so.
+    REFUSE = 3
+    PUBREL = 4
     #: The connection is over.
-    LOSS = 4
+    LOSS = 5
 
 
 class ReceiptEffect(IntEnum):
@@ -146,9 +148,11 @@ class ReceiptEffect(IntEnum):
     #: PUBREC is owed from now on.
     OWE = 2
     PUBREC = 3
-    PUBCOMP = 4
+    #: One that says why the message is refused.
+    PUBREC_REFUSES = 4
+    PUBCOMP = 5
     #: One that says that there is no such message.
-    PUBCOMP_NOT_FOUND = 5
+    PUBCOMP_NOT_FOUND = 6
 
 
 _NEW, _OWED, _LEFT, _ACCEPTED = ReceiptState
@@ -163,6 +167,7 @@ RECEIVING: Final[dict[ReceiptState, dict[ReceiptEvent, tuple[ReceiptState, Recei
     _OWED: {
         ReceiptEvent.PUBLISH: (_OWED, ReceiptEffect.NOTHING),  # [MQTT-4.3.3-10]
         ReceiptEvent.ACCEPT: (_ACCEPTED, ReceiptEffect.PUBREC),  # [MQTT-4.3.3-8]
+        ReceiptEvent.REFUSE: (_NEW, ReceiptEffect.PUBREC_REFUSES),  # [MQTT-4.3.3-9]
         ReceiptEvent.PUBREL: (_NEW, ReceiptEffect.PUBCOMP),
         ReceiptEvent.LOSS: (_LEFT, ReceiptEffect.NOTHING),
     },

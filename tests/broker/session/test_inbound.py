@@ -12,7 +12,7 @@ from tests.broker.room import room
 from tests.broker.test_durability_by_client import by_user
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
-from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks
+from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback
 from trunkline.mqtt.reasons import Reason
@@ -281,6 +281,29 @@ async def test_what_a_hook_keeps_for_itself_comes_once_at_qos_2(answer: Deny, co
         assert (await client.expect_type(raw.PUBCOMP)).reason == 0
         assert len(seen) == 1
         assert here.node.metrics.dropped[DropReason.HOOK] == lost
+
+
+async def test_a_hook_gets_nothing_whose_packet_id_cannot_be_kept() -> None:
+    """It might keep the message, and the client may send it once more."""
+    async with room(session={"max_awaiting_rel": 1}) as here:
+        seen: list[Message] = []
+
+        def take(client: ClientInfo, message: Message) -> Withhold:
+            seen.append(message)
+            return TAKEN
+
+        here.node.hooks.add("message.publish", take)
+        client = await here.stay("a")
+        await client.send(raw.publish("t", b"", qos=2, packet_id=1))
+        await client.expect_type(raw.PUBREC)
+        await client.abort()
+        client = await here.stay("a")  # on which what was left open does not count
+        await client.send(raw.publish("t", b"", qos=2, packet_id=2))
+        assert (await client.expect_type(raw.PUBREC)).reason == 0x97
+        await client.send(raw.ack(raw.PUBREL, 1), raw.publish("t", b"", qos=2, packet_id=2))
+        await client.expect_type(raw.PUBCOMP)
+        assert (await client.expect_type(raw.PUBREC)).reason == 0
+        assert len(seen) == 2
 
 
 async def test_a_hook_may_end_the_connection_in_place_of_an_acknowledgement() -> None:

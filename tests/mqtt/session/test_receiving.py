@@ -89,6 +89,7 @@ class Case:
         return ReceiptEffect.NOTHING
 
 
+#: It refuses nothing that was handed over: who does that tells `AwaitingRel` at once.
 EVENTS: dict[ReceiptEvent, Callable[[Case], ReceiptEffect]] = {
     ReceiptEvent.PUBLISH: Case.publish,
     ReceiptEvent.ACCEPT: Case.accept,
@@ -99,7 +100,7 @@ EVENTS: dict[ReceiptEvent, Callable[[Case], ReceiptEffect]] = {
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    [(state, event) for state, row in RECEIVING.items() for event in row],
+    [(state, event) for state, row in RECEIVING.items() for event in row if event in EVENTS],
     ids=lambda each: each.name,
 )
 def test_the_half_follows_the_table(state: ReceiptState, event: ReceiptEvent) -> None:
