@@ -115,8 +115,8 @@ class Inbound:
             # what comes one after the other is below any maximum
             if channel.receive_maximum_in and qos and (self._answers.ledger.entries or self._awaiting_rel.open):
                 self._answers.ledger.check(publication.packet_ids[:1])
-            # what comes together is new, or comes here singly
-            if qos == 2 and count == 1 and self._awaiting_rel.published((publication.packet_id,)) is _REPEATED:
+            # of those that come here together, all are new
+            if qos == 2 and self._awaiting_rel.published(publication.packet_id) is _REPEATED:
                 self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))  # [MQTT-4.3.3-10]
                 return
         client = channel.client
@@ -294,7 +294,7 @@ class Inbound:
 
     def _may_await_rel(self, publication: ReceivedPublication) -> bool:
         awaiting_rel = self._awaiting_rel
-        return awaiting_rel.published(publication.packet_ids) is ReceiptEffect.HAND_OVER and awaiting_rel.has_room(
+        return awaiting_rel.are_new(publication.packet_ids) and awaiting_rel.has_room(
             publication.count, publication.weight
         )
 

@@ -53,13 +53,13 @@ class AwaitingRel:
         """Whether there is room for `count` more ids, whose messages take `weight` bytes."""
         return not (0 < self.maximum < len(self.open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
-    def published(self, packet_ids: Sequence[int]) -> ReceiptEffect | None:
-        """PUBLISH packets of QoS 2 came. None: one is repeated, so what follows has to be asked for each, when the one
-        before it was received or refused."""
-        if len(packet_ids) == 1:
-            return _PUBLISH[packet_ids[0] in self.open]
-        are_new = self.open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
-        return _PUBLISH[False] if are_new else None
+    def published(self, packet_id: int) -> ReceiptEffect:
+        """PUBLISH of QoS 2 came. One that is handed over is received or refused before this is asked again."""
+        return _PUBLISH[packet_id in self.open]
+
+    def are_new(self, packet_ids: Sequence[int]) -> bool:
+        """Whether all of these are handed over: none of them is open, and none occurs twice."""
+        return self.open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
 
     def count_new(self, packet_ids: Sequence[int]) -> int:
         """How many of these ids are not open."""

@@ -149,14 +149,12 @@ class Receiving:
         self.ledger.check(packet_ids)
         if publication.qos == 1:
             yield Handover(publication, self._owe(PacketType.PUBACK, packet_ids), self)
-            return
-        effect = self._awaiting_rel.published(packet_ids)
-        if effect is ReceiptEffect.HAND_OVER:
+        elif self._awaiting_rel.are_new(packet_ids):
             self._awaiting_rel.receive(packet_ids, None, 0)
             run = self._owe(PacketType.PUBREC, packet_ids)
             self._unaccepted.update((packet_id, (run, (run, number))) for number, packet_id in enumerate(packet_ids))
             yield Handover(publication, run, self)
-        elif effect is None:
+        elif publication.count > 1:
             for message in publication.messages:
                 yield from self.publish(message)
         else:

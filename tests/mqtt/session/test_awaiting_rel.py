@@ -17,21 +17,21 @@ MESSAGES = [Message(f"message {number}", b"") for number in range(500)]
 def received(maximum: int, *sizes: int, max_bytes: int = 0) -> AwaitingRel:
     awaiting = AwaitingRel(maximum, max_bytes)
     for packet_id, size in enumerate(sizes, 1):
-        assert awaiting.published([packet_id]) is HAND_OVER
+        assert awaiting.published(packet_id) is HAND_OVER
         assert awaiting.receive([packet_id], MESSAGES[packet_id - 1], size)
     return awaiting
 
 
 def test_a_packet_id_is_new_once_until_it_is_released() -> None:
     awaiting = received(10, 5)
-    assert awaiting.published([1]) is PUBREC
-    assert awaiting.published([2, 3]) is HAND_OVER
-    assert awaiting.published([1, 2]) is None
-    assert awaiting.published([2, 2]) is None
+    assert awaiting.published(1) is PUBREC
+    assert awaiting.are_new([2, 3])
+    assert not awaiting.are_new([1, 2])
+    assert not awaiting.are_new([2, 2])
     assert 1 in awaiting
     assert awaiting.release([1]) == [MESSAGES[0]]
     assert 1 not in awaiting
-    assert awaiting.published([1]) is HAND_OVER
+    assert awaiting.published(1) is HAND_OVER
 
 
 @pytest.mark.parametrize("event", [None, ReceiptEvent.ACCEPT, ReceiptEvent.REFUSE])
@@ -40,11 +40,11 @@ def test_what_is_accepted_or_refused_at_once_follows_the_table(event: ReceiptEve
     awaiting, state = AwaitingRel(), NEW
     if event is not None:
         (state, effect), (after, _) = RECEIVING[NEW][ReceiptEvent.PUBLISH], RECEIVING[ReceiptState.OWED][event]
-        assert (awaiting.published([1]), state) == (effect, ReceiptState.OWED)
+        assert (awaiting.published(1), state) == (effect, ReceiptState.OWED)
         state = after
         if event is ReceiptEvent.ACCEPT:
             awaiting.receive([1], MESSAGES[0], 1)
-    assert awaiting.published([1]) is RECEIVING[state][ReceiptEvent.PUBLISH][1]
+    assert awaiting.published(1) is RECEIVING[state][ReceiptEvent.PUBLISH][1]
     after, expected = RECEIVING[state][ReceiptEvent.PUBREL]
     ((effect, _, _),) = awaiting.released(Pubrel(1))
     assert (effect, 1 in awaiting) == (expected, after is not NEW)
