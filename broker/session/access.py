@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
     from trunkline.mqtt.message import Message
-    from trunkline.mqtt.publication import ReceivedPublication
 
 
 _logger = logging.getLogger("trunkline.access")
@@ -51,15 +50,6 @@ def _is_brokers(question: Question) -> bool:
     so may any client under its own id: bridges of 5.0 do not say that they are bridges."""
     _, action, topic, *_ = question
     return action == "publish" and topic[:5] == "$SYS/" and topic != bridge_state(question.client.client_id)
-
-
-class Undecided(Exception):
-    """An access service has to decide before this may be published."""
-
-    def __init__(self, publication: ReceivedPublication) -> None:
-        self.publication = publication
-        #: The rest of the messages that came together.
-        self.messages = publication.messages
 
 
 class Access:

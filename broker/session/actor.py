@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from trunkline.actors import Actor, Due, Shutdown
 from trunkline.broker.routes import Queued
 from trunkline.broker.session import mail, reauthentication
-from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.context import SessionContext
-from trunkline.broker.session.inbound import Inbound
+from trunkline.broker.session.inbound import Inbound, Undecided
 from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.outbound import Outbound, PauseReason

@@ -7,7 +7,6 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
@@ -39,6 +38,15 @@ PUBCOMP: Final = PacketType.PUBCOMP
 _REPEATED: Final = ReceiptEffect.PUBREC
 #: The type of the answer to a PUBLISH, by its QoS.
 _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
+
+
+class Undecided(Exception):
+    """An access service has to decide before this may be published."""
+
+    def __init__(self, publication: ReceivedPublication) -> None:
+        self.publication = publication
+        #: The rest of the messages that came together.
+        self.messages = publication.messages
 
 
 class Inbound:

@@ -18,12 +18,11 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.sending import Sending
 from trunkline.broker.session.slow_consumer import Pressure, too_much
-from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.hooks.points import MESSAGE_QUEUED
 from trunkline.mqtt.session.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.arrivals import Arrivals
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.window import Taken
-    from trunkline.router import Options, Target
+    from trunkline.router import Target
 
 #: Bytes that leave the sources in one turn. More would only wait for the socket.
 MAX_SLICE: Final = 262_144
@@ -334,12 +333,11 @@ class Outbound(Sending):
 
     # Streams
 
-    def begin_feed(self, filter: str, options: Options, properties: Properties) -> None:
-        """A subscription to a stream was made, with these properties. `feed` sends what there is for it."""
-        # imported here: few clients subscribe to streams
-        from trunkline.broker.session.stream_feed import read_start
-
-        self._open_feeds().begin(filter, options, read_start(properties))
+    def begin_feeds(
+        self, grants: Iterable[Grant], properties: Properties, begun: Callable[[], object]
+    ) -> Iterator[None]:
+        """Subscriptions to streams were made, as `StreamFeeds.begin_each`. `feed` sends what there is for one."""
+        yield from self._open_feeds().begin_each(grants, properties, begun)
 
     def feed(self, filter: str) -> None:
         self._open_feeds().wake(filter)
@@ -347,6 +345,7 @@ class Outbound(Sending):
 
     def _open_feeds(self) -> StreamFeeds:
         if self._feeds is None:
+            # imported here: few clients subscribe to streams
             from trunkline.broker.session.stream_feed import StreamFeeds
 
             self._feeds = StreamFeeds(self._context, self._services.streams(), self.wake)
@@ -355,10 +354,8 @@ class Outbound(Sending):
 
     def end_feeds(self) -> Iterator[None]:
         """The session has ended: its places in streams go with it, some in each slice."""
-        streams = list(self._context.session.streams)
-        for first in range(0, len(streams), FEEDS_AT_ONCE):
-            self._open_feeds().forget(streams[first : first + FEEDS_AT_ONCE])
-            yield
+        if self._session.streams:
+            yield from self._open_feeds().forget()
 
 
 def _largest_window(channel: Channel) -> int:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Messages that are dropped or handed over in one turn, before other actors get theirs.
 MESSAGES_AT_ONCE: Final = 500
-#: Subscriptions to streams that begin, or end, in one turn.
-FEEDS_AT_ONCE: Final = 25
 #: Of most sessions, which share it: nothing is added here.
 NO_FILTERS: Final[dict[str, None]] = {}
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trunkline.broker.session.state import FEEDS_AT_ONCE
 from trunkline.mqtt.topics import STREAM_PREFIX, parse_stream
 from trunkline.router import Options, Target
 from trunkline.store import StoreError
@@ -25,7 +24,7 @@ from trunkline.streams.log import AGAIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.state import Session
     from trunkline.mqtt.message import Message
@@ -46,6 +45,8 @@ MAX_TAKEN: Final = 64
 #: Messages that are looked at before others get their turn, and as how many of them a subscription counts.
 MAX_LOOKED: Final = 400
 FEED: Final = 16
+#: Subscriptions that begin, or end, in one turn.
+FEEDS_AT_ONCE: Final = 25
 #: Seconds until a stream that could not be read is read again.
 PAUSE: Final = 1.0
 
@@ -193,7 +194,20 @@ class StreamFeeds:
 
     # Subscriptions
 
-    def begin(self, filter: str, options: Options, start: Start) -> None:
+    def begin_each(
+        self, grants: Iterable[Grant], properties: Properties, begun: Callable[[], object]
+    ) -> Iterator[None]:
+        """Subscriptions were made with these properties; in the end `begun` is called, unless the session is over."""
+        start = read_start(properties)
+        for number, grant in enumerate(grants, 1):
+            if self._context.ended:
+                return
+            self._begin(grant.filter, grant.options, start)
+            if not number % FEEDS_AT_ONCE:
+                yield
+        begun()
+
+    def _begin(self, filter: str, options: Options, start: Start) -> None:
         """A subscription was made, or made again: then it goes on where it is. `wake` sends what there is for it."""
         parsed, session = parse_stream(filter), self._context.session
         stream = None if parsed is None else self._host.registry.find(parsed[0])
@@ -221,15 +235,17 @@ class StreamFeeds:
             if feed is not None:
                 feed.stream.delete_consumer(feed.cursor)
 
-    def forget(self, filters: Iterable[str]) -> None:
-        """The session of these subscriptions has ended."""
+    def forget(self) -> Iterator[None]:
+        """The session has ended: its places in streams go with it."""
         session = self._context.session
-        for filter in filters:
+        for number, filter in enumerate(list(session.streams), 1):
             parsed = parse_stream(filter)
             stream = None if parsed is None else self._host.registry.find(parsed[0])
             cursor = None if stream is None else stream.consumers.find(consumer_name(session, filter))
             if stream is not None and cursor is not None:
                 stream.delete_consumer(cursor)
+            if not number % FEEDS_AT_ONCE:
+                yield
 
     def attach(self) -> None:
         """The client is there."""
@@ -241,7 +257,7 @@ class StreamFeeds:
         for number, filter in enumerate(list(self._context.session.streams), 1):
             options = subscriptions.get(filter)
             if options is not None and not self._context.ended:
-                self.begin(filter, options, Start())
+                self._begin(filter, options, Start())
                 self.wake(filter)
             if not number % FEEDS_AT_ONCE:
                 yield

@@ -1,7 +1,7 @@
-"""SUBSCRIBE and UNSUBSCRIBE: the decision, the request to the route writer, and the answer.
+"""SUBSCRIBE and UNSUBSCRIBE, once decided: the request to the route writer, and the answer.
 
-The routes have one writer, and the session handles its client's next packet after the writer's reply. If a hook is
-async, or there are many filters, a task decides, and the client waits for that, too. No other client waits.
+The routes have one writer, and the session handles its client's next packet after the writer's reply. If the decision
+takes long, a task makes it, and the client waits for that, too. No other client waits.
 """
 
 from __future__ import annotations
@@ -9,46 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from trunkline.actors import Paced
-from trunkline.broker.routes import FILTERS_AT_ONCE
-from trunkline.broker.session import mail
-from trunkline.broker.session.access import Question
-from trunkline.broker.session.lifecycle import SessionEvent
-from trunkline.broker.session.state import FEEDS_AT_ONCE
+from trunkline.broker.session import deciding, mail
 from trunkline.broker.session.suback import SubscriptionAnswer
 from trunkline.hooks.decisions import Deny, Withhold
-from trunkline.hooks.points import (
-    CLIENT_READ_FILTER,
-    CLIENT_SUBSCRIBE,
-    CLIENT_UNSUBSCRIBE,
-    SESSION_SUBSCRIBED,
-    SESSION_UNSUBSCRIBED,
-)
+from trunkline.hooks.points import SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, writable
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
-from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared, plain_filter, validate_filter
+from trunkline.mqtt.topics import STREAM_PREFIX, parse_shared
 from trunkline.router import Options, Target
 from trunkline.store.batch import ROW_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+    from trunkline.broker.session.deciding import FilterOutcome, Outcome
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
-
-#: The decision about an entry of a SUBSCRIBE: the request to subscribe, or the refusal.
-Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
-#: The same for an UNSUBSCRIBE.
-FilterOutcome: TypeAlias = str | Deny | Withhold
+    from trunkline.mqtt.properties import Properties
 
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
@@ -60,21 +46,17 @@ class Subscribing:
     outbound: Outbound
     waiting: Waiting
 
-    # Requests, and the decisions of hooks and access rules
-
     def subscribe(self, packet: Subscribe, channel: Channel) -> None:
         """
         Raises:
             ProtocolError: the client must go.
         """
-        self._check_filters([request.filter for request in packet.requests], channel)
-        services = self.context.services
-        waits = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE)
+        deciding.check(self.context, [request.filter for request in packet.requests], channel.client)
         self.waiting.ask(
             channel,
-            lambda: self._decide(packet, channel.client),
+            lambda: deciding.subscribe(self.context, packet, channel.client),
             lambda outcomes: self._subscribe(packet, outcomes, channel),
-            in_task=waits or len(packet.requests) >= FILTERS_AT_ONCE,
+            in_task=deciding.takes_long(self.context, packet),
         )
 
     def unsubscribe(self, packet: Unsubscribe, channel: Channel) -> None:
@@ -82,84 +64,13 @@ class Subscribing:
         Raises:
             ProtocolError: the client must go.
         """
-        self._check_filters(packet.filters, channel)
+        deciding.check(self.context, packet.filters, channel.client)
         self.waiting.ask(
             channel,
-            lambda: self._decide_filters(packet, channel.client),
+            lambda: deciding.unsubscribe(self.context, packet, channel.client),
             lambda outcomes: self._unsubscribe(packet, outcomes, channel),
-            in_task=self.context.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) >= FILTERS_AT_ONCE,
+            in_task=deciding.takes_long(self.context, packet),
         )
-
-    def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
-        """
-        Raises:
-            ProtocolError: one of them is not a topic filter, and no plugin supports its form.  # [MQTT-4.7.0-1] #
-                [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
-        """
-        max_levels = self.context.config.mqtt.max_topic_levels
-        for filter in filters:
-            try:
-                validate_filter(filter, max_levels)
-            except ProtocolError:
-                part = self.context.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
-                if not isinstance(part, str) or part == filter:
-                    raise
-                validate_filter(part, max_levels)
-
-    async def _decide(self, packet: Subscribe, client: ClientInfo) -> list[Outcome]:
-        hooks = self.context.services.hooks
-        outcomes: list[Outcome] = []
-        async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
-            outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            if isinstance(outcome, SubscriptionRequest):
-                outcome = self._unfit(outcome, packet.properties) or await self._denied(outcome, client) or outcome
-            outcomes.append(outcome)
-        return outcomes
-
-    async def _decide_filters(self, packet: Unsubscribe, client: ClientInfo) -> list[FilterOutcome]:
-        hooks = self.context.services.hooks
-        outcomes: list[FilterOutcome] = []
-        async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
-            changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            outcomes.append(changed)
-        return outcomes
-
-    def _unfit(self, request: SubscriptionRequest, properties: Properties) -> Deny | None:
-        """The reason that refuses it for every client, if any."""
-        mqtt = self.context.config.mqtt
-        try:
-            validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
-        except ProtocolError:
-            return Deny(Reason.TOPIC_FILTER_INVALID)
-        shared = parse_shared(request.filter)
-        if shared is not None and not mqtt.shared_subscriptions:
-            return Deny(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
-        filter = plain_filter(request.filter)
-        if STREAM_PREFIX in (filter[: len(STREAM_PREFIX)], request.filter[: len(STREAM_PREFIX)]):
-            text = self._stream_refusal(request.filter, properties)
-            if text:
-                return Deny(Reason.TOPIC_FILTER_INVALID, text)
-        if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
-            return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
-        return None
-
-    def _stream_refusal(self, filter: str, properties: Properties) -> str:
-        """Why there is no such subscription to a stream; empty, if there is."""
-        # imported here: few clients subscribe to streams
-        from trunkline.broker.session.stream_feed import refusal
-
-        return refusal(self.context.services.streams(), self.context.session, filter, properties)
-
-    async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
-        access, mqtt = self.context.services.access, self.context.config.mqtt
-        looks_granted = mqtt.subscribe_denied == "grant"
-        if looks_granted and not access.waits:
-            return None  # each delivery is checked instead
-        denial = await access.refusal(Question(client, "subscribe", plain_filter(request.filter), request.qos))
-        if denial is not None and looks_granted:
-            # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
-            return Withhold(Reason(min(request.qos, mqtt.max_qos)))
-        return denial
 
     # Requests to the route writer
 
@@ -189,7 +100,7 @@ class Subscribing:
         for outcome in outcomes:
             if type(outcome) is Deny and outcome.disconnect:
                 raise ProtocolError(outcome.text or "refused", outcome.reason)
-        self.context.follow(SessionEvent.ASK)
+        self.waiting.begin()
         reasons = [fitting(each.reason, kind) if isinstance(each, Withhold) else Reason.SUCCESS for each in outcomes]
         return SubscriptionAnswer(
             channel.client, channel, packet.packet_id, reasons, owed=self.outbound.answers.ledger.owe(kind)
@@ -233,19 +144,11 @@ class Subscribing:
         routed = mail.Routed(answer.channel, answer.packet_id > 0, partial(self._subscribed, answer, grants))
         of_streams = [each for each in grants if not isinstance(each, Reason) and each.filter.startswith(STREAM_PREFIX)]
         if of_streams:
-            slices = self._begin_feeds(of_streams, properties, routed)
+            begun = partial(self.context.subscriber.cast, routed)
+            slices = self.outbound.begin_feeds(of_streams, properties, begun)
             self.context.soon(lambda: self.context.in_slices(slices))
         else:
             self.context.subscriber.cast(routed)
-
-    def _begin_feeds(self, grants: Sequence[Grant], properties: Properties, routed: mail.Routed) -> Iterator[None]:
-        for number, grant in enumerate(grants, 1):
-            if self.context.ended:
-                return
-            self.outbound.begin_feed(grant.filter, grant.options, properties)
-            if not number % FEEDS_AT_ONCE:
-                yield
-        self.context.subscriber.cast(routed)
 
     def _refuse(self, answer: SubscriptionAnswer, place: int, filter: str, reason: int, text: str = "") -> None:
         services = self.context.services

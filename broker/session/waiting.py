@@ -77,7 +77,7 @@ class Waiting:
         if not in_task:
             answered(at_once(question()))
             return
-        self.context.follow(SessionEvent.ASK)
+        self.begin()
         timeout = self.context.services.config.session.hook_timeout
 
         def give_up() -> None:
@@ -92,9 +92,13 @@ class Waiting:
 
         self._asking = self.context.start_task(ask)
 
+    def begin(self) -> None:
+        """Somebody was asked, who answers with `mail.Answered` or `mail.Routed`."""
+        self.context.follow(SessionEvent.ASK)
+
     def until(self, wait: Wait, channel: Channel, proceed: Callable[[], None]) -> None:
         """Go on when `wait` calls back."""
-        self.context.follow(SessionEvent.ASK)
+        self.begin()
         wait(lambda: self.context.subscriber.cast(mail.Answered(channel, proceed)))
 
     def answered(self, channel: Channel) -> None:

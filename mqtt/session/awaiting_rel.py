@@ -54,7 +54,10 @@ class AwaitingRel:
         return not (0 < self.maximum < len(self.open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
     def published(self, packet_id: int) -> ReceiptEffect:
-        """PUBLISH of QoS 2 came. One that is handed over is received or refused before this is asked again."""
+        """PUBLISH of QoS 2 came: it is handed over once.  # [MQTT-4.3.3-10]
+
+        What is handed over is received, or refused, before this is asked again.
+        """
         return _PUBLISH[packet_id in self.open]
 
     def are_new(self, packet_ids: Sequence[int]) -> bool:

@@ -1,8 +1,5 @@
-"""SUBSCRIBE and UNSUBSCRIBE: what hooks and limits make of them."""
+"""SUBSCRIBE and UNSUBSCRIBE: the routes, and what limits make of them."""
 
-from dataclasses import replace
-
-import pytest
 import trio
 from trio.testing import MockClock
 
@@ -16,34 +13,6 @@ from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.streams import StreamConfig
-
-
-def into_own_corner(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> SubscriptionRequest:
-    return replace(request, filter=f"{client.client_id}/{request.filter}", qos=0)
-
-
-async def test_hooks_replace_and_refuse_each_filter_by_itself() -> None:
-    def no_secrets(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
-        return Deny(Reason.QUOTA_EXCEEDED, "not that one") if request.filter == "secret" else None
-
-    async with room() as here:
-        here.node.hooks.add("client.subscribe", no_secrets, priority=1)
-        here.node.hooks.add("client.subscribe", into_own_corner)
-        client = await here.client("a")
-        await client.send(raw.subscribe(1, ("t", 2), ("secret", 2)))
-        suback = await client.expect_type(raw.SUBACK)
-        assert suback.reasons == [0, 0x97]
-        assert b"not that one" in suback.data
-        assert list(here.session("a").session.subscriptions) == ["a/t"]
-        here.broker.publish("a/t", b"x", qos=2)
-        await client.expect_publish("a/t", b"x")
-
-
-async def test_a_filter_that_a_hook_made_too_deep_is_refused() -> None:
-    async with room(mqtt={"max_topic_levels": 3}) as here:
-        here.node.hooks.add("client.subscribe", lambda client, request, properties: replace(request, filter="a/b/c/d"))
-        client = await here.client("a")
-        assert await client.subscribe("t") == [0x8F]
 
 
 async def test_who_waits_for_a_hook_waits_alone_and_in_order() -> None:
@@ -98,22 +67,6 @@ async def test_no_more_subscriptions_than_allowed() -> None:
         assert await client.subscribe("3") == [2]
 
 
-async def test_hooks_at_unsubscribe() -> None:
-    async def keep(client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
-        await trio.lowlevel.checkpoint()
-        return Deny(Reason.NOT_AUTHORIZED) if filter == "forced" else filter.lower()
-
-    async with room() as here:
-        here.node.hooks.add("client.unsubscribe", keep)
-        ended: list[str] = []
-        here.node.hooks.add("session.unsubscribed", lambda client, filter: ended.append(filter))
-        client = await here.client("a")
-        await client.subscribe("forced", "t")
-        await client.send(raw.unsubscribe(5, "forced", "T"))
-        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x87, 0]
-        assert (list(here.session("a").session.subscriptions), ended) == (["forced"], ["t"])
-
-
 async def test_a_hook_may_end_the_connection_in_place_of_an_answer() -> None:
     def cut(client: ClientInfo, request: object, properties: Properties) -> Deny | None:
         wanted = request.filter if isinstance(request, SubscriptionRequest) else request
@@ -131,14 +84,6 @@ async def test_a_hook_may_end_the_connection_in_place_of_an_answer() -> None:
         await client.send(raw.unsubscribe(1, "good", "bad"))
         await client.expect_disconnect(0x89)
         assert list(here.session("a").session.subscriptions) == ["good"]
-
-
-async def test_a_question_mark_is_a_letter_where_no_hook_makes_more_of_it() -> None:
-    async with room() as here:
-        client = await here.client("a")
-        assert await client.subscribe(("a?b", 0)) == [0]
-        await client.publish("a?b")
-        await client.expect_publish("a?b")
 
 
 async def test_more_filters_than_a_packet_may_have_end_the_connection() -> None:
@@ -188,61 +133,6 @@ async def test_a_queue_shares_its_filter() -> None:
         assert [target.subscriber.client_id for target in here.node.router.targets("$share/$queue/t")] == ["b"]
 
 
-@pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize(
-    ("filter", "reason"),
-    [
-        *(
-            (filter, 0x81)
-            for filter in (
-                "",
-                "#/a",
-                "a+",
-                "$share//a",
-                "$share/g",
-                "$share/g/",
-                "$queue/",
-                "$share/+/a",
-                "a/#?",
-                "a/#?x",
-            )
-        ),
-        *((filter, 0x8F) for filter in ("a/b/c/d", "$share/g/a/b/c/d")),
-    ],
-)
-async def test_what_is_no_topic_filter_ends_the_connection_before_any_hook_sees_it(
-    version: int, filter: str, reason: int
-) -> None:
-    async with room(mqtt={"max_topic_levels": 3}) as here:
-        seen: list[object] = []
-        here.node.hooks.add("client.subscribe", lambda client, request, properties: seen.append(request))
-        here.node.hooks.add("client.unsubscribe", lambda client, filter, properties: seen.append(filter))
-        for packet in (
-            raw.subscribe(1, ("good", 0), (filter, 0), version=version),
-            raw.unsubscribe(1, "good", filter, version=version),
-        ):
-            client = await here.client("a", version=version)
-            await client.send(packet)
-            await client.expect_disconnect(reason)
-        assert seen == []
-
-
-async def test_a_form_of_filters_that_somebody_knows() -> None:
-    async with room() as here:
-        hooks = here.node.hooks
-        hooks.add("client.read_filter", lambda client, filter: filter.removesuffix("!"))
-        hooks.add(
-            "client.subscribe",
-            lambda client, request, properties: replace(request, filter=request.filter.removesuffix("!")),
-        )
-        client = await here.client("a")
-        assert await client.subscribe(("a/#!", 1)) == [1]
-        await client.publish("a/b")
-        await client.expect_publish("a/b")
-        await client.send(raw.subscribe(1, ("#/a!", 1)))  # what is left must be one
-        await client.expect_disconnect(0x81)
-
-
 async def test_a_session_that_ends_before_what_it_wants_anew_is_there_leaves_no_route() -> None:
     """The answer to an earlier wish to have it removed comes between the two."""
     hooks = Hooks()
@@ -276,28 +166,6 @@ async def test_a_client_that_takes_no_packet_as_large_as_the_suback_is_disconnec
         client = await here.client("a", properties=limit)
         await client.send(raw.subscribe(1, *[(f"t/{number}", 0) for number in range(50)]))
         await client.expect_disconnect(0x95)
-
-
-@pytest.mark.parametrize("count", [FILTERS_AT_ONCE - 1, FILTERS_AT_ONCE, FILTERS_AT_ONCE + 1])
-async def test_as_many_filters_as_are_decided_at_once(count: int) -> None:
-    filters = [f"t/{number}" for number in range(count)]
-    async with room() as here:
-        client = await here.client("a")
-        await client.send(raw.subscribe(1, *[(filter, 1) for filter in filters]))
-        assert (await client.expect_type(raw.SUBACK)).reasons == [1] * count
-        await client.send(raw.unsubscribe(2, *filters))
-        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0] * count
-        assert here.node.router.subscriptions == 0
-
-
-async def test_a_plain_callback_that_returns_something_to_be_awaited_is_passed_over() -> None:
-    async with room() as here:
-        wait = trio.lowlevel.checkpoint
-        here.node.hooks.add("client.subscribe", lambda client, request, properties: wait())
-        client = await here.client("a")
-        assert await client.subscribe(("t", 1)) == [1]
-        assert len(here.broker.hook_errors) == 1
-        here.broker.hook_errors.clear()
 
 
 async def test_suback_and_unsuback_leave_behind_their_commits(mock_clock: MockClock) -> None:
@@ -334,25 +202,3 @@ async def test_a_retained_message_comes_with_the_identifier_of_its_subscription(
         packet = await client.expect_publish("t", b"x", qos=1)
         assert packet.retain
         assert packet.all(0x0B) == [5]
-
-
-async def test_a_filter_that_is_denied_may_look_granted() -> None:
-    async with room(mqtt={"subscribe_denied": "grant", "max_qos": 1}) as here:
-        here.node.hooks.add("client.check_acl", lambda client, action, *_: Deny() if action == "subscribe" else None)
-        here.broker.publish("t", b"x", retain=True)
-        client = await here.client("a")
-        assert await client.subscribe(("t", 2)) == [1]
-        here.broker.publish("t", b"y")
-        await client.expect_nothing()
-
-
-async def test_what_is_denied_after_a_while_may_look_granted(autojump_clock: MockClock) -> None:
-    async def check(client: ClientInfo, action: str, *_: object) -> Deny | None:
-        await trio.sleep(1)
-        return Deny() if action == "subscribe" else None
-
-    async with room(mqtt={"subscribe_denied": "grant", "max_qos": 1}) as here:
-        here.node.hooks.add("client.check_acl", check)
-        client = await here.client("a")
-        assert await client.subscribe(("t", 2), ("u", 0)) == [1, 0]
-        assert not here.node.router.subscriptions
