@@ -101,11 +101,11 @@ def test_no_imports_in_a_circle() -> None:
 MANY_NEIGHBOURS = {
     "actor": 16,
     "context": 5,
-    "directory": 9,
+    "directory": 8,
     "durable": 5,
     "life": 12,
     "outbound": 8,
-    "recovery": 9,
+    "recovery": 8,
     "subscribing": 7,
 }
 

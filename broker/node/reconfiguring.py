@@ -35,7 +35,7 @@ class Reconfiguring:
         node.services.config = config
         node.services.access.configure(config)
         node.services.pubsub.configure(config)
-        node.sessions.configure()
+        node.sessions.making.configure()
         node.plugin_stores.max_bytes = config.store.max_plugin_bytes
         if node.has_trace:
             node.trace.configure(config.trace)

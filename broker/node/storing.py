@@ -15,7 +15,7 @@ from trunkline.actors import Paced
 from trunkline.broker.backlogs.backlogs import Backlogs
 from trunkline.broker.backlogs.rows import QUEUES
 from trunkline.broker.committer import Committer
-from trunkline.broker.session.directory import priority_settings
+from trunkline.broker.session.making import priority_settings
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find

@@ -3,54 +3,42 @@ client id is claimed here in one step."""
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import trio
 from sortedcontainers import SortedList
 
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.durable import Durable, StoredParts, make_durable
-from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
-from trunkline.broker.session.state import Session
+from trunkline.broker.session.making import Making
+from trunkline.broker.takeovers import Takeovers
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.session.awaiting_rel import AwaitingRel
-from trunkline.mqtt.session.window import Inflight
-from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from trunkline.actors import Supervisor
-    from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.dormant import Dormant
     from trunkline.broker.session.occupant import Occupant
     from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Storage
-    from trunkline.config.mqtt_settings import SessionSettings
+    from trunkline.broker.session.state import Session, Storage
     from trunkline.hooks.client import ClientInfo
-
-#: Client ids up to which the takeovers are kept without a sweep.
-MIN_SWEPT: Final = 1024
 
 
 class Directory:
     __slots__ = (
         "_dormant",
         "_ending",
-        "_flapping",
         "_ids",
         "_last_number",
-        "_queue",
         "_services",
         "_sessions",
         "_supervisor",
-        "_sweep_at",
+        "_takeovers",
+        "making",
     )
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
@@ -63,25 +51,10 @@ class Directory:
         self._ending: dict[str, int] = {}
         #: The client ids in order, for pages.
         self._ids: SortedList[str] = SortedList()
-        #: Recent takeovers of each client id; for a blocked one, the last entry is the time when that ends.
-        self._flapping: dict[str, deque[float]] = {}
-        self._sweep_at = MIN_SWEPT
+        self._takeovers = Takeovers()
         #: The number of the last session that is stored.
         self._last_number = 0
-        self.configure()
-
-    def configure(self) -> None:
-        """New sessions get the settings as they are now."""
-        services = self._services
-        settings = services.config.session
-        self._queue: QueueSettings = {
-            "max_length": settings.max_queue_length,
-            "max_bytes": services.config.queue_bytes,
-            "store_qos0": settings.store_qos0,
-            "overloads": services.overload.exceeded,
-            "overflow": Overflow(settings.overflow),
-            **priority_settings(settings),
-        }
+        self.making = Making(services)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -141,14 +114,8 @@ class Directory:
         """A new session of this client, empty and without a connection. It `claims` the client id, unless it is about
         to end. With a number, which no other session has, it is stored. `subscriber` is what routes know it by
         already."""
-        committer = self._services.committer
-        if number and committer is not None:
-            parts = self._stored_parts(committer, number)
-            session = Session(client, *parts)
-            session.durable = Durable(session, committer, number, parts)
-            self._last_number = max(self._last_number, number)
-        else:
-            session = self.empty_session(client)
+        self._last_number = max(self._last_number, number)
+        session = self.making.stored(client, number) if number else self.making.in_memory(client)
         actor = SessionActor(session, self._services, self._forget, subscriber)
         self._supervisor.start(actor, name=f"session {client.client_id}")
         if claims:
@@ -165,33 +132,17 @@ class Directory:
 
     def empty_session(self, client: ClientInfo) -> Session:
         """For a client whose messages do not wait in it."""
-        in_flight, awaited = self._limits
-        return Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
+        return self.making.in_memory(client)
 
     def _claim(self, client_id: str, occupant: Occupant) -> None:
         if client_id not in self._ids:
             self._ids.add(client_id)
         self._sessions[client_id] = occupant
 
-    @property
-    def _limits(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of the window, and of awaited PUBRELs: messages and bytes."""
-        settings = self._services.config.session
-        return (
-            (settings.max_inflight, settings.max_inflight_bytes),
-            (settings.max_awaiting_rel, self._services.config.queue_bytes),
-        )
-
-    def _stored_parts(self, committer: Committer, number: int) -> StoredParts:
-        in_flight, awaited = self._limits
-        return StoredParts.new(committer, number, in_flight, self._queue, awaited)
-
     def _store(self, session: Session) -> None:
         """The session began in memory, and its client has come by a listener where it is stored."""
-        committer = self._services.committer
-        assert committer is not None
-        self._last_number = number = self._last_number + 1
-        make_durable(session, committer, number, self._stored_parts(committer, number))
+        self._last_number += 1
+        self.making.store(session, self._last_number)
 
     def _forget(self, session: Session) -> None:
         known = self._sessions.get(session.client_id)
@@ -211,40 +162,11 @@ class Directory:
 
         durable.after_commit(ended)
 
-    # Two clients that share a client id would disconnect each other for ever
-
     def flaps(self, client_id: str) -> bool:
         """Whether this client id has been taken over too often recently. Call this before each `open`."""
-        settings = self._services.config.flapping
-        takeovers = self._flapping.get(client_id)
         known = self._sessions.get(client_id)
-        is_takeover = settings.max_takeovers and known is not None and known.channel is not None
-        if takeovers is None and not is_takeover:
-            return False
-        now = trio.current_time()
-        if takeovers and takeovers[-1] > now:
-            return True  # blocked until then
-        if not is_takeover:
-            return False
-        if takeovers is None:
-            if len(self._flapping) >= self._sweep_at:
-                self._sweep_flapping(now)
-            takeovers = self._flapping[client_id] = deque()
-        takeovers.append(now)
-        while takeovers[0] <= now - settings.window:
-            takeovers.popleft()
-        if len(takeovers) <= settings.max_takeovers:
-            return False
-        takeovers.append(now + settings.jail)
-        return True
-
-    def _sweep_flapping(self, now: float) -> None:
-        """Forget takeovers that are too old to count."""
-        window = self._services.config.flapping.window
-        self._flapping = {
-            client_id: takeovers for client_id, takeovers in self._flapping.items() if takeovers[-1] > now - window
-        }
-        self._sweep_at = max(MIN_SWEPT, 2 * len(self._flapping))
+        is_takeover = known is not None and known.channel is not None
+        return self._takeovers.are_too_many(client_id, self._services.config.flapping, is_one=is_takeover)
 
     # Back-pressure, see `trunkline.broker.session.slow_consumer`
 
@@ -264,26 +186,3 @@ class Directory:
             most = self._services.config.session.backpressure_budget
             publisher.waiting_budget.charge(in_vain, most, publisher.scheduler.now)
             publisher.channel.cast(mail.Resume(holder))
-
-
-def priority_settings(settings: SessionSettings) -> QueueSettings:
-    """Of a queue."""
-    default = HIGHEST if settings.default_priority == "highest" else LOWEST
-    return {"priority": _priorities(settings.priorities), "default_priority": default}
-
-
-def _priorities(by_filter: Mapping[str, int]) -> Callable[[str], int | None] | None:
-    """The priority of a topic: of its own name if it is listed, or else of the first filter that matches."""
-    if not by_filter:
-        return None
-
-    def priority(topic: str) -> int | None:
-        exact = by_filter.get(topic)
-        if exact is not None:
-            return exact
-        for filter, value in by_filter.items():
-            if matches(filter, topic):
-                return value
-        return None
-
-    return priority

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trunkline.broker.backlogs.backlogs import Backlogs, Rejoined
     from trunkline.broker.committer import Committer
     from trunkline.broker.session.actor import SessionActor
-    from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.stored_sessions import Found, StoredSession
     from trunkline.mqtt.publication import Publication
@@ -153,8 +152,8 @@ class Recovery:
         """Make it an actor. One that was dormant has its routes, as a `subscriber`, and its place in the backlogs."""
         head = unpack(stored.head)
         actor = self._directory.add(client_from_plain(head["client"]), number, subscriber, claims=claims)
-        cursor = cast("BacklogCursor | None", actor.session.cursor)
-        place = rejoined or self._route(actor.subscriber, stored, cursor)
+        cursor = actor.session.cursor
+        place = rejoined or self._route(actor.subscriber, stored, cast("Cursor | None", cursor))
         if cursor is not None and place is not None:
             cursor.adopt(place)
         self._lost += self._fill(actor, number, stored, head)

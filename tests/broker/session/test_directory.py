@@ -7,8 +7,6 @@ from trio.testing import MockClock
 from tests.broker.disk import Disk
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
-from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.mqtt.packets import Will
 
@@ -26,24 +24,6 @@ async def test_quick_takeovers_leave_one_owner() -> None:
         assert [session.session.client_id for session in here.node.sessions] == ["same"]
         while len(list(here.node.supervisors.sessions)) > 1:
             await trio.lowlevel.checkpoint()
-
-
-async def test_a_client_id_that_changes_hands_too_often_is_refused_for_a_while(autojump_clock: MockClock) -> None:
-    async with room(flapping={"max_takeovers": 3, "window": 60, "jail": 100}) as here:
-        for _ in range(4):
-            last = await here.client("a")
-        refused = here.wire()
-        await refused.send(raw.connect("a"))
-        assert (await refused.expect_type(raw.CONNACK)).reason == 0x9F
-        await last.ping()  # who has it keeps it
-        await here.client("other")
-        await trio.sleep(99)
-        again = here.wire()
-        await again.send(raw.connect("a"))
-        assert (await again.expect_type(raw.CONNACK)).reason == 0x9F
-        assert (await here.node.figures())["client.refused.flapping"] == 2
-        await trio.sleep(2)
-        await here.client("a")
 
 
 async def test_only_a_client_that_may_have_the_client_id_takes_it_over() -> None:
@@ -76,27 +56,6 @@ async def test_clients_that_log_in_at_the_same_time_are_no_more_than_there_is_ro
         assert len(here.node.sessions) == 2
 
 
-async def test_takeovers_now_and_then_are_no_flapping(autojump_clock: MockClock) -> None:
-    async with room(flapping={"max_takeovers": 2, "window": 10}) as here:
-        for _ in range(20):
-            await here.client("a")
-            await trio.sleep(6)
-
-
-async def test_flapping_that_is_long_past_is_forgotten(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trunkline.broker.session.directory.MIN_SWEPT", 4)
-    async with room(flapping={"window": 10}) as here:
-        directory = here.node.sessions
-        directory._sweep_at = 4  # pyright: ignore[reportPrivateUsage]
-        for number in range(20):
-            for _ in range(2):
-                await here.client(f"c{number}")
-            await trio.sleep(11)
-        assert len(directory._flapping) <= 4  # pyright: ignore[reportPrivateUsage]
-
-
 async def test_a_session_that_ends_while_a_client_asks_for_it_is_opened_anew() -> None:
     async with room() as here:
         client = await here.stay("a")
@@ -121,14 +80,6 @@ async def test_a_successor_is_welcomed_when_the_end_of_a_stored_session_is_store
             await successor.send(raw.connect("a"))
             await successor.expect_silence()
         await successor.expect_type(raw.CONNACK)
-
-
-def test_priorities_go_by_name_first_and_then_by_filter() -> None:
-    configured = from_mapping({"session": {"priorities": {"a/#": 3, "a/b": 9, "+/c": 5}}}).session.priorities
-    priority = _priorities(configured)
-    assert priority is not None
-    assert [priority(topic) for topic in ("a/b", "a/x", "x/c", "a/c", "other")] == [9, 3, 5, 3, None]
-    assert _priorities({}) is None
 
 
 async def test_a_session_that_comes_from_elsewhere_goes_on_waiting_for_its_client(autojump_clock: MockClock) -> None:
