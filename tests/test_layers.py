@@ -104,7 +104,7 @@ MANY_NEIGHBOURS = {
     "directory": 8,
     "durable": 5,
     "life": 12,
-    "outbound": 8,
+    "outbound": 7,
     "recovery": 8,
     "subscribing": 7,
 }

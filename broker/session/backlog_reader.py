@@ -93,7 +93,7 @@ class BacklogReader:
 
     def go_on(self) -> None:
         """Read what comes next, if the page is nearly empty; if there is nothing, leave the backlogs."""
-        if self.is_busy or not self._cursor.is_online or len(self._cursor.page) > MAX_PAGE // 4:
+        if self.is_busy or not self._context.subscriber.online or len(self._cursor.page) > MAX_PAGE // 4:
             return
         if self._cursor.excess.reason is not None:
             if not self._cursor.page:
@@ -121,7 +121,7 @@ class BacklogReader:
     def end_cut(self) -> None:
         """Look at what there is now."""
         self._task = StoreTask.NONE
-        if self._cursor.is_online:
+        if self._context.subscriber.online:
             self.wake_all()
             self._waiter()
 
@@ -144,7 +144,7 @@ class BacklogReader:
         if merge is not self.merge:
             return
         self._cursor.rewind()
-        if self._cursor.is_online:
+        if self._context.subscriber.online:
             self.wake_all()
             self._waiter()
 

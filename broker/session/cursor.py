@@ -158,20 +158,20 @@ class BacklogCursor:
         if not self.waits:
             self.sequence, self.skip = self._backlogs.publications.number, (0, 0)
 
+    def end(self, limit: int) -> bool:
+        """The session has ended: leave so many backlogs. Returns whether some are left."""
+        return self.members.end(limit)
+
     def routed(self, filter: str) -> None:
         """The route of a subscription was made."""
         self.members.forget_targets()
-        is_behind = self.waits or not self.is_online
+        is_behind = self.waits or not self._context.subscriber.online
         if self._backlogs.is_used and is_behind and self.members.may_join(filter):
             self._set_out()
             self.members.join(filter)
 
     def unsubscribed(self, filter: str) -> None:
         self.members.unsubscribed(filter)
-
-    @property
-    def is_online(self) -> bool:
-        return self._context.subscriber.online
 
     def attach(self) -> None:
         """The client is there."""
@@ -186,7 +186,7 @@ class BacklogCursor:
         self._context.soon(self._begin_if_away)  # it may have gone to come back at once
 
     def _begin_if_away(self) -> None:
-        if not self.is_online and not self._context.ended:
+        if not self._context.subscriber.online and not self._context.ended:
             self.begin()
 
     # As a source

@@ -9,6 +9,7 @@ themselves, as the publications that they came in; here is only where they are (
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -65,14 +66,20 @@ class StoredParts(NamedTuple):
         )
 
 
+class _Stage(Enum):
+    LIVES = "lives"
+    #: No start brings it back, but for what others are to get of it.
+    ENDED = "ended"
+    #: Nothing is left.
+    FORGOTTEN = "forgotten"
+
+
 class Durable:
     """What is stored of one session, but for its window and awaited PUBRELs, which are parts of the committer by
     themselves."""
 
     __slots__ = (
         "_committer",
-        "_ended",
-        "_forgotten",
         "_head",
         "_is_stored",
         "_key",
@@ -80,6 +87,7 @@ class Durable:
         "_publications",
         "_queue",
         "_session",
+        "_stage",
         "_terms",
         "_terms_in",
         "_watched",
@@ -107,7 +115,7 @@ class Durable:
         self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
-        self._ended = self._forgotten = False
+        self._stage = _Stage.LIVES
         #: What its client knows of what is stored, and the commit that holds it.
         self._terms: object = None
         self._terms_in = -1
@@ -137,34 +145,34 @@ class Durable:
         return self._terms == self._promised() and self._terms_in <= self._committer.committed
 
     def end(self) -> None:
-        if not self._ended:
-            self._ended = True
+        if self._stage is _Stage.LIVES:
+            self._stage = _Stage.ENDED
             self._committer.sessions -= 1
             self.changed(at_once=True)
 
     def forget(self) -> None:
-        if not self._forgotten:
+        if self._stage is not _Stage.FORGOTTEN:
             self.end()
-            self._forgotten = True
+            self._stage = _Stage.FORGOTTEN
             self.changed(at_once=True)
 
     def write(self, batch: WriteBatch) -> None:
         session, key = self._session, self._key
-        client, revoked = session.client, session.revoked
-        expiry = 0.0 if self._ended or session.left_at < inf else session.expiry_interval
+        client, revoked, has_ended = session.client, session.revoked, self._stage is not _Stage.LIVES
+        expiry = 0.0 if has_ended or session.left_at < inf else session.expiry_interval
         if expiry != self._watched:
             self._watch(expiry)
-        if self._forgotten:
+        if self._stage is _Stage.FORGOTTEN:
             self._delete(batch)
             return
         terms = self._promised()
         if terms != self._terms:
             self._terms, self._terms_in = terms, self._committer.gathering
         attributes = plain_attributes(client) if client.attributes else None
-        head = (client, attributes, terms, session.left_at, revoked and tuple(revoked), self._ended)
+        head = (client, attributes, terms, session.left_at, revoked and tuple(revoked), has_ended)
         if head != self._head:
             self._head, self._is_stored = head, True
-            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._publications.epoch, ended=self._ended)))
+            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._publications.epoch, ended=has_ended)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
         self._queue.write(batch, self.window.last_id)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.broker.metrics import DropReason
@@ -19,7 +18,6 @@ from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.sending import Sending
 from trunkline.broker.session.slow_consumer import Pressure, too_much
 from trunkline.hooks.points import MESSAGE_QUEUED
-from trunkline.mqtt.session.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.arrivals import Arrivals
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
-    from trunkline.broker.session.cursor import BacklogCursor
     from trunkline.broker.session.stream_feed import StreamFeeds
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
@@ -73,7 +70,6 @@ class PauseReason(IntEnum):
 class Outbound(Sending):
     __slots__ = (
         "_arrivals",
-        "_cursor",
         "_feeds",
         "_pauses",
         "_pressure",
@@ -97,11 +93,9 @@ class Outbound(Sending):
         session, backlogs = self._context.session, self._services.backlogs
         self._queue = session.queue
         self._arrivals: Arrivals | None = None
-        #: None where messages that wait are all in the queue.
-        self._cursor: BacklogCursor | None = None
         if session.durable is not None and backlogs is not None:
             self._arrivals = self._merged_arrivals()
-            self._cursor = session.cursor = self._arrivals.open_cursor(backlogs)
+            session.cursor = self._arrivals.open_cursor(backlogs)
         self.arrange()
 
     def arrange(self) -> None:
@@ -158,7 +152,7 @@ class Outbound(Sending):
             self._review()
         pressure = self._pressure
         if self.channel is not None and (queue.length >= pressure.high or queue.byte_size >= pressure.high_bytes):
-            pressure.grown(message.publisher, self._cursor, self.now)
+            pressure.grown(message.publisher, self.now)
 
     def wake(self) -> None:
         """There may be something in a source that was not there before."""
@@ -216,8 +210,8 @@ class Outbound(Sending):
     def attach(self, channel: Channel) -> None:
         super().attach(channel)
         self._pauses = self._pauses & PauseReason.TURN | PauseReason.STORE
-        if self._cursor is not None:
-            self._cursor.attach()
+        if self._session.cursor is not None:
+            self._session.cursor.attach()
         if self._context.session.streams:
             self._open_feeds().attach()
         self._window.resume(_largest_window(channel))
@@ -260,8 +254,8 @@ class Outbound(Sending):
             self._services.metrics.messages_retained_cut += len(self._replays)
             self._replays = None
         self._pressure.leave(self.now)
-        if self._cursor is not None:
-            self._cursor.detach()
+        if self._session.cursor is not None:
+            self._session.cursor.detach()
         if self._feeds is not None:
             self._feeds.detach()
         self.arrange()
@@ -272,28 +266,11 @@ class Outbound(Sending):
         self._review()
         self.fill()
 
-    def hand_over(self, limit: int) -> bool:
-        """The session has ended: so many of its unfinished messages go to other members of their shared groups, except
-        for QoS 2 messages that were sent, or are dropped. Returns whether some are left.  # [MQTT-4.8.2-5]"""
-        if self._cursor is not None and self._cursor.waits and self._cursor.members.end(limit):
-            return True
-        unfinished = self._window.remove_oldest(limit)
-        for message, target, state in unfinished:
-            if state is not State.WAIT_PUBCOMP:
-                is_movable = state is State.WAIT_PUBACK
-                self.give_up(message, target, DropReason.SESSION_ENDED, is_movable=is_movable)
-        for _ in range(limit - len(unfinished)):
-            if self._queue.first is None:
-                return self._queue.length > 0  # they have to be read
-            queued = self._queue.take(1, -inf)
-            ((gone, target, _, _),) = queued
-            self.give_up(gone, target, DropReason.SESSION_ENDED)
-        return True
-
     @property
     def empty(self) -> bool:
         """Nothing waits, and nothing is unacknowledged."""
-        return not self._queue.length and not len(self._window) and (self._cursor is None or not self._cursor.waits)
+        cursor = self._session.cursor
+        return not self._queue.length and not len(self._window) and (cursor is None or not cursor.waits)
 
     # Retained messages
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.mqtt.session.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +79,26 @@ class Remains:
 
     def _steps(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""
-        return (self._inbound.forget_unreleased, self._outbound.hand_over)
+        return (self._inbound.forget_unreleased, self.hand_over)
+
+    def hand_over(self, limit: int) -> bool:
+        """So many unfinished messages go to other members of their shared groups, except for QoS 2 messages that were
+        sent, or are dropped. Returns whether some are left.  # [MQTT-4.8.2-5]"""
+        session = self._context.session
+        cursor, queue = session.cursor, session.queue
+        if cursor is not None and cursor.waits and cursor.end(limit):
+            return True
+        unfinished = session.inflight.remove_oldest(limit)
+        for message, target, state in unfinished:
+            if state is not State.WAIT_PUBCOMP:
+                is_movable = state is State.WAIT_PUBACK
+                self._outbound.give_up(message, target, DropReason.SESSION_ENDED, is_movable=is_movable)
+        for _ in range(limit - len(unfinished)):
+            if queue.first is None:
+                return queue.length > 0  # they have to be read
+            ((gone, target, _, _),) = queue.take(1, -inf)
+            self._outbound.give_up(gone, target, DropReason.SESSION_ENDED)
+        return True
 
     def _lose_undelivered(self, limit: int) -> bool:
         some, self._undelivered = self._undelivered[:limit], self._undelivered[limit:]

@@ -113,11 +113,12 @@ class Pressure:
         self.high = min(config.session.max_queue_length // 4 or MAX_HIGH, MAX_HIGH)
         self.high_bytes = min(config.queue_bytes // 4 or MAX_HIGH_BYTES, MAX_HIGH_BYTES)
 
-    def grown(self, publisher: str, cursor: BacklogCursor | None, now: float) -> None:
+    def grown(self, publisher: str, now: float) -> None:
         """The queue is long, and a message of this publisher made it longer."""
         self.hold(publisher, now)
-        if cursor is not None and not cursor.waits and self.is_in_vain(self._context.session.queue):
-            cursor.begin()
+        session = self._context.session
+        if session.cursor is not None and not session.cursor.waits and self.is_in_vain(session.queue):
+            session.cursor.begin()
 
     def hold(self, publisher: str, now: float) -> None:
         """Stop reading from it, if it may be held."""
@@ -199,7 +200,7 @@ class Excess:
 
     def shorten(self, cut: Cut | None) -> None:
         """Far more waits than the limits allow, before this cut if there is nothing in another backlog."""
-        self.reason = too_much(is_there=self._cursor.is_online)
+        self.reason = too_much(is_there=self._context.subscriber.online)
         if self._cursor.reader.is_busy or self._context.ended:
             return
         self._cursor.rewind()

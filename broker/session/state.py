@@ -96,6 +96,22 @@ class Backlogged(Protocol):
         """Whether the session is behind, and gets its messages from there."""
         ...
 
+    def begin(self) -> None:
+        """The session falls behind: what comes from now on waits there."""
+        ...
+
+    def end(self, limit: int) -> bool:
+        """The session has ended: leave so many of them. Returns whether some are left."""
+        ...
+
+    def attach(self) -> None:
+        """The client is there."""
+        ...
+
+    def detach(self) -> None:
+        """The client has gone."""
+        ...
+
     def routed(self, filter: str) -> None:
         """The route of a subscription was made."""
         ...

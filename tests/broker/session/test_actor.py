@@ -19,6 +19,7 @@ from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
+from trunkline.broker.session.remains import Remains
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.mqtt.reasons import Reason
@@ -75,7 +76,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Absence.begin", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Absence.begin", "Remains.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -106,7 +107,7 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {each.__name__: each for each in (Outbound, SubscriptionCheck, Absence)}[kind]
+            owner = {each.__name__: each for each in (Outbound, SubscriptionCheck, Absence, Remains)}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
@@ -124,7 +125,7 @@ async def test_a_session_that_crashes_ends_as_any_other(
             ("crashed", "doomed"),
         ]
         lost = [("session_ended", "unreleased"), ("session_ended", "t")]
-        assert told[4:] == lost[: 1 if also == "Outbound.hand_over" else 2]
+        assert told[4:] == lost[: 1 if also == "Remains.hand_over" else 2]
         assert here.node.sessions.get("doomed") is None
         metrics = here.node.metrics
         assert (metrics.session_crashed, metrics.session_terminated, metrics.client_disconnected) == (1, 1, 1)
