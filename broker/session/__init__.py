@@ -2,5 +2,5 @@
 
 Modules that know each other: channel, mail.
 
-Modules that know each other: backlog_reader, cursor, memberships, slow_consumer.
+Modules that know each other: backlog_reader, cursor, excess, memberships.
 """

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from trunkline.broker.backlogs.backlog import Membership
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.backlog_reader import BacklogReader
+from trunkline.broker.session.excess import Excess
 from trunkline.broker.session.memberships import Memberships
-from trunkline.broker.session.slow_consumer import Excess
 from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
