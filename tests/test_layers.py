@@ -99,13 +99,23 @@ def test_no_imports_in_a_circle() -> None:
 
 #: Modules of a session that know more than four of their neighbours, and how many. The numbers shrink.
 MANY_NEIGHBOURS = {
+    # hands each message of the mailbox to the part that it is for
     "actor": 16,
+    # is what all parts share
     "context": 5,
+    # starts and wakes sessions, and tells their actors what others want of them
     "directory": 8,
+    # gathers what is stored of each kind
     "durable": 5,
+    # ends and begins each part with its connection, in one order
     "life": 12,
+    # asks each kind of source
     "outbound": 7,
-    "recovery": 8,
+    # makes actors of what is stored, or leaves it dormant
+    "recovery": 6,
+    # reads back what is stored of each kind
+    "restoring": 5,
+    # goes from the packet over the decision and the routes to the answer
     "subscribing": 7,
 }
 

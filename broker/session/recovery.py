@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from trunkline.broker.backlogs.backlog import is_kept
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.dormant import Dormant, Dormants
-from trunkline.broker.session.durable import Durable, delete_session
-from trunkline.broker.session.export import restore_head, target_from_plain
-from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
-from trunkline.hooks.client import client_from_plain
+from trunkline.broker.session.restoring import Discarded, Restoring
 from trunkline.mqtt.packing import unpack
-from trunkline.mqtt.stored_codec import publication_from_bytes
-from trunkline.router import Options
-from trunkline.store.engine import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from trunkline.actors import Scheduler
     from trunkline.broker.backlogs.backlog import Cursor
@@ -29,17 +20,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.stored_sessions import Found, StoredSession
-    from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.session.awaiting_rel import Exported as Awaited
-    from trunkline.mqtt.session.window import Exported
-    from trunkline.mqtt.stored import Place, StoredPublication
-    from trunkline.router import Router, Target
-    from trunkline.store import Engine, Space, WriteBatch
-
-#: Different options of subscriptions that are remembered: many sessions have the same.
-MAX_OPTIONS: Final = 10_000
-
-_logger = logging.getLogger("trunkline.store")
+    from trunkline.router import Router
+    from trunkline.store import Engine
 
 
 class Recovery:
@@ -67,9 +49,7 @@ class Recovery:
         self._epoch = epoch
         self._now = now
         self._gone = min(now, found.note.stored - epoch)  # the process ended then, or later
-        self._records = _Records(found, committer, epoch)
-        self._lost: list[tuple[Space, bytes]] = []
-        self._options: dict[bytes, tuple[Options, bool]] = {}
+        self._restoring = Restoring(found, router, epoch, self._gone, committer)
         #: Sessions that are actors already, whose timers do not run yet.
         self._waiting: list[SessionActor] = []
         self._has_started = False
@@ -77,7 +57,7 @@ class Recovery:
 
     def restore(self) -> Iterator[None]:
         """Bring the sessions back, one by one. Their timers start with `go_on`."""
-        found, committer = self._found, self._committer
+        found = self._found
         newest = {stored.client_id: number for number, stored in sorted(found.sessions.items()) if not stored.has_ended}
         dormant: list[Dormant] = []
         for number, stored in found.sessions.items():
@@ -88,22 +68,10 @@ class Recovery:
             else:
                 self._restore(number, stored)
             yield
-        if committer is None:
-            return
-        self._directory.add_dormant(dormant)
-        if self._lost:
-            committer.change(_LostRows(self._lost))
-        for number, places in found.remains.items():
-            committer.change(_Discarded(number))
-            for publication in filter(self._records.is_known, places):
-                committer.publications.unrefer_queued(self._records.stored(publication))
-        if found.remains or self._records.missing:
-            text = "the store holds only parts of %d sessions, and of %d publications for others: these are lost"
-            _logger.warning(text, len(found.remains), len(self._records.missing))
-        for unreferred in self._records.unreferred:
-            committer.publications.delete_unused(unreferred)
-        self._records.forget()
-        found.sessions.clear()
+        if self._committer is not None:
+            self._directory.add_dormant(dormant)
+            self._restoring.clear_up(self._committer)
+            found.sessions.clear()
 
     def go_on(self, scheduler: Scheduler) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
@@ -117,7 +85,7 @@ class Recovery:
         """It has ended, and its messages were not all given to other members of its shared groups."""
         if stored.is_idle and not stored.window_head.queue.levels:
             if self._committer is not None:
-                self._committer.change(_Discarded(number))
+                self._committer.change(Discarded(number))
             return
         session = self._restore(number, stored, claims=False).session
         session.expiry_interval, session.will = 0.0, None
@@ -125,8 +93,7 @@ class Recovery:
     def _can_sleep(self, stored: StoredSession) -> bool:
         """Nobody stores the place in the backlogs of one that is dormant: it is stored, or there is none."""
         return stored.is_idle and (
-            bool(stored.position)
-            or not any(is_kept(filter, self._subscription(value)[0]) for filter, value in stored.subscriptions)
+            bool(stored.position) or not any(is_kept(*each) for each in self._restoring.subscriptions(stored))
         )
 
     def _dormant(self, number: int, stored: StoredSession) -> Dormant:
@@ -150,13 +117,15 @@ class Recovery:
         claims: bool = True,
     ) -> SessionActor:
         """Make it an actor. One that was dormant has its routes, as a `subscriber`, and its place in the backlogs."""
-        head = unpack(stored.head)
-        actor = self._directory.add(client_from_plain(head["client"]), number, subscriber, claims=claims)
+        client = self._restoring.client(stored)
+        actor = self._directory.add(client, number, subscriber, claims=claims)
         cursor = actor.session.cursor
         place = rejoined or self._route(actor.subscriber, stored, cast("Cursor | None", cursor))
         if cursor is not None and place is not None:
             cursor.adopt(place)
-        self._lost += self._fill(actor, number, stored, head)
+        if stored.window_head.queue.levels:
+            self._restore_queue(actor, number, stored)
+        self._restoring.fill(actor.session, actor.subscriber, number, stored)
         if self._has_started:
             actor.go_on_away()
         else:
@@ -169,75 +138,14 @@ class Recovery:
         position = unpack(stored.position) if stored.position else None
         is_behind = backlogs is not None and (position is not None or backlogs.is_used)
         kept: list[str] = []
-        for filter, value in stored.subscriptions:
-            options, _ = self._subscription(value)
+        for filter, options in self._restoring.subscriptions(stored):
             behind = is_behind and is_kept(filter, options)
             self._router.subscribe(subscriber, filter, options, behind=behind)
             if behind:
                 kept.append(filter)
         return None if backlogs is None or cursor is None else backlogs.rejoin(cursor, kept, position)
 
-    def _subscription(self, value: bytes) -> tuple[Options, bool]:
-        """The options, and whether they are not of the client's own asking."""
-        known = self._options.get(value)
-        if known is None:
-            options, unasked = unpack(value)
-            known = Options(**options), unasked
-            if len(self._options) < MAX_OPTIONS:
-                self._options[value] = known
-        return known
-
-    def _fill(
-        self, actor: SessionActor, session_number: int, stored: StoredSession, head: dict[str, Any]
-    ) -> list[tuple[Space, bytes]]:
-        """Returns the keys of rows whose messages are not there."""
-        session, subscriber, records = actor.session, actor.subscriber, self._records
-        gone = self._gone
-        for filter, value in stored.subscriptions:
-            options, unasked = self._subscription(value)
-            session.subscribed(filter, options, by_client=not unasked)
-        target = partial(target_from_plain, subscriber=subscriber, group_of=self._router.group)
-        restore_head(head, session, -self._epoch, gone)
-        lost: list[tuple[Space, bytes]] = []
-        last_id = stored.window_head.last_id
-        if stored.sent:  # ids go on behind those that may come again
-            last_id = stored.sent[-1][0].first + stored.sent[-1][0].length - 1
-        sent: list[Exported[Target[Subscriber]]] = []
-        sent_rows: list[RowKey] = []
-        for key, value in stored.sent:
-            state, place, plain = unpack(value)
-            if records.has(place):
-                sent.append((key.first, state, records.refer(place), target(plain)))
-                sent_rows.append(key)
-            else:
-                lost.append((WINDOWS, key_of(session_number) + key.packed))
-        session.inflight.restore(last_id, sent, gone)
-        awaited: list[Awaited] = []
-        for _, value in stored.awaited:
-            ids, weight, place = unpack(value)
-            awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
-        session.awaiting_rel.restore(awaited, gone)
-        if stored.window_head.queue.levels:
-            self._restore_queue(actor, session_number, stored, target)
-        durable = session.durable
-        if not isinstance(durable, Durable):
-            return lost
-        durable.restored(stored.position)
-        durable.window.restored(sent_rows)
-        durable.awaiting_rel.restored(
-            (ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True)
-        )
-        if stored.left_at is None:
-            durable.changed()  # it is known now when its client left
-        return lost
-
-    def _restore_queue(
-        self,
-        actor: SessionActor,
-        number: int,
-        stored: StoredSession,
-        target: Callable[[Mapping[str, Any]], Target[Subscriber]],
-    ) -> None:
+    def _restore_queue(self, actor: SessionActor, number: int, stored: StoredSession) -> None:
         """Leave it unread, if it stays in the store."""
         # imported here: most stores have none
         from trunkline.broker.session.queue_reader import QueueReader, waiting
@@ -246,83 +154,9 @@ class Recovery:
         if self._committer is not None:
             actor.leave_unread(QueueReader(queue, head))
         elif self._engine is not None:
+            target = self._restoring.target_of(actor.subscriber)
             for each in waiting(self._engine, number, target, self._epoch):
                 actor.not_restored([(gone.message, gone.reason) for gone in queue.push(*each)])
-
-
-class _Records:
-    def __init__(self, found: Found, committer: Committer | None, epoch: float) -> None:
-        self._bytes = found.records
-        self._referred = found.referred
-        self._queued = found.queued
-        #: None: what is found is stored nowhere from now on.
-        self._publications = None if committer is None else committer.publications
-        self._epoch = epoch
-        self._found: dict[int, Publication] = {}
-        self.missing: set[int] = set()
-
-    def is_known(self, number: int) -> bool:
-        return number in self._bytes
-
-    def has(self, place: Place) -> bool:
-        """False: its row was lost, and the store repaired without it; or the publication ends before this place."""
-        number, first, count, _ = place
-        if self.is_known(number) and 0 <= first <= self._publication(number).count - count:
-            return True
-        self.missing.add(number)
-        return False
-
-    def refer(self, place: Place) -> Publication:
-        """The messages in this place, for a row of a window that refers to it."""
-        number, first, count, _ = place
-        publication = self._publication(number)
-        if publication.stored is not None:
-            publication.stored.references += 1
-        return publication.part(first, first + count)
-
-    def _publication(self, number: int) -> Publication:
-        publication = self._found.get(number)
-        if publication is None:
-            publication = self._found[number] = publication_from_bytes(self._bytes[number], self._epoch)
-            if self._publications is not None:
-                queued = self._queued.get(number, 0)
-                publication.stored = self._publications.found(number, publication.guid, self._referred[number], queued)
-        return publication
-
-    def stored(self, number: int) -> StoredPublication:
-        return stored_of(self._publication(number))
-
-    @property
-    def unreferred(self) -> list[StoredPublication]:
-        """Only sessions that were discarded referred to them."""
-        return [stored for stored in map(self.stored, self._bytes) if not stored.references]
-
-    def forget(self) -> None:
-        """Nobody refers to them any more but the sessions that have them."""
-        self._bytes.clear()
-        self._referred.clear()
-        self._found.clear()
-
-
-@dataclass(slots=True, eq=False)
-class _Discarded:
-    number: int
-    owner: None = None
-
-    def write(self, batch: WriteBatch) -> None:
-        delete_session(self.number, batch)
-
-
-@dataclass(slots=True, eq=False)
-class _LostRows:
-    """Rows whose messages are gone."""
-
-    keys: list[tuple[Space, bytes]]
-    owner: None = None
-
-    def write(self, batch: WriteBatch) -> None:
-        for space, key in self.keys:
-            batch.delete(space, key)
 
 
 def _nobody(message: object) -> None:
