@@ -108,7 +108,7 @@ MANY_NEIGHBOURS = {
     # gathers what is stored of each kind
     "durable": 5,
     # ends and begins each part with its connection, in one order
-    "life": 12,
+    "life": 11,
     # asks each kind of source
     "outbound": 7,
     # makes actors of what is stored, or leaves it dormant
@@ -116,7 +116,7 @@ MANY_NEIGHBOURS = {
     # reads back what is stored of each kind
     "restoring": 5,
     # goes from the packet over the decision and the routes to the answer
-    "subscribing": 7,
+    "subscribing": 6,
 }
 
 

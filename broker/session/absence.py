@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trunkline.broker.session import will
+from trunkline.broker.session.stored_will import StoredWill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,12 @@ class Absence:
         self.forget_will()
         if gone is not None:  # [MQTT-3.1.2-8]
             will.publish(gone, self._context.session.client, self._context, self._outbound.now)
+
+    def store_will(self) -> None:
+        """By itself, as the session of its client is not stored."""
+        session, committer = self._context.session, self._context.services.committer
+        if session.will is not None and committer is not None and session.client.durable:
+            session.stored_will = StoredWill.of(session.client, session.will, committer)
 
     def forget_will(self) -> None:
         """It is published now, or is not to be."""

@@ -16,7 +16,6 @@ from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.remains import ANOTHER_ERROR, Remains
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
-from trunkline.broker.session.stored_will import StoredWill
 from trunkline.hooks.points import (
     CLIENT_CONNACK,
     CLIENT_CONNECTED,
@@ -117,8 +116,8 @@ class SessionLife:
         session.attach(client, channel.expiry_interval, channel.will)
         if session.durable is not None:
             session.durable.changed(at_once=True)
-        elif session.will is not None and services.committer is not None and client.durable:
-            session.stored_will = StoredWill.of(client, session.will, services.committer)
+        else:
+            self.absence.store_will()
         channel.resumed = present
         context.subscriber.online = True
         if present:

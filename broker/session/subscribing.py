@@ -6,17 +6,16 @@ takes long, a task makes it, and the client waits for that, too. No other client
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.session import deciding, mail
-from trunkline.broker.session.suback import SubscriptionAnswer
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.explanations import fitting, writable
+from trunkline.mqtt.explanations import fitting, reason_string, writable
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
@@ -35,9 +34,43 @@ if TYPE_CHECKING:
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.session.ledger import Owed
 
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
+
+
+@dataclass(slots=True, eq=False)
+class SubscriptionAnswer:
+    """A SUBACK or UNSUBACK while it is made: a reason for each filter, and the filters to act on."""
+
+    client: ClientInfo
+    #: The requesting connection; None if no client is connected.
+    channel: Channel | None
+    #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
+    packet_id: int
+    reasons: list[int]
+    #: The accepted filters, and the position of each in the answer.
+    filters: list[str] = field(default_factory=lambda: [])
+    places: list[int] = field(default_factory=lambda: [])
+    #: The subscriptions to remove, as they were at the time of the request.
+    before: list[Options | None] = field(default_factory=lambda: [])
+    text: str = ""
+    #: Its place among the answers owed to the client.
+    owed: Owed | None = None
+
+    def accept(self, place: int, filter: str) -> None:
+        self.filters.append(filter)
+        self.places.append(place)
+
+    def refuse(self, place: int, reason: int, text: str = "") -> None:
+        self.reasons[place] = reason
+        self.text = self.text or text
+
+    @property
+    def properties(self) -> Properties:
+        explained = self.channel is not None and self.channel.problem_information
+        return reason_string(self.text) if explained else NO_PROPERTIES
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,9 @@
 """SUBSCRIBE and UNSUBSCRIBE: the routes, and what limits make of them."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -8,6 +12,7 @@ from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
+from trunkline.broker.session.subscribing import SubscriptionAnswer
 from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -202,3 +207,35 @@ async def test_a_retained_message_comes_with_the_identifier_of_its_subscription(
         packet = await client.expect_publish("t", b"x", qos=1)
         assert packet.retain
         assert packet.all(0x0B) == [5]
+
+
+def answer(channel: Any = None) -> SubscriptionAnswer:
+    return SubscriptionAnswer(ClientInfo("c"), channel, 7, [Reason.SUCCESS] * 3)
+
+
+def test_filters_keep_their_places() -> None:
+    made = answer()
+    made.accept(0, "a")
+    made.refuse(1, Reason.NOT_AUTHORIZED, "not this one")
+    made.accept(2, "b")
+    assert (made.filters, made.places) == (["a", "b"], [0, 2])
+    assert made.reasons == [Reason.SUCCESS, Reason.NOT_AUTHORIZED, Reason.SUCCESS]
+
+
+def test_the_first_explanation_is_that_of_all() -> None:
+    made = answer()
+    for place, text in enumerate(("", "first", "second")):
+        made.refuse(place, Reason.NOT_AUTHORIZED, text)
+    assert made.text == "first"
+
+
+@pytest.mark.parametrize(
+    ("wants", "properties"),
+    [(True, {"reason_string": "why"}), (False, {}), (None, {})],
+    ids=["yes", "no", "away"],
+)
+def test_who_gets_an_explanation(wants: bool | None, properties: dict[str, str]) -> None:
+    """[MQTT-3.1.2-29]"""
+    made = answer(None if wants is None else SimpleNamespace(problem_information=wants))
+    made.refuse(0, Reason.NOT_AUTHORIZED, "why")
+    assert made.properties == properties
