@@ -125,7 +125,7 @@ class Inbound:
                 self._answers.ledger.check(publication.packet_ids[:1])
             # of those that come here together, all are new
             if qos == 2 and self._awaiting_rel.published(publication.packet_id) is _REPEATED:
-                self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))  # [MQTT-4.3.3-10]
+                self._repeated(publication, channel)
                 return
         client = channel.client
         allowed = channel.may_publish[kind].get(publication.topic)
@@ -153,13 +153,7 @@ class Inbound:
                 self._too_many(publication, channel)
                 return
             changed = services.publishing(client, publication, now)
-            if type(changed) is Deny:
-                if changed.disconnect:
-                    services.dropped(client, publication, DropReason.HOOK)
-                    raise ProtocolError(changed.text or "refused", changed.reason)
-                self._refuse(publication, channel, DropReason.HOOK, changed.reason, changed.text)
-                return
-            if type(changed) is Withhold:
+            if type(changed) is Deny or type(changed) is Withhold:
                 self._withhold(publication, channel, changed)
                 return
             routed = changed
@@ -250,6 +244,10 @@ class Inbound:
         if self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
             return committer.after_commit
         return partial(committer.publications.wait_for, stored)
+
+    def _repeated(self, publication: ReceivedPublication, channel: Channel) -> None:
+        """It is acknowledged once more, and is not handed over again.  # [MQTT-4.3.3-10]"""
+        self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))
 
     def _stored(self, channel: Channel) -> Wait | None:
         """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be
@@ -386,7 +384,14 @@ class Inbound:
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
             self._acknowledge(channel, packet, fitting(reason, _ANSWERED_BY[packet.qos]), properties)
 
-    def _withhold(self, packet: ReceivedPublication, channel: Channel, answer: Withhold) -> None:
+    def _withhold(self, packet: ReceivedPublication, channel: Channel, answer: Deny | Withhold) -> None:
+        """A hook keeps it from all others."""
+        if type(answer) is Deny:
+            if not answer.disconnect:
+                self._refuse(packet, channel, DropReason.HOOK, answer.reason, answer.text)
+                return
+            self._services.dropped(channel.client, packet, DropReason.HOOK)
+            raise ProtocolError(answer.text or "refused", answer.reason)
         if answer.dropped:
             self._services.dropped(channel.client, packet, DropReason.HOOK)
         if packet.qos:
