@@ -17,7 +17,6 @@ from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound, Undecided
 from trunkline.broker.session.life import SessionLife
-from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.broker.session.outbound import Outbound, PauseReason
 from trunkline.broker.session.services import bounded_expiry
 from trunkline.broker.session.slow_consumer import Budget
@@ -374,10 +373,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._context.soon(self._life.restore)
 
     def forget_connection(self) -> None:
-        """Stop sending to and receiving from the client: the node ends like a killed process, without a DISCONNECT."""
-        if self._outbound.channel is not None:
-            self._context.follow(SessionEvent.DETACH)
-            self._outbound.channel = None
+        self._life.forget_connection()
 
     def terminate(self, reason: BaseException | None) -> None:
         """A crash ends the client's connection like a lost one, and the session with it."""

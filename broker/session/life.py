@@ -357,6 +357,12 @@ class SessionLife:
         if self.outbound.channel is not None:
             self.outbound.channel.cast(mail.Close(b""))
 
+    def forget_connection(self) -> None:
+        """Stop sending to and receiving from the client: the node ends like a killed process, without a DISCONNECT."""
+        if self.outbound.channel is not None:
+            self.context.follow(SessionEvent.DETACH)
+            self.outbound.channel = None
+
     def stop(self) -> None:
         """The node stops: no hook is called, and no will is published."""
         if self.context.ended:
