@@ -96,6 +96,8 @@ class ConsumerCursor:
         self.looked = 0
         #: The sequence that has to be loaded before `take` can go on.
         self.needs: int | None = None
+        #: Has the last `take` left a message where it was, since it did not fit?
+        self.held_back = False
         #: When `take` may have something that it has not now, in seconds since the epoch.
         self.next_due = inf
 
@@ -228,9 +230,12 @@ class ConsumerCursor:
 
     # Delivery
 
-    def take(self, log: StreamLog, limit: int, now: float) -> list[Delivered]:
-        """The next messages, what comes again first. Then `needs` and `next_due` say what else there may be."""
-        self.needs, self.next_due, self.looked = None, inf, 0
+    def take(
+        self, log: StreamLog, limit: int, now: float, fits: Callable[[Message], bool] | None = None
+    ) -> list[Delivered]:
+        """The next messages, what comes again first, up to one that does not fit. Then `held_back`, `needs` and
+        `next_due` say what else there may be."""
+        self.needs, self.next_due, self.looked, self.held_back = None, inf, 0, False
         taken: list[Delivered] = []
         if self._counted < self._uncounted and (needed := self.count(log)) is not None:
             self.needs, self.looked = needed, MAX_STEP
@@ -239,10 +244,12 @@ class ConsumerCursor:
             self.next_due = due
             return taken
         limit = min(limit, MAX_STEP)
-        self._take_again(log, limit, now, taken)
+        self._take_again(log, limit, now, taken, fits)
         acks = self.config.ack_policy is not AckPolicy.NONE
         window = self.config.max_ack_pending
         looked = 0
+        if self.held_back:
+            limit = 0
         while len(taken) < limit and self.needs is None and not 0 < window <= len(self.outstanding):
             sequence = self._next(log)
             if sequence is None:
@@ -259,6 +266,9 @@ class ConsumerCursor:
             due = self._replay_at(piece, sequence)
             if due > now:
                 self.next_due = min(self.next_due, due)
+                break
+            if fits is not None and not fits(piece.message(sequence)):
+                self.held_back = True
                 break
             if is_start:
                 self._started += 1
@@ -292,7 +302,14 @@ class ConsumerCursor:
         sequence = log.next_live(self.position)
         return sequence if sequence <= log.last else None
 
-    def _take_again(self, log: StreamLog, limit: int, now: float, taken: list[Delivered]) -> None:
+    def _take_again(
+        self,
+        log: StreamLog,
+        limit: int,
+        now: float,
+        taken: list[Delivered],
+        fits: Callable[[Message], bool] | None,
+    ) -> None:
         for _ in range(MAX_STEP):
             if not self._due or len(taken) >= limit:
                 return
@@ -310,6 +327,9 @@ class ConsumerCursor:
             piece = log.find(sequence)
             if piece is None:
                 self.needs = sequence
+                return
+            if fits is not None and not fits(piece.message(sequence)):
+                self.held_back = True
                 return
             heappop(self._due)
             entry.count += 1

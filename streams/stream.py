@@ -8,7 +8,14 @@ from trunkline.streams.blocks import block_from_row, message_sizes, read_page
 from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumers import Consumers
 from trunkline.streams.duplicates import DuplicateWindow, message_id
-from trunkline.streams.errors import StreamRefuses, WrongLastSequence
+from trunkline.streams.errors import (
+    MessageTooLarge,
+    StreamFull,
+    StreamRefuses,
+    StreamSealed,
+    WrongLastId,
+    WrongLastSequence,
+)
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import StreamInfo
 from trunkline.streams.log import AGAIN, StreamLog
@@ -106,26 +113,32 @@ class Stream:
     def check_message(self, message: Message, now: float) -> None:
         """
         Raises:
-            StreamRefuses: there is no room, or it is too large.
+            MessageTooLarge, StreamFull, StreamSealed
+            StreamRefuses: it has to wait for the store.
         """
         log, config = self.log, self.config
         if self.known(message, now) is not None:
             return
         if config.sealed:
-            raise StreamRefuses(f"the stream {config.name!r} is sealed")
+            raise StreamSealed(f"the stream {config.name!r} is sealed")
         size = message_sizes(message)[0]
         if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
+            text = "the stream {!r} takes messages of {} bytes at most"
             limit = min(filter(None, (config.max_message_size, config.max_bytes)))
-            raise StreamRefuses(f"the stream {config.name!r} takes messages of {limit} bytes at most")
+            if 0 < config.max_message_size < size:
+                raise MessageTooLarge(text.format(config.name, limit))
+            raise StreamFull(text.format(config.name, limit), "bytes")
         if log.unwritten_weight > MAX_UNWRITTEN:
             self.changed()  # the next commit may show that the store works again
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if config.discard is Discard.NEW:
-            if not log.has_room(1, size):
-                raise StreamRefuses(f"the stream {config.name!r} is full")
+            if not log.has_room(1, 0):
+                raise StreamFull(f"the stream {config.name!r} is full", "messages")
+            if not log.has_room(0, size):
+                raise StreamFull(f"the stream {config.name!r} is full", "bytes")
             figures = log.topics.get(message.topic) if config.discard_new_per_topic else None
             if figures is not None and figures.count >= config.max_messages_per_topic:
-                raise StreamRefuses(f"the stream {config.name!r} has enough messages of this topic")
+                raise StreamFull(f"the stream {config.name!r} has enough messages of this topic", "topic")
 
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
@@ -154,7 +167,7 @@ class Stream:
         (`resolve`).
 
         Raises:
-            WrongLastSequence: it is not.
+            WrongLastId, WrongLastSequence: it is not.
         """
         if last_sequence is not None and last_sequence != self.log.last:
             raise WrongLastSequence(last_sequence, self.log.last, f"the stream {self.name!r}")
@@ -163,7 +176,7 @@ class Stream:
         if last_topic_sequence is not None and last_topic_sequence != last:
             raise WrongLastSequence(last_topic_sequence, last, f"{topic!r} in the stream {self.name!r}")
         if last_id is not None and last_id != self.duplicates.last_id:
-            raise StreamRefuses(f"the last id in the stream {self.name!r} is {self.duplicates.last_id!r}")
+            raise WrongLastId(self.name, self.duplicates.last_id)
 
     # Messages that go
 
@@ -293,9 +306,11 @@ class Stream:
         for cursor in self.consumers.take_idle(now):
             self.delete_consumer(cursor)
 
-    def deliver(self, cursor: ConsumerCursor, limit: int, now: float) -> list[Delivered]:
+    def deliver(
+        self, cursor: ConsumerCursor, limit: int, now: float, fits: Callable[[Message], bool] | None = None
+    ) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
-        taken = cursor.take(self.log, limit, now)
+        taken = cursor.take(self.log, limit, now, fits)
         if taken:
             if cursor.config.ack_policy is AckPolicy.NONE and self.config.retention is not Retention.LIMITS:
                 self._done.update((each.sequence, None) for each in taken)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.streams.world import World, burst, done, small_sizes
+from trunkline.mqtt.message import Message
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.streams.consumer import ConsumerCursor
 
@@ -196,3 +197,36 @@ def test_nobody_waits_for_the_acknowledgement_of_a_deleted_message() -> None:
     assert list(cursor.outstanding) == [2]
     world.now += 1
     assert fetch(world, cursor) == [2]
+
+
+def test_what_does_not_fit_stays_where_it_was() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"22", b"3")
+    cursor = consumer(world, backoff=(1.0,))
+    asked = list[bytes]()
+
+    def small(message: Message) -> bool:
+        asked.append(message.payload)
+        return len(message.payload) < 2
+
+    taken = world.stream.deliver(cursor, 10, world.now, small)
+    assert ([each.sequence for each in taken], asked) == ([1], [b"1", b"22"])
+    assert (cursor.held_back, cursor.pending, set(cursor.outstanding)) == (True, 2, {1})
+    assert fetch(world, cursor) == [2, 3]
+    assert not cursor.held_back
+
+
+def test_nor_does_what_comes_again_and_nothing_overtakes_it() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"22", b"3")
+    cursor = consumer(world, backoff=(1.0,))
+    assert fetch(world, cursor, 2) == [1, 2]
+    world.now += 1
+    taken = world.stream.deliver(cursor, 10, world.now, lambda message: len(message.payload) < 2)
+    assert [(each.sequence, each.count) for each in taken] == [(1, 2)]
+    assert cursor.held_back
+    assert cursor.outstanding[2].count == 1
+    assert fetch(world, cursor) == [2, 3]
+    assert cursor.outstanding[2].count == 2
