@@ -47,6 +47,8 @@ NoAck = Annotated[bool | None, "Publishers do not wait until their messages are 
 Sealed = Annotated[bool | None, "Nothing is added or removed any more. This cannot be taken back."]
 DenyDelete = Annotated[bool | None, "No message can be deleted. This cannot be taken back."]
 DenyPurge = Annotated[bool | None, "The stream cannot be purged. This cannot be taken back."]
+AllowRollup = Annotated[bool | None, "A message may take the place of those before it."]
+Metadata = Annotated[dict[str, str] | None, "Words about the stream."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,9 @@ async def create_stream(
     no_ack: NoAck = None,
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
+    allow_rollup: AllowRollup = None,
     first_sequence: Annotated[int | None, "The sequence of the first message.", Interval(ge=1)] = None,
+    metadata: Metadata = None,
 ) -> dict[str, object]:
     """Create a stream of the messages whose topics match the filters."""
     given = _given(locals())
@@ -214,6 +218,8 @@ async def edit_stream(
     sealed: Sealed = None,
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
+    allow_rollup: AllowRollup = None,
+    metadata: Metadata = None,
 ) -> dict[str, object]:
     """Change some settings of a stream. What is not named stays as it is."""
     given = _given(locals())
