@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.mqtt.packing import pack
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.streams.keys import CONSUMERS, stream_key
-from trunkline.streams.log import AGAIN, MAX_STEP
+from trunkline.streams.log import MAX_STEP
+from trunkline.streams.thinning import AGAIN
+from trunkline.streams.unacknowledged import Outstanding, Unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,18 +29,6 @@ IDENTITY: Final = b"\0i"
 STATE: Final = b"\0s"
 #: Rests that a look at the topics takes before the messages are counted one by one: see `TopicIndex.matching`.
 MAX_RESTS: Final = 16
-
-
-@dataclass(slots=True)
-class Outstanding:
-    """A message that was delivered and is not acknowledged."""
-
-    #: Of its last delivery.
-    consumer_sequence: int
-    #: Deliveries.
-    count: int
-    #: It comes again then, in seconds since the epoch.
-    deadline: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +65,9 @@ class ConsumerCursor:
         self.last_active = created
         #: Does its stream look after it by the clock?
         self.is_timed = False
-        self.outstanding: dict[int, Outstanding] = {}
+        self.outstanding = Unacknowledged()
         #: Of the messages that arrived for its audience, those that are not before it.
         self._passed = 0
-        #: Deadline and sequence, also of some that are acknowledged.
-        self._due: list[tuple[float, int]] = []
         #: With `last_per_topic`: what comes before the position, and how much of it came.
         self._starts: Sequence[int] = ()
         self._started = 0
@@ -96,6 +83,8 @@ class ConsumerCursor:
         self.looked = 0
         #: The sequence that has to be loaded before `take` can go on.
         self.needs: int | None = None
+        #: Is there something to be stored of the last `take`?
+        self.has_passed = False
         #: Has the last `take` left a message where it was, since it did not fit?
         self.held_back = False
         #: When `take` may have something that it has not now, in seconds since the epoch.
@@ -149,7 +138,8 @@ class ConsumerCursor:
             if not log.topics.plant():
                 return AGAIN
             self._has_looked = True
-            self._look_at_topics(log)
+            if not log.topics.rolled_up:  # what is known of topics is without these, and they are counted until they go
+                self._look_at_topics(log)
         for _ in range(MAX_STEP):
             if self._counted >= self._uncounted:
                 return None
@@ -235,7 +225,8 @@ class ConsumerCursor:
     ) -> list[Delivered]:
         """The next messages, what comes again first, up to one that does not fit. Then `held_back`, `needs` and
         `next_due` say what else there may be."""
-        self.needs, self.next_due, self.looked, self.held_back = None, inf, 0, False
+        self.needs, self.next_due, self.looked = None, inf, 0
+        self.has_passed = self.held_back = False
         taken: list[Delivered] = []
         if self._counted < self._uncounted and (needed := self.count(log)) is not None:
             self.needs, self.looked = needed, MAX_STEP
@@ -259,9 +250,12 @@ class ConsumerCursor:
             if piece is None or looked > MAX_STEP:
                 self.needs = sequence if piece is None else AGAIN
                 break
-            is_start = self._started < len(self._starts)
-            if not is_start and not self.audience.match(piece.topic(sequence)):
+            topic = piece.topic(sequence)
+            if self._started == len(self._starts) and not self.audience.match(topic):
                 self.position = piece.end if len(piece.publication.topics) == 1 else sequence + 1
+                continue
+            if log.topics.is_rolled_up(topic, sequence):
+                self._pass(sequence)
                 continue
             due = self._replay_at(piece, sequence)
             if due > now:
@@ -270,21 +264,16 @@ class ConsumerCursor:
             if fits is not None and not fits(piece.message(sequence)):
                 self.held_back = True
                 break
-            if is_start:
-                self._started += 1
-            else:
-                self.position = sequence + 1
-            self._passed += 1
+            self._pass(sequence)
             if self._replay_to:
                 self._replayed = (now, piece.time)
             entry = Outstanding(self.consumer_sequence + 1, 1, inf)
             if acks:
                 self.outstanding[sequence] = entry
-                self._wait(sequence, entry, now + self.config.wait_after(1))
+                self.outstanding.wait(sequence, entry, now + self.config.wait_after(1))
             taken.append(self._deliver(sequence, entry, piece, now))
         self.looked = looked
-        if self._due:
-            self.next_due = min(self.next_due, self._due[0][0])
+        self.next_due = min(self.next_due, self.outstanding.next_due)
         return taken
 
     def _next(self, log: StreamLog) -> int | None:
@@ -302,6 +291,15 @@ class ConsumerCursor:
         sequence = log.next_live(self.position)
         return sequence if sequence <= log.last else None
 
+    def _pass(self, sequence: int) -> None:
+        """Go behind a message that is for it."""
+        self.has_passed = True
+        if self._started < len(self._starts):
+            self._started += 1
+        else:
+            self.position = sequence + 1
+        self._passed += 1
+
     def _take_again(
         self,
         log: StreamLog,
@@ -310,31 +308,35 @@ class ConsumerCursor:
         taken: list[Delivered],
         fits: Callable[[Message], bool] | None,
     ) -> None:
+        outstanding = self.outstanding
         for _ in range(MAX_STEP):
-            if not self._due or len(taken) >= limit:
+            if outstanding.next_due > now or len(taken) >= limit:
                 return
-            deadline, sequence = self._due[0]
-            if deadline > now:
-                return
-            entry = self.outstanding.get(sequence)
-            if entry is None or entry.deadline != deadline:
-                heappop(self._due)
+            due = outstanding.first_due()
+            if due is None:
+                outstanding.pass_first_due()
                 continue
+            sequence, entry = due
             if 0 < self.config.max_deliver <= entry.count:
-                heappop(self._due)
-                del self.outstanding[sequence]  # it stays in the stream
+                outstanding.pass_first_due()
+                del outstanding[sequence]  # it stays in the stream
                 continue
             piece = log.find(sequence)
             if piece is None:
                 self.needs = sequence
                 return
+            if log.topics.is_rolled_up(piece.topic(sequence), sequence):
+                outstanding.pass_first_due()
+                del outstanding[sequence]
+                self.has_passed = True
+                continue
             if fits is not None and not fits(piece.message(sequence)):
                 self.held_back = True
                 return
-            heappop(self._due)
+            outstanding.pass_first_due()
             entry.count += 1
             entry.consumer_sequence = self.consumer_sequence + 1
-            self._wait(sequence, entry, now + self.config.wait_after(entry.count))
+            outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
             taken.append(self._deliver(sequence, entry, piece, now))
         self.needs = AGAIN
 
@@ -350,12 +352,6 @@ class ConsumerCursor:
             return -inf
         delivered, published = self._replayed
         return delivered + piece.time - published
-
-    def _wait(self, sequence: int, entry: Outstanding, deadline: float) -> None:
-        entry.deadline = deadline
-        heappush(self._due, (deadline, sequence))
-        if len(self._due) > 2 * len(self.outstanding) + 64:
-            self._due = sorted((each.deadline, number) for number, each in self.outstanding.items())
 
     # Acknowledgement
 
@@ -377,14 +373,14 @@ class ConsumerCursor:
         """The message comes again after so many seconds. False: it is not waited for."""
         entry = self.outstanding.get(sequence)
         if entry is not None:
-            self._wait(sequence, entry, now + delay)
+            self.outstanding.wait(sequence, entry, now + delay)
         return entry is not None
 
     def in_progress(self, sequence: int, now: float) -> bool:
         """The time for the acknowledgement begins anew."""
         entry = self.outstanding.get(sequence)
         if entry is not None:
-            self._wait(sequence, entry, now + self.config.wait_after(entry.count))
+            self.outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
         return entry is not None
 
     @property
@@ -394,10 +390,6 @@ class ConsumerCursor:
             return self.consumer_sequence, self.stream_sequence
         consumer = min(entry.consumer_sequence for entry in self.outstanding.values())
         return consumer - 1, min(self.outstanding) - 1
-
-    @property
-    def redelivered(self) -> int:
-        return sum(entry.count > 1 for entry in self.outstanding.values())
 
     # The store
 
@@ -409,16 +401,12 @@ class ConsumerCursor:
             self._identified = True
             identity = [self.config.to_plain(), self.created, list(self._starts), self._replay_to]
             batch.put(CONSUMERS, self.row(stream, IDENTITY), pack(identity))
-        entries = self.outstanding.values()
         state = [
             self.position,
             self.consumer_sequence,
             self.stream_sequence,
             self._started,
-            list(self.outstanding),
-            [entry.consumer_sequence for entry in entries],
-            [entry.count for entry in entries],
-            [entry.deadline for entry in entries],
+            *self.outstanding.to_plain(),
             self._passed,
             self._counted,
             self._uncounted,
@@ -437,9 +425,7 @@ class ConsumerCursor:
         """Returns whether the row says how much is pending."""
         self._starts, self._replay_to, self._identified = starts, replay_to, True
         self.position, self.consumer_sequence, self.stream_sequence, self._started = state[:4]
-        for sequence, consumer_sequence, count, deadline in zip(*state[4:8], strict=True):
-            self.outstanding[sequence] = Outstanding(consumer_sequence, count, deadline)
-        self._due = sorted((entry.deadline, sequence) for sequence, entry in self.outstanding.items())
+        self.outstanding.restore(state[4:8])
         if len(state) == 8:
             return False
         self._passed, self._counted, self._uncounted = state[8:]

@@ -270,7 +270,7 @@ class Consumers:
             cursor.stream_sequence,
             *cursor.ack_floor,
             len(cursor.outstanding),
-            cursor.redelivered,
+            cursor.outstanding.redelivered,
             cursor.pending,
             paused is not None and now + behind < paused,
         )

@@ -18,6 +18,7 @@ class StreamInfo:
     bytes: int
     first_sequence: int
     last_sequence: int
+    first_time: float | None
     last_time: float | None
     topics: int
     deleted: int

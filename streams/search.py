@@ -84,8 +84,10 @@ async def next_match(
         piece = log.find(sequence)
         if piece is None:
             await log.fetch(store, sequence)
-        elif filters.match(piece.topic(sequence)):
-            return sequence, piece
+        elif filters.match(topic := piece.topic(sequence)):
+            if not log.topics.is_rolled_up(topic, sequence):
+                return sequence, piece
+            low = sequence + 1
         else:
             low = piece.end if len(piece.publication.topics) == 1 else sequence + 1
     return None
@@ -144,6 +146,6 @@ async def _piece(log: StreamLog, store: StreamStore, sequence: int) -> Piece | N
     while log.is_live(sequence):
         found = log.find(sequence)
         if found is not None:
-            return found
+            return None if log.topics.is_rolled_up(found.topic(sequence), sequence) else found
         await log.fetch(store, sequence)
     return None

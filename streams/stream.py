@@ -18,7 +18,9 @@ from trunkline.streams.errors import (
 )
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import StreamInfo
-from trunkline.streams.log import AGAIN, StreamLog
+from trunkline.streams.log import StreamLog
+from trunkline.streams.rollups import STREAM, TOPIC, check_rollup, rollup
+from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +47,8 @@ class Stream:
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
+        #: Messages are gone, which is still to be written.
+        self._has_removed = False
         #: Messages that are done with, and have to be read before they can be removed.
         self._done: dict[int, None] = {}
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
@@ -69,10 +73,11 @@ class Stream:
     def refusal(self, publication: Publication, now: float) -> str:
         """Why it cannot be taken; empty if it can. Of several messages the answer may be to ask for each."""
         config = self.config
-        if not config.is_refusing and not config.sealed and self.log.unwritten_weight <= MAX_UNWRITTEN:
+        is_rollup = bool(publication.properties) and rollup(publication.properties) != ""
+        if not (config.is_refusing or config.sealed or is_rollup) and self.log.unwritten_weight <= MAX_UNWRITTEN:
             return ""
         if publication.count > 1:
-            return "" if self._has_room(publication) else "not all of them have room"
+            return "" if not is_rollup and self._has_room(publication) else "not all of them have room"
         try:
             self.check_message(publication.messages[0], now)
         except StreamRefuses as error:
@@ -94,8 +99,9 @@ class Stream:
 
     def take(self, publication: Publication, now: float) -> None:
         """Keep a publication, which `refusal` allows; but no message whose id is known."""
-        has_id = publication.properties and message_id(publication.properties) is not None
-        if has_id or self.config.retention is Retention.INTEREST:
+        properties = publication.properties
+        is_special = properties and (message_id(properties) is not None or rollup(properties) != "")
+        if is_special or self.config.retention is Retention.INTEREST:
             for message in publication.messages:
                 self._take_message(message, now)
         else:
@@ -113,7 +119,7 @@ class Stream:
     def check_message(self, message: Message, now: float) -> None:
         """
         Raises:
-            MessageTooLarge, StreamFull, StreamSealed
+            MessageTooLarge, RollupForbidden, StreamFull, StreamSealed
             StreamRefuses: it has to wait for the store.
         """
         log, config = self.log, self.config
@@ -121,6 +127,8 @@ class Stream:
             return
         if config.sealed:
             raise StreamSealed(f"the stream {config.name!r} is sealed")
+        if message.properties:
+            check_rollup(config, message.properties)
         size = message_sizes(message)[0]
         if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
             text = "the stream {!r} takes messages of {} bytes at most"
@@ -144,12 +152,23 @@ class Stream:
         if self.known(message, now) is not None:
             return
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
+            if message.properties:
+                self._roll_up(message)
             self._append(message, now)
         else:
             self.log.skip(1, now)
         identity = message_id(message.properties) if message.properties else None
         if identity is not None and self.config.duplicate_window:
             self.duplicates.add(identity, self.log.last, self.log.last_time)
+
+    def _roll_up(self, message: Message) -> None:
+        """Remove what the message, which comes then, takes the place of."""
+        whose = rollup(message.properties)
+        figures = self.log.topics.get(message.topic)
+        if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == self.log.messages):
+            self.clear()
+        elif whose == TOPIC:
+            self.log.roll_up(message.topic)
 
     def _append(self, publication: Publication, now: float) -> None:
         first = self.log.last + 1
@@ -182,6 +201,7 @@ class Stream:
 
     def _removed(self, sequence: int, count: int, topic: str) -> int:
         """Returns how much work it was."""
+        self._has_removed = True
         if self._done:
             for each in range(sequence, sequence + count):
                 self._done.pop(each, None)
@@ -249,6 +269,9 @@ class Stream:
         """Do all of it."""
         while True:
             needed = self.work(now())
+            if self._has_removed:
+                self._has_removed = False
+                self.changed()
             if needed is None:
                 if not self.log.untidy:
                     return
@@ -267,7 +290,7 @@ class Stream:
 
     @property
     def info(self) -> StreamInfo:
-        log = self.log
+        log, first_time = self.log, self.log.first_time
         return StreamInfo(
             log.config,
             log.created + log.behind,
@@ -275,6 +298,7 @@ class Stream:
             log.byte_size,
             log.first,
             log.last,
+            None if first_time is None else first_time + log.behind,
             log.last_time + log.behind if log.last >= log.config.first_sequence else None,
             len(log.topics),
             log.last + 1 - log.first - log.messages,
@@ -289,7 +313,7 @@ class Stream:
         self.config.check_update(config)
         self.log.config = config
         self.filters = TopicFilters(config.filters)
-        self.log.crowd()
+        self.log.thinning.look_again()
         self.attend()
 
     # Consumers
@@ -311,7 +335,7 @@ class Stream:
     ) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
         taken = cursor.take(self.log, limit, now, fits)
-        if taken:
+        if taken or cursor.has_passed:
             if cursor.config.ack_policy is AckPolicy.NONE and self.config.retention is not Retention.LIMITS:
                 self._done.update((each.sequence, None) for each in taken)
                 self._remove_done()
@@ -341,7 +365,7 @@ class Stream:
                 for piece in block.pieces:
                     for sequence, message in enumerate(piece.publication.messages, piece.first):
                         identity = message_id(message.properties) if message.properties else None
-                        if identity is not None and log.is_live(sequence):
+                        if identity is not None and log.is_there(sequence, message.topic):
                             self.duplicates.add(identity, sequence, piece.time)
 
 

@@ -116,6 +116,7 @@ def _stream(info: StreamInfo) -> dict[str, object]:
         "bytes": info.bytes,
         "first_sequence": info.first_sequence,
         "last_sequence": info.last_sequence,
+        "first_at": info.first_time,
         "last_at": info.last_time,
         "topics": info.topics,
         "deleted": info.deleted,

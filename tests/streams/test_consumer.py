@@ -60,7 +60,7 @@ def test_it_says_when_something_comes_again() -> None:
     world.now += 1
     assert fetch(world, cursor) == [1]
     assert cursor.next_due == world.now + 5
-    assert cursor.redelivered == 1
+    assert cursor.outstanding.redelivered == 1
 
 
 def test_floors() -> None:
@@ -120,7 +120,7 @@ def test_entries_of_acknowledged_messages_do_not_pile_up() -> None:
         world.take(burst(["a"], [b""] * 20))
         for sequence in fetch(world, cursor):
             world.stream.ack(cursor, sequence)
-    assert len(cursor._due) < 200
+    assert len(cursor.outstanding.deadlines) < 200
 
 
 def test_those_who_wait_are_called_once_and_may_wait_again_meanwhile() -> None:

@@ -54,6 +54,7 @@ limits = st.fixed_dictionaries(
         "duplicate_window": st.sampled_from([0.0, 20.0]),
         "retention": st.sampled_from([Retention.LIMITS, Retention.LIMITS, Retention.INTEREST, Retention.WORK_QUEUE]),
         "first_sequence": st.sampled_from([1, 1, 21]),
+        "allow_rollup": st.sampled_from([True, True, False]),
     }
 )
 consumer_settings = st.fixed_dictionaries(
@@ -114,6 +115,18 @@ class Machine(RuleBasedStateMachine):
     def publish_with_id(self, topic: str, payload: bytes, identity: str) -> None:
         refused = self.world.take(single(topic, payload, identity))
         taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, identity))
+        self.plain.trim(self.world.now)
+        assert taken != bool(refused)
+
+    @rule(
+        topic=topics,
+        payload=payloads,
+        rollup=st.sampled_from(["sub", "sub", "sub", "all", "some"]),
+        identity=st.sampled_from([None, None, "x"]),
+    )
+    def roll_up(self, topic: str, payload: bytes, rollup: str, identity: str | None) -> None:
+        refused = self.world.take(single(topic, payload, identity, rollup))
+        taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, identity, rollup))
         self.plain.trim(self.world.now)
         assert taken != bool(refused)
 

@@ -183,6 +183,19 @@ def test_messages_grow_old() -> None:
     assert world.stream.info.messages == 0
 
 
+def test_what_is_worked_off_last_is_written_too() -> None:
+    world = World()
+    world.create("#", max_age=200.0)
+    world.publish("a", b"1", b"2")
+    world.commit()
+    world.now += 300.0
+    world.settle()
+    world.commit()
+    world.now = 1000.0
+    world.crash()
+    assert world.stream.info.messages == 0
+
+
 def test_messages_that_are_not_there() -> None:
     world = World()
     world.create("#")

@@ -241,3 +241,15 @@ async def test_no_request_takes_a_long_turn(name: str) -> None:
 @pytest.mark.parametrize("retention", [Retention.INTEREST, Retention.WORK_QUEUE])
 async def test_nor_does_what_leaves_by_acknowledgements(name: str, retention: Retention) -> None:
     assert await longest_turn(crowded(retention=retention), REQUESTS[name]) < MOST
+
+
+@pytest.mark.parametrize("retention", Retention)
+@pytest.mark.parametrize("value", ["sub", "all"])
+async def test_nor_does_a_message_that_takes_the_place_of_others(value: str, retention: Retention) -> None:
+    properties: Properties = {"user_property": [("Nats-Rollup", value)]}
+
+    async def publish(streams: Streams) -> None:
+        for number in range(20):
+            await streams.publish(f"t/{number}/x", properties=properties)
+
+    assert await longest_turn(crowded(retention=retention, allow_rollup=True), publish) < MOST
