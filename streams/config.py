@@ -240,7 +240,6 @@ class ConsumerConfig:
             "deliver_policy",
             "start_sequence",
             "start_time",
-            "filters",
             "ack_policy",
             "replay_policy",
         ):

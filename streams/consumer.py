@@ -14,6 +14,7 @@ from trunkline.streams.keys import CONSUMERS, stream_key
 from trunkline.streams.log import MAX_STEP
 from trunkline.streams.thinning import AGAIN
 from trunkline.streams.unacknowledged import Outstanding, Unacknowledged
+from trunkline.streams.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,12 +47,13 @@ class Delivered:
     message: Message
 
 
-class ConsumerCursor:
+class ConsumerCursor(Watched):
     """The state of one consumer, which its stream has put into an audience. `begin` and `count` find its place."""
 
     audience: Audience[ConsumerCursor]
 
     def __init__(self, name: str, config: ConsumerConfig, created: float) -> None:
+        super().__init__()
         self.name = name
         self.config = config
         self.created = created
@@ -78,11 +80,12 @@ class ConsumerCursor:
         self._replay_to = 0
         self._replayed: tuple[float, float] | None = None
         self._identified = False
-        self.watchers: dict[Callable[[], object], None] = {}
         #: Messages that the last `take` looked at, about.
         self.looked = 0
         #: The sequence that has to be loaded before `take` can go on.
         self.needs: int | None = None
+        #: Had it other filters, of which something is left?
+        self.has_moved = False
         #: Is there something to be stored of the last `take`?
         self.has_passed = False
         #: Has the last `take` left a message where it was, since it did not fit?
@@ -99,19 +102,10 @@ class ConsumerCursor:
     def pending(self, pending: int) -> None:
         self._passed = self.audience.arrived - pending
 
-    # Those who wait for it
-
-    def watch(self, action: Callable[[], object]) -> None:
-        """Call back once, when there may be something to `take`."""
-        self.watchers[action] = None
-
-    def unwatch(self, action: Callable[[], object]) -> None:
-        self.watchers.pop(action, None)
-
-    def wake(self) -> None:
-        watchers, self.watchers = self.watchers, {}
-        for action in watchers:
-            action()
+    @property
+    def has_left(self) -> bool:
+        """Does it know messages, whatever their topics, that are to be acknowledged or to be delivered?"""
+        return bool(self.outstanding) or self._started < len(self._starts)
 
     # Its place
 
@@ -126,9 +120,21 @@ class ConsumerCursor:
         elif policy is DeliverPolicy.NEW:
             position = end
         self.position = min(max(log.first, position or 0), end)
-        self.pending = len(starts)
-        if policy is DeliverPolicy.BY_START_TIME or self.config.filters:
-            self._counted, self._uncounted = self.position, end
+        self._count_from_here(log)
+
+    def recount(self, log: StreamLog) -> None:
+        """Its filters have changed: what there is from its place on has to be counted anew (`count`)."""
+        self.has_moved = True
+        self._starts, self._started = [each for each in self._starts[self._started :] if log.is_live(each)], 0
+        self.position = max(self.position, log.first)
+        self._count_from_here(log)
+
+    def _count_from_here(self, log: StreamLog) -> None:
+        end = log.last + 1
+        self.pending, self._has_looked = len(self._starts), False
+        self._counted = self._uncounted = end
+        if self.config.deliver_policy is DeliverPolicy.BY_START_TIME or self.config.filters:
+            self._counted = self.position
         else:
             self.pending += end - self.position - log.deleted.count(self.position, end)
 
@@ -251,10 +257,11 @@ class ConsumerCursor:
                 self.needs = sequence if piece is None else AGAIN
                 break
             topic = piece.topic(sequence)
-            if self._started == len(self._starts) and not self.audience.match(topic):
+            is_start, matches = self._started < len(self._starts), self.audience.match(topic)
+            if not matches and not is_start:
                 self.position = piece.end if len(piece.publication.topics) == 1 else sequence + 1
                 continue
-            if log.topics.is_rolled_up(topic, sequence):
+            if not matches or log.topics.is_rolled_up(topic, sequence):
                 self._pass(sequence)
                 continue
             due = self._replay_at(piece, sequence)
@@ -410,6 +417,7 @@ class ConsumerCursor:
             self._passed,
             self._counted,
             self._uncounted,
+            self.has_moved and self.has_left,
         ]
         batch.put(CONSUMERS, self.row(stream, STATE), pack(state))
 
@@ -428,5 +436,6 @@ class ConsumerCursor:
         self.outstanding.restore(state[4:8])
         if len(state) == 8:
             return False
-        self._passed, self._counted, self._uncounted = state[8:]
+        self._passed, self._counted, self._uncounted, *moved = state[8:]
+        self.has_moved = bool(moved and moved[0])  # rows of earlier versions do not say it
         return True

@@ -224,6 +224,8 @@ class Streams:
         """
         found = self._registry.get(stream)
         cursor = found.consumers.update(config)
+        while (needed := cursor.count(found.log)) is not None:
+            await found.log.fetch(self._host, needed)
         await self._host.committed()
         return found.consumers.info(cursor, self._host.now)
 

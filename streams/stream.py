@@ -243,6 +243,9 @@ class Stream:
         """Remove what nobody wants any more."""
         log = self.log
         log.rest()
+        if self.consumers.interest_ended and self.config.retention is Retention.INTEREST:
+            self._swept = max(log.first, 1)
+        self.consumers.interest_ended = False
         while log.patience > 0:
             sequence = log.next_live(self._swept)
             if not self._swept or sequence > log.last:
@@ -320,8 +323,6 @@ class Stream:
 
     def delete_consumer(self, cursor: ConsumerCursor) -> None:
         if self.consumers.remove(cursor):
-            if self.config.retention is Retention.INTEREST:
-                self._swept = max(self.log.first, 1)
             self.attend()
             cursor.wake()
 

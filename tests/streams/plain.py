@@ -177,6 +177,8 @@ class PlainStream:
                 break
             if sequence in consumer.starts:
                 consumer.starts.remove(sequence)
+                if not consumer.matches(self.messages[sequence].topic):
+                    continue  # it had other filters
             else:
                 consumer.position = sequence + 1
             consumer.consumer_sequence += 1
@@ -210,6 +212,12 @@ class PlainStream:
             del consumer.outstanding[each]
         for each in done:
             self.done(each)
+
+    def update(self, name: str, filters: tuple[str, ...], position: int) -> None:
+        consumer = self.consumers[name]
+        consumer.config, consumer.position = replace(consumer.config, filters=filters), position
+        if self.config.retention is Retention.INTEREST:
+            self.sweep(list(self.messages))
 
     def delete(self, name: str) -> None:
         del self.consumers[name]

@@ -10,6 +10,7 @@ from trunkline.streams.config import (
     ConsumerConfig,
     DeliverPolicy,
     Discard,
+    ReplayPolicy,
     Retention,
     StreamConfig,
 )
@@ -82,9 +83,18 @@ def test_consumers_that_cannot_be(settings: dict[str, Any], text: str) -> None:
 
 def test_what_a_consumer_cannot_become() -> None:
     consumer = ConsumerConfig(name="c", durable=True)
-    consumer.check_update(replace(consumer, ack_wait=1.0))
-    with pytest.raises(InvalidStreamConfig, match="filters"):
-        consumer.check_update(replace(consumer, filters=("a",)))
+    consumer.check_update(replace(consumer, ack_wait=1.0, filters=("a",)))
+    with pytest.raises(InvalidStreamConfig, match="'#' is not alone"):
+        consumer.check_update(replace(consumer, filters=("a/#/b",)))
+    changes: list[dict[str, Any]] = [
+        {"ack_policy": AckPolicy.ALL},
+        {"deliver_policy": DeliverPolicy.NEW},
+        {"replay_policy": ReplayPolicy.ORIGINAL},
+        {"durable": False},
+    ]
+    for change in changes:
+        with pytest.raises(InvalidStreamConfig, match=next(iter(change))):
+            consumer.check_update(replace(consumer, **change))
 
 
 def test_the_wait_grows_as_backoff_says() -> None:

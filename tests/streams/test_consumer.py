@@ -123,25 +123,6 @@ def test_entries_of_acknowledged_messages_do_not_pile_up() -> None:
     assert len(cursor.outstanding.deadlines) < 200
 
 
-def test_those_who_wait_are_called_once_and_may_wait_again_meanwhile() -> None:
-    world = World()
-    world.create("#")
-    cursor, called = consumer(world, backoff=(1.0,)), list[str]()
-
-    def again() -> None:
-        called.append("again")
-        cursor.watch(again)
-
-    cursor.watch(again)
-    cursor.watch(lambda: called.append("once"))
-    cursor.watch(called.clear)
-    cursor.unwatch(called.clear)
-    cursor.wake()
-    assert called == ["again", "once"]
-    cursor.wake()
-    assert called == ["again", "once", "again"]
-
-
 def test_a_beginning_by_time_is_found_while_it_is_counted() -> None:
     """As of a subscription, which does not look it up before."""
     world = World()

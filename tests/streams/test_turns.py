@@ -164,6 +164,15 @@ async def _create_consumer(streams: Streams) -> None:
             )
 
 
+async def _update_consumer(streams: Streams) -> None:
+    await streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0))
+    await streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0, filters=("t/7/x", "t/300/x")))
+    for number in range(4):
+        deep = ConsumerConfig(name=f"deep{number}", ack_policy=AckPolicy.ALL, max_ack_pending=0, filters=TOPIC_FILTERS)
+        await streams.update_consumer("s", deep)
+    await streams.purge("s", "t/3/x")
+
+
 async def _fetch(streams: Streams) -> None:
     await streams.fetch("s", "c21", batch=MESSAGES)
     for _ in range(3):
@@ -204,7 +213,7 @@ REQUESTS: dict[str, Callable[[Streams], Awaitable[object]]] = {
     "delete_message": lambda streams: streams.delete_message("s", MESSAGES // 2),
     "publish": lambda streams: streams.publish("t/1/x", b"payload", expected_last_topic_sequence=MESSAGES - TOPICS + 2),
     "create_consumer": _create_consumer,
-    "update_consumer": lambda streams: streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0)),
+    "update_consumer": _update_consumer,
     "pause_consumer": lambda streams: streams.pause_consumer("s", "deep1", 5000.0),
     "delete_consumer": _delete_consumers,
     "consumer_info": lambda streams: _sync(streams.consumer_info("s", "deep1")),
