@@ -65,6 +65,9 @@ class ConsumerCursor(Watched):
         #: Receivers there are now, those of them that iterate, and when there was one, in seconds since the epoch.
         self.receivers = self.bound = 0
         self.last_active = created
+        #: When it has delivered something, and when it was told that something is done with, since the process runs.
+        self.last_delivered: float | None = None
+        self.last_acked: float | None = None
         #: Does its stream look after it by the clock?
         self.is_timed = False
         self.outstanding = Unacknowledged()
@@ -278,8 +281,10 @@ class ConsumerCursor(Watched):
             if acks:
                 self.outstanding[sequence] = entry
                 self.outstanding.wait(sequence, entry, now + self.config.wait_after(1))
-            taken.append(self._deliver(sequence, entry, piece, now))
+            taken.append(self._deliver(sequence, entry, piece))
         self.looked = looked
+        if taken:
+            self.last_active = self.last_delivered = now
         self.next_due = min(self.next_due, self.outstanding.next_due)
         return taken
 
@@ -344,13 +349,12 @@ class ConsumerCursor(Watched):
             entry.count += 1
             entry.consumer_sequence = self.consumer_sequence + 1
             outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
-            taken.append(self._deliver(sequence, entry, piece, now))
+            taken.append(self._deliver(sequence, entry, piece))
         self.needs = AGAIN
 
-    def _deliver(self, sequence: int, entry: Outstanding, piece: Piece, now: float) -> Delivered:
+    def _deliver(self, sequence: int, entry: Outstanding, piece: Piece) -> Delivered:
         self.consumer_sequence = entry.consumer_sequence
         self.stream_sequence = max(self.stream_sequence, sequence)
-        self.last_active = now
         pending = self.audience.arrived - self._passed
         return Delivered(sequence, entry.consumer_sequence, entry.count, piece.time, pending, piece.message(sequence))
 

@@ -290,6 +290,7 @@ class Consumers:
             cursor.outstanding.redelivered,
             cursor.pending,
             paused is not None and now + behind < paused,
+            *(None if time is None else time + behind for time in (cursor.last_delivered, cursor.last_acked)),
         )
 
 

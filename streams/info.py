@@ -40,3 +40,6 @@ class ConsumerInfo:
     redelivered: int
     pending: int
     paused: bool
+    #: When it has delivered something, and when it was told that something is done with; None since the process began.
+    last_delivered: float | None
+    last_acked: float | None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.store.clock import StoreClock
     from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.log import StreamStore
+    from trunkline.streams.search import FilterLast
 
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
 MAX_UNWRITTEN: Final = 64 << 20
@@ -181,21 +182,30 @@ class Stream:
         last_sequence: int | None = None,
         last_topic_sequence: int | None = None,
         last_id: str | None = None,
+        of: FilterLast | None = None,
     ) -> None:
         """What a publisher knows of the stream is so still. The last sequence of the topic has to be exact
-        (`resolve`).
+        (`resolve`); `of` says that it is that of all topics which match a filter (`filter_last`).
 
         Raises:
             WrongLastId, WrongLastSequence: it is not.
         """
         if last_sequence is not None and last_sequence != self.log.last:
             raise WrongLastSequence(last_sequence, self.log.last, f"the stream {self.name!r}")
-        figures = self.log.topics.get(topic)
-        last = 0 if figures is None else figures.last
-        if last_topic_sequence is not None and last_topic_sequence != last:
-            raise WrongLastSequence(last_topic_sequence, last, f"{topic!r} in the stream {self.name!r}")
+        if last_topic_sequence is not None:
+            self._expect_of_topic(topic, last_topic_sequence, of)
         if last_id is not None and last_id != self.duplicates.last_id:
             raise WrongLastId(self.name, self.duplicates.last_id)
+
+    def _expect_of_topic(self, topic: str, expected: int, of: FilterLast | None) -> None:
+        if of is None:
+            figures = self.log.topics.get(topic)
+            last: int | None = 0 if figures is None else figures.last
+        else:
+            last, topic = of.now(self.log), ", ".join(of.filters.filters)
+        if expected != last:
+            actual = self.log.last if last is None else last
+            raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {self.name!r}")
 
     # Messages that go
 
@@ -207,9 +217,11 @@ class Stream:
                 self._done.pop(each, None)
         return self.consumers.removed(sequence, count, topic)
 
-    def ack(self, cursor: ConsumerCursor, sequence: int) -> bool:
-        """The message is done with. False: nobody waits for that."""
+    def ack(self, cursor: ConsumerCursor, sequence: int, now: float | None = None) -> bool:
+        """The message is done with. False: nobody waits for that. Who wants to be told when it was gives the time."""
         done = cursor.ack(sequence)
+        if done and now is not None:
+            cursor.last_acked = now
         if self.config.retention is not Retention.LIMITS:
             self._done.update(dict.fromkeys(done))
             self._remove_done()

@@ -136,6 +136,8 @@ def _consumer(info: ConsumerInfo) -> dict[str, object]:
         "redelivered": info.redelivered,
         "pending": info.pending,
         "paused": info.paused,
+        "last_delivered_at": info.last_delivered,
+        "last_acked_at": info.last_acked,
         "created_at": info.created,
         "config": {name: value for name, value in info.config.to_plain().items() if name != "name"},
     }

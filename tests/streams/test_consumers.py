@@ -241,3 +241,25 @@ def test_what_people_are_told_of_times_is_by_the_calendar() -> None:
     info = consumers.info(cursor, world.now)
     assert (info.created, info.paused) == (world.now + 500, True)
     assert not consumers.info(cursor, world.now + 1).paused
+
+
+def test_when_it_delivered_something_and_was_answered() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    world.stream.log.behind = 500.0
+    cursor, consumers = consumer(world, name="c"), world.stream.consumers
+
+    def times() -> tuple[float | None, float | None]:
+        info = consumers.info(cursor, world.now)
+        return info.last_delivered, info.last_acked
+
+    assert times() == (None, None)
+    world.now += 1
+    fetch(world, cursor)
+    world.now += 1
+    assert times() == (world.now - 1 + 500, None)
+    assert not fetch(world, cursor)
+    world.stream.ack(cursor, 1, world.now)
+    world.stream.ack(cursor, 1, world.now + 7)
+    assert times() == (world.now - 1 + 500, world.now + 500), "the second answer was to nothing"

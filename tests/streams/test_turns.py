@@ -24,7 +24,9 @@ from trunkline.streams import (
     topics,
 )
 from trunkline.streams.consumer import ConsumerCursor
+from trunkline.streams.filters import TopicFilters
 from trunkline.streams.interface import Streams
+from trunkline.streams.search import topic_counts
 from trunkline.streams.stream import Stream
 
 T = TypeVar("T")
@@ -262,3 +264,17 @@ async def test_nor_does_a_message_that_takes_the_place_of_others(value: str, ret
             await streams.publish(f"t/{number}/x", properties=properties)
 
     assert await longest_turn(crowded(retention=retention, allow_rollup=True), publish) < MOST
+
+
+async def test_nor_does_what_is_asked_about_many_topics() -> None:
+    host = crowded()
+
+    async def ask(streams: Streams) -> None:
+        assert (await topic_counts(host.stream.log, host, TopicFilters(("t/#",)), 10, 20))[1] == TOPICS
+        assert (await topic_counts(host.stream.log, host, TopicFilters(()), 10, 20))[1] == TOPICS
+        expected = MESSAGES
+        for filter_ in ("t/+/x", "#"):
+            await streams.publish("t/1/x", expected_last_topic_sequence=expected, expected_last_filter=filter_)
+            expected += 1
+
+    assert await longest_turn(host, ask) < MOST
