@@ -193,19 +193,9 @@ class Stream:
         if last_sequence is not None and last_sequence != self.log.last:
             raise WrongLastSequence(last_sequence, self.log.last, f"the stream {self.name!r}")
         if last_topic_sequence is not None:
-            self._expect_of_topic(topic, last_topic_sequence, of)
+            _check_last(self.log, topic, last_topic_sequence, of)
         if last_id is not None and last_id != self.duplicates.last_id:
             raise WrongLastId(self.name, self.duplicates.last_id)
-
-    def _expect_of_topic(self, topic: str, expected: int, of: FilterLast | None) -> None:
-        if of is None:
-            figures = self.log.topics.get(topic)
-            last: int | None = 0 if figures is None else figures.last
-        else:
-            last, topic = of.now(self.log), ", ".join(of.filters.filters)
-        if expected != last:
-            actual = self.log.last if last is None else last
-            raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {self.name!r}")
 
     # Messages that go
 
@@ -384,3 +374,15 @@ class Stream:
 
 def _nobody(has_work: bool) -> None:
     """Is notified."""
+
+
+def _check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:
+    """See `Stream.expect`."""
+    if of is None:
+        figures = log.topics.get(topic)
+        last: int | None = 0 if figures is None else figures.last
+    else:
+        last, topic = of.now(log), ", ".join(of.filters.filters)
+    if expected != last:
+        actual = log.last if last is None else last
+        raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {log.config.name!r}")
