@@ -302,6 +302,63 @@ def test_one_whose_last_message_is_deleted_before_it_is_done() -> None:
         assert live(world) == [24]
 
 
+def test_a_topic_of_which_only_that_is_left_is_not_forgotten() -> None:
+    """However often what is known of topics is written anew."""
+    with stored(20) as world:
+        world.take(single("a", rollup="sub"))
+        done(delete_message(world.stream, world, 21))
+        for _ in range(20):
+            world.take(single("c"))
+            world.write()
+        world.crash()
+        assert live(world) == [*range(2, 21, 2), *range(22, 42)]
+        while world.step():
+            pass
+        assert live(world) == [*range(2, 21, 2), *range(22, 42)]
+        assert world.stream.info.first_sequence == 2
+
+
+def test_a_consumer_that_begins_meanwhile_counts_what_is_left() -> None:
+    with stored(20) as world:
+        world.take(single("a", rollup="sub"))
+        for filters in ((), ("a",), ("b",)):
+            config = ConsumerConfig(name=f"c{filters}".translate({ord("'"): None, ord(","): None}), filters=filters)
+            done(world.stream.consumers.add(world, config, world.now))
+        while world.step():
+            pass
+        assert [cursor.pending for cursor in world.stream.consumers] == [11, 1, 10]
+
+
+def test_what_is_not_kept_meanwhile_leaves_nothing_pending() -> None:
+    with stored(20) as world:
+        cursor = done(world.stream.consumers.add(world, ConsumerConfig(name="c"), world.now))
+        world.take(single("a", rollup="sub"))
+        done(delete_message(world.stream, world, 21))
+        done(purge(world.stream, world, "b"))
+        world.stream.log.skip(2, world.now)
+        while world.step():
+            pass
+        assert cursor.pending == 0
+
+
+def test_one_that_only_passes_over_messages_is_stored_too() -> None:
+    with stored(8) as world:
+        config = ConsumerConfig(name="c", durable=True, filters=("a",))
+        done(world.stream.consumers.add(world, config, world.now))
+        world.restart()
+        world.take(single("a", rollup="sub"))
+        world.commit()
+        cursor = world.stream.consumers.get("c")
+        world.stream.deliver(cursor, 1, world.now)
+        done(world.stream.log.fetch(world, cursor.needs or 0))
+        assert not world.stream.deliver(cursor, 1, world.now), "of a page that has none for it"
+        while world.step():
+            pass
+        world.commit()
+        world.crash()
+        assert world.stream.consumers.get("c").pending == 1
+
+
 def test_limits_wait_for_it() -> None:
     """Messages of other topics are not dropped for some that count no more."""
     with stored(20, max_messages=20) as world:
@@ -397,7 +454,9 @@ class Lazy(RuleBasedStateMachine):
         self.world.create("#", allow_rollup=True, retention=retention, duplicate_window=0.0)
         self.plain = PlainStream(self.world.stream.config)
         self.serial = 0
-        self.commit()
+        for _ in range(3):
+            self.publish(TOPICS * 3, one_topic=False)
+        self.restart()
         self.world.is_lazy = True
 
     @rule(topics=st.lists(st.sampled_from(TOPICS), min_size=1, max_size=9), one_topic=st.booleans())
@@ -470,6 +529,12 @@ class Lazy(RuleBasedStateMachine):
     def commit(self) -> None:
         self.world.write()
         self.kept = self.plain.copy()
+
+    @rule()
+    def restart(self) -> None:
+        """After which nothing is in memory."""
+        self.commit()
+        self.crash()
 
     @rule()
     def crash(self) -> None:
