@@ -196,6 +196,7 @@ def test_of_the_last_of_each_topic_those_that_other_filters_leave_come() -> None
         world.publish(topic)
     cursor = consumer(world, name="c", deliver_policy=DeliverPolicy.LAST_PER_TOPIC)
     assert fetch(world, cursor, 1) == [4]
+    world.stream.ack(cursor, 4)
     world.stream.consumers.update(replace(cursor.config, filters=("c",)))
     world.do(delete_message(world.stream, world, 5))
     world.publish("b")
