@@ -19,7 +19,8 @@ from trunkline.streams.blocks import (
 )
 from trunkline.streams.deleted import CHUNK, DeletedSequences
 from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
-from trunkline.streams.thinning import AGAIN, Thinning
+from trunkline.streams.thinning import AGAIN as AGAIN  # noqa: PLC0414  others ask a log
+from trunkline.streams.thinning import Thinning
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:

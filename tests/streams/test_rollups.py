@@ -358,6 +358,36 @@ def test_one_that_only_passes_over_messages_is_stored_too() -> None:
         assert world.stream.consumers.get("c").pending == 1
 
 
+def test_a_burst_of_which_some_are_deleted_already() -> None:
+    world = LazyWorld()
+    with small_sizes():
+        world.create("#", allow_rollup=True)
+        world.publish("b")
+        world.take(burst(["a"], [b""] * 12))
+        cursor = consumer(world, name="c", durable=True)
+        world.do(delete_message(world.stream, world, 5))
+        world.restart()
+        world.is_lazy = True
+        world.take(single("a", rollup="sub"))
+        while world.step():
+            pass
+        cursor = world.stream.consumers.get("c")
+        assert (live(world), cursor.pending) == ([1, 14], 2)
+        assert not world.stream.log.topics.rolled_up
+
+
+def test_a_count_that_is_too_high_ends_with_the_last_message() -> None:
+    """Messages that a repair could not save are not met."""
+    with stored(20) as world:
+        world.take(single("a", rollup="sub"))
+        rolled_up = world.stream.log.topics.rolled_up
+        rolled_up["a"] = rolled_up["a"]._replace(left=99)
+        steps = 0
+        while world.step() and steps < 100:
+            steps += 1
+        assert (steps < 100, rolled_up) == (True, {})
+
+
 def test_limits_wait_for_it() -> None:
     """Messages of other topics are not dropped for some that count no more."""
     with stored(20, max_messages=20) as world:
