@@ -364,7 +364,8 @@ def test_a_burst_of_which_some_are_deleted_already() -> None:
         world.create("#", allow_rollup=True)
         world.publish("b")
         world.take(burst(["a"], [b""] * 12))
-        cursor = consumer(world, name="c", durable=True)
+        consumer(world, name="c", durable=True)
+        world.commit()  # they are stored as one publication
         world.do(delete_message(world.stream, world, 5))
         world.restart()
         world.is_lazy = True
