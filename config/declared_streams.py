@@ -1,6 +1,6 @@
 """Streams that the configuration declares: they are there when the broker starts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from trunkline.config.section import Section, key
@@ -40,6 +40,10 @@ class StreamSettings(Section):
     no_ack: Flag = key(False, "Publishers are acknowledged before their messages are stored.")
     deny_delete: Flag = key(False, "No message can be deleted. This cannot be taken back.")
     deny_purge: Flag = key(False, "The stream cannot be purged. This cannot be taken back.")
+    allow_rollup: Flag = key(
+        False, "A message with the user property `Nats-Rollup` takes the place of those before it."
+    )
+    metadata: Mapping[Text, Text] = key({}, "Words of yours about the stream.")
 
     @property
     def declared(self) -> "StreamConfig":

@@ -50,7 +50,10 @@ _MOMENTS: Final = frozenset(
         "timestamp",
         "since",
         "until",
+        "first_at",
         "last_at",
+        "last_delivered_at",
+        "last_acked_at",
         "pause_until",
         "start_time",
     }

@@ -7,7 +7,8 @@ each, and a step for each consumer that waits for it. A consumer that is behind 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.router.trie import FilterTrie
@@ -31,10 +32,13 @@ class Consumer(Protocol):
     """What an audience knows of its consumers."""
 
     config: ConsumerConfig
+    audience: Audience[Any]
     position: int
 
     @property
     def watchers(self) -> Sized: ...
+    @property
+    def has_left(self) -> bool: ...
     def wake(self) -> None: ...
 
 
@@ -105,6 +109,8 @@ class Audiences(Generic[C]):
         self._trie: FilterTrie[dict[Audience[C], None]] = FilterTrie()
         self._remembered: dict[str, dict[Audience[C], None]] = {}
         self._references = 0
+        #: Consumers that had other filters, and may have something left of what these have found.
+        self.moved: dict[C, None] = {}
         #: Those with something to be written.
         self._changed: dict[Audience[C], None] = {}
 
@@ -138,9 +144,14 @@ class Audiences(Generic[C]):
 
     def active(self, topic: str) -> Iterator[C]:
         """The consumers that may want a message of this topic that is there."""
-        return (cursor for audience in self.of(topic) for cursor in audience.active)
+        found = self.of(topic)
+        cursors = (cursor for audience in found for cursor in audience.active)
+        if not self.moved:
+            return cursors
+        return chain(cursors, [each for each in self.moved if each.has_left and each.audience not in found])
 
     def all_active(self) -> Iterator[C]:
+        """Who waits for an acknowledgement is among them."""
         return (cursor for audience in self._audiences.values() for cursor in audience.active)
 
     def join(self, cursor: C) -> Audience[C]:
@@ -151,6 +162,12 @@ class Audiences(Generic[C]):
         if audience.durable and not audience.is_stored:
             self._changed[audience] = None
         return audience
+
+    def move(self, cursor: C) -> None:
+        """The consumer has other filters now."""
+        self.leave(cursor, cursor.audience)
+        cursor.audience = self.join(cursor)
+        self.moved[cursor] = None
 
     def restore(self, value: bytes) -> None:
         """The row of an audience; its consumers join."""
@@ -167,6 +184,7 @@ class Audiences(Generic[C]):
 
     def leave(self, cursor: C, audience: Audience[C]) -> None:
         audience.leave(cursor)
+        self.moved.pop(cursor, None)
         self._changed[audience] = None
         if audience.cursors:
             return
@@ -181,6 +199,7 @@ class Audiences(Generic[C]):
         self._forget()
 
     def write(self, stream: int, batch: WriteBatch) -> None:
+        self.moved = {cursor: None for cursor in self.moved if cursor.has_left}
         changed, self._changed = self._changed, {}
         for audience in changed:
             audience.write(stream, batch)

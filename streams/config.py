@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[^\s/+#\0.*>\\$]{1,255}")
 
 
+#: Characters of a stream's metadata: as in JetStream.
+MAX_METADATA: Final = 1 << 17
+
+
 class Retention(StrEnum):
     """When a message leaves the stream."""
 
@@ -92,8 +96,12 @@ class StreamConfig:
     sealed: bool = False
     deny_delete: bool = False
     deny_purge: bool = False
+    #: A message with the user property `Nats-Rollup` takes the place of all before it: of its topic, or of the stream.
+    allow_rollup: bool = False
     #: The sequence of the first message.
     first_sequence: int = 1
+    #: Whatever its maker wants to know of it.
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def check(self) -> None:
         """
@@ -116,8 +124,12 @@ class StreamConfig:
             raise InvalidStreamConfig(
                 f"the duplicate window ({self.duplicate_window:g} s) is longer than max_age ({self.max_age:g} s)"
             )
+        if self.allow_rollup and self.deny_purge:
+            raise InvalidStreamConfig("a stream with deny_purge cannot have allow_rollup, which removes messages")
         if self.first_sequence < 1:
             raise InvalidStreamConfig("first_sequence is 1 or more")
+        if sum(len(key) + len(value) for key, value in self.metadata.items()) > MAX_METADATA:
+            raise InvalidStreamConfig(f"metadata has more than {MAX_METADATA} characters")
 
     def check_update(self, new: StreamConfig) -> None:
         """
@@ -228,7 +240,6 @@ class ConsumerConfig:
             "deliver_policy",
             "start_sequence",
             "start_time",
-            "filters",
             "ack_policy",
             "replay_policy",
         ):

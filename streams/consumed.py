@@ -101,7 +101,7 @@ class ConsumedMessage:
     def ack(self) -> None:
         """It is done with. That is stored with the next commit, a second later at most."""
         if self._take_answer():
-            self._stream.ack(self._cursor, self.sequence)
+            self._stream.ack(self._cursor, self.sequence, self._host.now)
 
     async def ack_sync(self) -> None:
         """As `ack`, and wait until that is stored."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.mqtt.packing import pack
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.streams.keys import CONSUMERS, stream_key
-from trunkline.streams.log import AGAIN, MAX_STEP
+from trunkline.streams.log import MAX_STEP
+from trunkline.streams.thinning import AGAIN
+from trunkline.streams.unacknowledged import Outstanding, Unacknowledged
+from trunkline.streams.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,18 +32,6 @@ STATE: Final = b"\0s"
 MAX_RESTS: Final = 16
 
 
-@dataclass(slots=True)
-class Outstanding:
-    """A message that was delivered and is not acknowledged."""
-
-    #: Of its last delivery.
-    consumer_sequence: int
-    #: Deliveries.
-    count: int
-    #: It comes again then, in seconds since the epoch.
-    deadline: float
-
-
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """A message that leaves a stream, and what is known about it."""
@@ -57,12 +47,13 @@ class Delivered:
     message: Message
 
 
-class ConsumerCursor:
+class ConsumerCursor(Watched):
     """The state of one consumer, which its stream has put into an audience. `begin` and `count` find its place."""
 
     audience: Audience[ConsumerCursor]
 
     def __init__(self, name: str, config: ConsumerConfig, created: float) -> None:
+        super().__init__()
         self.name = name
         self.config = config
         self.created = created
@@ -74,13 +65,14 @@ class ConsumerCursor:
         #: Receivers there are now, those of them that iterate, and when there was one, in seconds since the epoch.
         self.receivers = self.bound = 0
         self.last_active = created
+        #: When it has delivered something, and when it was told that something is done with, since the process runs.
+        self.last_delivered: float | None = None
+        self.last_acked: float | None = None
         #: Does its stream look after it by the clock?
         self.is_timed = False
-        self.outstanding: dict[int, Outstanding] = {}
+        self.outstanding = Unacknowledged()
         #: Of the messages that arrived for its audience, those that are not before it.
         self._passed = 0
-        #: Deadline and sequence, also of some that are acknowledged.
-        self._due: list[tuple[float, int]] = []
         #: With `last_per_topic`: what comes before the position, and how much of it came.
         self._starts: Sequence[int] = ()
         self._started = 0
@@ -91,11 +83,16 @@ class ConsumerCursor:
         self._replay_to = 0
         self._replayed: tuple[float, float] | None = None
         self._identified = False
-        self.watchers: dict[Callable[[], object], None] = {}
         #: Messages that the last `take` looked at, about.
         self.looked = 0
         #: The sequence that has to be loaded before `take` can go on.
         self.needs: int | None = None
+        #: Had it other filters, of which something is left?
+        self.has_moved = False
+        #: Is there something to be stored of the last `take`?
+        self.has_passed = False
+        #: Has the last `take` left a message where it was, since it did not fit?
+        self.held_back = False
         #: When `take` may have something that it has not now, in seconds since the epoch.
         self.next_due = inf
 
@@ -108,19 +105,10 @@ class ConsumerCursor:
     def pending(self, pending: int) -> None:
         self._passed = self.audience.arrived - pending
 
-    # Those who wait for it
-
-    def watch(self, action: Callable[[], object]) -> None:
-        """Call back once, when there may be something to `take`."""
-        self.watchers[action] = None
-
-    def unwatch(self, action: Callable[[], object]) -> None:
-        self.watchers.pop(action, None)
-
-    def wake(self) -> None:
-        watchers, self.watchers = self.watchers, {}
-        for action in watchers:
-            action()
+    @property
+    def has_left(self) -> bool:
+        """Does it know messages, whatever their topics, that are to be acknowledged or to be delivered?"""
+        return bool(self.outstanding) or self._started < len(self._starts)
 
     # Its place
 
@@ -135,9 +123,21 @@ class ConsumerCursor:
         elif policy is DeliverPolicy.NEW:
             position = end
         self.position = min(max(log.first, position or 0), end)
-        self.pending = len(starts)
-        if policy is DeliverPolicy.BY_START_TIME or self.config.filters:
-            self._counted, self._uncounted = self.position, end
+        self._count_from_here(log)
+
+    def recount(self, log: StreamLog) -> None:
+        """Its filters have changed: what there is from its place on has to be counted anew (`count`)."""
+        self.has_moved = True
+        self._starts, self._started = [each for each in self._starts[self._started :] if log.is_live(each)], 0
+        self.position = max(self.position, log.first)
+        self._count_from_here(log)
+
+    def _count_from_here(self, log: StreamLog) -> None:
+        end = log.last + 1
+        self.pending, self._has_looked = len(self._starts), False
+        self._counted = self._uncounted = end
+        if self.config.deliver_policy is DeliverPolicy.BY_START_TIME or self.config.filters:
+            self._counted = self.position
         else:
             self.pending += end - self.position - log.deleted.count(self.position, end)
 
@@ -147,7 +147,8 @@ class ConsumerCursor:
             if not log.topics.plant():
                 return AGAIN
             self._has_looked = True
-            self._look_at_topics(log)
+            if not log.topics.rolled_up:  # what is known of topics is without these, and they are counted until they go
+                self._look_at_topics(log)
         for _ in range(MAX_STEP):
             if self._counted >= self._uncounted:
                 return None
@@ -228,9 +229,13 @@ class ConsumerCursor:
 
     # Delivery
 
-    def take(self, log: StreamLog, limit: int, now: float) -> list[Delivered]:
-        """The next messages, what comes again first. Then `needs` and `next_due` say what else there may be."""
+    def take(
+        self, log: StreamLog, limit: int, now: float, fits: Callable[[Message], bool] | None = None
+    ) -> list[Delivered]:
+        """The next messages, what comes again first, up to one that does not fit. Then `held_back`, `needs` and
+        `next_due` say what else there may be."""
         self.needs, self.next_due, self.looked = None, inf, 0
+        self.has_passed = self.held_back = False
         taken: list[Delivered] = []
         if self._counted < self._uncounted and (needed := self.count(log)) is not None:
             self.needs, self.looked = needed, MAX_STEP
@@ -239,10 +244,12 @@ class ConsumerCursor:
             self.next_due = due
             return taken
         limit = min(limit, MAX_STEP)
-        self._take_again(log, limit, now, taken)
+        self._take_again(log, limit, now, taken, fits)
         acks = self.config.ack_policy is not AckPolicy.NONE
         window = self.config.max_ack_pending
         looked = 0
+        if self.held_back:
+            limit = 0
         while len(taken) < limit and self.needs is None and not 0 < window <= len(self.outstanding):
             sequence = self._next(log)
             if sequence is None:
@@ -252,29 +259,33 @@ class ConsumerCursor:
             if piece is None or looked > MAX_STEP:
                 self.needs = sequence if piece is None else AGAIN
                 break
-            is_start = self._started < len(self._starts)
-            if not is_start and not self.audience.match(piece.topic(sequence)):
+            topic = piece.topic(sequence)
+            is_start, matches = self._started < len(self._starts), self.audience.match(topic)
+            if not matches and not is_start:
                 self.position = piece.end if len(piece.publication.topics) == 1 else sequence + 1
+                continue
+            if not matches or log.topics.is_rolled_up(topic, sequence):
+                self._pass(sequence)
                 continue
             due = self._replay_at(piece, sequence)
             if due > now:
                 self.next_due = min(self.next_due, due)
                 break
-            if is_start:
-                self._started += 1
-            else:
-                self.position = sequence + 1
-            self._passed += 1
+            if fits is not None and not fits(piece.message(sequence)):
+                self.held_back = True
+                break
+            self._pass(sequence)
             if self._replay_to:
                 self._replayed = (now, piece.time)
             entry = Outstanding(self.consumer_sequence + 1, 1, inf)
             if acks:
                 self.outstanding[sequence] = entry
-                self._wait(sequence, entry, now + self.config.wait_after(1))
-            taken.append(self._deliver(sequence, entry, piece, now))
+                self.outstanding.wait(sequence, entry, now + self.config.wait_after(1))
+            taken.append(self._deliver(sequence, entry, piece))
         self.looked = looked
-        if self._due:
-            self.next_due = min(self.next_due, self._due[0][0])
+        if taken:
+            self.last_active = self.last_delivered = now
+        self.next_due = min(self.next_due, self.outstanding.next_due)
         return taken
 
     def _next(self, log: StreamLog) -> int | None:
@@ -292,36 +303,58 @@ class ConsumerCursor:
         sequence = log.next_live(self.position)
         return sequence if sequence <= log.last else None
 
-    def _take_again(self, log: StreamLog, limit: int, now: float, taken: list[Delivered]) -> None:
+    def _pass(self, sequence: int) -> None:
+        """Go behind a message that is for it."""
+        self.has_passed = True
+        if self._started < len(self._starts):
+            self._started += 1
+        else:
+            self.position = sequence + 1
+        self._passed += 1
+
+    def _take_again(
+        self,
+        log: StreamLog,
+        limit: int,
+        now: float,
+        taken: list[Delivered],
+        fits: Callable[[Message], bool] | None,
+    ) -> None:
+        outstanding = self.outstanding
         for _ in range(MAX_STEP):
-            if not self._due or len(taken) >= limit:
+            if outstanding.next_due > now or len(taken) >= limit:
                 return
-            deadline, sequence = self._due[0]
-            if deadline > now:
-                return
-            entry = self.outstanding.get(sequence)
-            if entry is None or entry.deadline != deadline:
-                heappop(self._due)
+            due = outstanding.first_due()
+            if due is None:
+                outstanding.pass_first_due()
                 continue
+            sequence, entry = due
             if 0 < self.config.max_deliver <= entry.count:
-                heappop(self._due)
-                del self.outstanding[sequence]  # it stays in the stream
+                outstanding.pass_first_due()
+                del outstanding[sequence]  # it stays in the stream
                 continue
             piece = log.find(sequence)
             if piece is None:
                 self.needs = sequence
                 return
-            heappop(self._due)
+            if log.topics.is_rolled_up(piece.topic(sequence), sequence):
+                outstanding.pass_first_due()
+                del outstanding[sequence]
+                self.has_passed = True
+                continue
+            if fits is not None and not fits(piece.message(sequence)):
+                self.held_back = True
+                return
+            outstanding.pass_first_due()
             entry.count += 1
             entry.consumer_sequence = self.consumer_sequence + 1
-            self._wait(sequence, entry, now + self.config.wait_after(entry.count))
-            taken.append(self._deliver(sequence, entry, piece, now))
+            outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
+            taken.append(self._deliver(sequence, entry, piece))
         self.needs = AGAIN
 
-    def _deliver(self, sequence: int, entry: Outstanding, piece: Piece, now: float) -> Delivered:
+    def _deliver(self, sequence: int, entry: Outstanding, piece: Piece) -> Delivered:
         self.consumer_sequence = entry.consumer_sequence
         self.stream_sequence = max(self.stream_sequence, sequence)
-        self.last_active = now
         pending = self.audience.arrived - self._passed
         return Delivered(sequence, entry.consumer_sequence, entry.count, piece.time, pending, piece.message(sequence))
 
@@ -330,12 +363,6 @@ class ConsumerCursor:
             return -inf
         delivered, published = self._replayed
         return delivered + piece.time - published
-
-    def _wait(self, sequence: int, entry: Outstanding, deadline: float) -> None:
-        entry.deadline = deadline
-        heappush(self._due, (deadline, sequence))
-        if len(self._due) > 2 * len(self.outstanding) + 64:
-            self._due = sorted((each.deadline, number) for number, each in self.outstanding.items())
 
     # Acknowledgement
 
@@ -357,14 +384,14 @@ class ConsumerCursor:
         """The message comes again after so many seconds. False: it is not waited for."""
         entry = self.outstanding.get(sequence)
         if entry is not None:
-            self._wait(sequence, entry, now + delay)
+            self.outstanding.wait(sequence, entry, now + delay)
         return entry is not None
 
     def in_progress(self, sequence: int, now: float) -> bool:
         """The time for the acknowledgement begins anew."""
         entry = self.outstanding.get(sequence)
         if entry is not None:
-            self._wait(sequence, entry, now + self.config.wait_after(entry.count))
+            self.outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
         return entry is not None
 
     @property
@@ -374,10 +401,6 @@ class ConsumerCursor:
             return self.consumer_sequence, self.stream_sequence
         consumer = min(entry.consumer_sequence for entry in self.outstanding.values())
         return consumer - 1, min(self.outstanding) - 1
-
-    @property
-    def redelivered(self) -> int:
-        return sum(entry.count > 1 for entry in self.outstanding.values())
 
     # The store
 
@@ -389,19 +412,16 @@ class ConsumerCursor:
             self._identified = True
             identity = [self.config.to_plain(), self.created, list(self._starts), self._replay_to]
             batch.put(CONSUMERS, self.row(stream, IDENTITY), pack(identity))
-        entries = self.outstanding.values()
         state = [
             self.position,
             self.consumer_sequence,
             self.stream_sequence,
             self._started,
-            list(self.outstanding),
-            [entry.consumer_sequence for entry in entries],
-            [entry.count for entry in entries],
-            [entry.deadline for entry in entries],
+            *self.outstanding.to_plain(),
             self._passed,
             self._counted,
             self._uncounted,
+            self.has_moved and self.has_left,
         ]
         batch.put(CONSUMERS, self.row(stream, STATE), pack(state))
 
@@ -417,10 +437,9 @@ class ConsumerCursor:
         """Returns whether the row says how much is pending."""
         self._starts, self._replay_to, self._identified = starts, replay_to, True
         self.position, self.consumer_sequence, self.stream_sequence, self._started = state[:4]
-        for sequence, consumer_sequence, count, deadline in zip(*state[4:8], strict=True):
-            self.outstanding[sequence] = Outstanding(consumer_sequence, count, deadline)
-        self._due = sorted((entry.deadline, sequence) for sequence, entry in self.outstanding.items())
+        self.outstanding.restore(state[4:8])
         if len(state) == 8:
             return False
-        self._passed, self._counted, self._uncounted = state[8:]
+        self._passed, self._counted, self._uncounted, *moved = state[8:]
+        self.has_moved = bool(moved and moved[0])  # rows of earlier versions do not say it
         return True

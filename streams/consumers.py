@@ -39,6 +39,8 @@ class Consumers:
         self._attend = attend
         self._by_name: dict[str, ConsumerCursor] = {}
         self.audiences: Audiences[ConsumerCursor] = Audiences()
+        #: There may be messages that nobody wants any more.
+        self.interest_ended = False
         #: Those with something to be written, and those that are gone.
         self._unwritten: dict[ConsumerCursor, None] = {}
         self._deleted: list[ConsumerCursor] = []
@@ -140,6 +142,11 @@ class Consumers:
         stream = self._log.config
         if 0 < stream.max_consumers <= len(self):
             raise InvalidStreamConfig(f"the stream {stream.name!r} has {len(self)} consumers, and may have no more")
+        self._check_work_queue(config)
+
+    def _check_work_queue(self, config: ConsumerConfig) -> None:
+        """Of the consumers of a work queue, no two get the same; they may be updated to what they are."""
+        stream = self._log.config
         if stream.retention is Retention.WORK_QUEUE:
             if config.ack_policy is not AckPolicy.EXPLICIT:
                 raise InvalidStreamConfig('a consumer of a work queue needs ack_policy = "explicit"')
@@ -147,20 +154,27 @@ class Consumers:
                 raise InvalidStreamConfig('a consumer of a work queue needs deliver_policy = "all"')
             filters = TopicFilters(config.filters)
             for cursor in self:
-                if filters.overlap(cursor.audience.filters) is not None:
+                if cursor.name != config.name and filters.overlap(cursor.audience.filters) is not None:
                     raise InvalidStreamConfig(
                         f"the consumer {cursor.name!r} of the work queue {stream.name!r} gets some of the same topics"
                     )
 
     def update(self, config: ConsumerConfig) -> ConsumerCursor:
-        """
+        """With other filters it stays at its place, and has to be counted (`ConsumerCursor.count`).
+
         Raises:
             ConsumerNotFound: there is none with this name.
             InvalidStreamConfig: it cannot become this.
         """
         cursor = self.get(config.name)
         cursor.config.check_update(config)
+        self._check_work_queue(config)
+        has_moved = config.filters != cursor.config.filters
         cursor.configure(config)
+        if has_moved:
+            self.audiences.move(cursor)
+            cursor.recount(self._log)
+            self.interest_ended = True
         self._time(cursor)
         self.note(cursor)
         self._attend()
@@ -171,6 +185,7 @@ class Consumers:
         if self._by_name.get(cursor.name) is not cursor:
             return False
         del self._by_name[cursor.name]
+        self.interest_ended = True
         self.audiences.leave(cursor, cursor.audience)
         if cursor.config.durable:
             self._deleted.append(cursor)
@@ -258,6 +273,8 @@ class Consumers:
         if not cursor.restore(starts, replay_to, state):
             cursor.pending = pending
             self._unwritten[cursor] = None
+        if cursor.has_moved:
+            self.audiences.moved[cursor] = None
 
     def info(self, cursor: ConsumerCursor, now: float) -> ConsumerInfo:
         paused, behind = cursor.config.pause_until, self._log.behind
@@ -270,9 +287,10 @@ class Consumers:
             cursor.stream_sequence,
             *cursor.ack_floor,
             len(cursor.outstanding),
-            cursor.redelivered,
+            cursor.outstanding.redelivered,
             cursor.pending,
             paused is not None and now + behind < paused,
+            *(None if time is None else time + behind for time in (cursor.last_delivered, cursor.last_acked)),
         )
 
 

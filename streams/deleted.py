@@ -76,6 +76,18 @@ class DeletedSequences:
             counted += (mask >> max(low - base, 0)).bit_count()
         return counted
 
+    def first_of(self, low: int, high: int, limit: int) -> list[int]:
+        """The first ones with low <= sequence < high, up to so many."""
+        found: list[int] = []
+        for chunk in sorted(self._chunks):
+            base, mask = chunk * CHUNK, self._chunks[chunk]
+            if base + CHUNK <= low:
+                continue
+            if base >= high or len(found) >= limit:
+                break
+            found += [base + bit for bit in range(CHUNK) if mask >> bit & 1 and low <= base + bit < high]
+        return found[:limit]
+
     def drop_below(self, sequence: int) -> None:
         """Forget what lies below the first sequence."""
         chunks, bound = self._chunks, sequence // CHUNK

@@ -1,5 +1,7 @@
 """Why a stream or a consumer does not do what it was asked for."""
 
+from typing import Final, Literal
+
 
 class StreamError(Exception):
     """The base of all of them. Its text is for the user."""
@@ -48,11 +50,43 @@ class ConsumerBound(StreamError):
 
 
 class StreamForbids(StreamError):
-    """The stream is sealed, or forbids to delete or to purge."""
+    """The stream is sealed, or forbids to delete or to purge: `why` says which."""
+
+    def __init__(self, text: str, why: Literal["sealed", "delete", "purge"]) -> None:
+        super().__init__(text)
+        self.why: Final = why
 
 
 class StreamRefuses(StreamError):
-    """The stream has no room for the message, or the message is too large for it."""
+    """The stream does not take the message."""
+
+
+class MessageTooLarge(StreamRefuses):
+    """It is above `max_message_size`."""
+
+
+class StreamFull(StreamRefuses):
+    """There is no room: `limit` says whether for messages, bytes, or messages of the topic."""
+
+    def __init__(self, text: str, limit: Literal["messages", "bytes", "topic"]) -> None:
+        super().__init__(text)
+        self.limit: Final = limit
+
+
+class StreamSealed(StreamRefuses):
+    """Nothing is added any more."""
+
+
+class RollupForbidden(StreamRefuses):
+    """The message is to replace others, which the stream does not allow, or in a way that there is not."""
+
+
+class WrongLastId(StreamRefuses):
+    """The last message with an id has another one than the publisher expected."""
+
+    def __init__(self, stream: str, actual: str) -> None:
+        super().__init__(f"the last id in the stream {stream!r} is {actual!r}")
+        self.actual = actual
 
 
 class WrongLastSequence(StreamError):

@@ -18,6 +18,7 @@ class StreamInfo:
     bytes: int
     first_sequence: int
     last_sequence: int
+    first_time: float | None
     last_time: float | None
     topics: int
     deleted: int
@@ -39,3 +40,6 @@ class ConsumerInfo:
     redelivered: int
     pending: int
     paused: bool
+    #: When it has delivered something, and when it was told that something is done with; None since the process began.
+    last_delivered: float | None
+    last_acked: float | None

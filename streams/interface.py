@@ -13,8 +13,9 @@ from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.streams.consumed import ConsumedMessage, receiving
 from trunkline.streams.duplicates import MESSAGE_ID
 from trunkline.streams.errors import ConsumerBound, ConsumerNotFound, StreamNotFound
+from trunkline.streams.filters import TopicFilters
 from trunkline.streams.purging import delete_message, purge
-from trunkline.streams.search import StreamMessage, get, get_last, get_next, resolve
+from trunkline.streams.search import StreamMessage, filter_last, get, get_last, get_next, resolve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -173,10 +174,11 @@ class Streams:
         expected_last_sequence: int | None = None,
         expected_last_topic_sequence: int | None = None,
         expected_last_id: str | None = None,
+        expected_last_filter: str | None = None,
     ) -> StreamPublished:
         """Publish a message that a stream takes; subscribers get it, too. `message_id` is not taken twice within the
         duplicate window. What is expected is compared in the moment of publishing; a topic that has no message has the
-        last sequence 0.
+        last sequence 0. With `expected_last_filter`, that of the topic is that of all topics which match.
 
         Raises:
             ProtocolError: this is not a topic name.
@@ -192,11 +194,14 @@ class Streams:
         stream = self._registry.of_topic(topic)
         if stream is None or expected_stream not in (None, stream.name):
             raise StreamNotFound(expected_stream or topic)
-        if expected_last_topic_sequence is not None:
+        of = None
+        if expected_last_filter is not None:
+            of = await filter_last(stream.log, self._host, TopicFilters((expected_last_filter,)))
+        elif expected_last_topic_sequence is not None:
             await resolve(stream.log, self._host, topic)
         known_at = stream.known(message, self._host.now)
         if known_at is None:
-            stream.expect(topic, expected_last_sequence, expected_last_topic_sequence, expected_last_id)
+            stream.expect(topic, expected_last_sequence, expected_last_topic_sequence, expected_last_id, of)
             stream.check_message(message, self._host.now)
         self._host.publish(message)
         sequence = stream.log.last if known_at is None else known_at
@@ -224,6 +229,8 @@ class Streams:
         """
         found = self._registry.get(stream)
         cursor = found.consumers.update(config)
+        while (needed := cursor.count(found.log)) is not None:
+            await found.log.fetch(self._host, needed)
         await self._host.committed()
         return found.consumers.info(cursor, self._host.now)
 

@@ -18,18 +18,18 @@ from trunkline.streams.blocks import (
     read_page,
 )
 from trunkline.streams.deleted import CHUNK, DeletedSequences
-from trunkline.streams.filters import EVERYTHING
 from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
+from trunkline.streams.thinning import AGAIN as AGAIN  # noqa: PLC0414  others ask a log
+from trunkline.streams.thinning import Thinning
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row, WriteBatch
     from trunkline.store.clock import StoreClock
     from trunkline.streams.config import StreamConfig
-    from trunkline.streams.topics import TopicFigures
 
 T = TypeVar("T")
 
@@ -39,8 +39,6 @@ MAX_KEPT: Final = 1 << 20
 MAX_STEP: Final = 1000
 #: Sequences whose blocks are erased by one commit.
 MAX_ERASED: Final = 10_000
-#: What a step answers when it is not done, and needs nothing to be read. Sequences begin with 1.
-AGAIN: Final = 0
 
 
 class StreamStore(Protocol):
@@ -82,22 +80,22 @@ class StreamLog:
         #: Last sequences of blocks that are not written, and of those that are, since somebody asked.
         self._unwritten: list[int] = []
         self._written: list[int] = []
+        #: The sequence of a message that was the first one, and when it was published.
+        self._first_known = (0, 0.0)
         #: Blocks below are erased.
         self._erased = self.first
         #: Blocks that are written anew with less in them, or deleted.
         self._tidied: dict[int, StreamBlock | None] = {}
-        #: Topics that have more messages than they may.
-        self._crowded: dict[str, None] = {}
-        #: Those that lose messages now, and from where on these may be.
-        self._thinned: dict[str, None] = {}
-        self._thinned_from = 0
-        #: Those of which it is not known.
-        self._unlooked: Iterator[tuple[str, TopicFigures] | None] | None = None
+        self.thinning = Thinning(self)
 
     # Reading
 
     def is_live(self, sequence: int) -> bool:
         return self.first <= sequence <= self.last and sequence not in self.deleted
+
+    def is_there(self, sequence: int, topic: str) -> bool:
+        """Is there such a message, that is not rolled up?"""
+        return self.is_live(sequence) and not self.topics.is_rolled_up(topic, sequence)
 
     def next_live(self, sequence: int) -> int:
         """The first message at or behind this sequence; `last + 1` if there is none."""
@@ -162,13 +160,13 @@ class StreamLog:
             self.topics.add(topic, first, count, byte_size)
             self._remove(last, topic, size)
         elif self.topics.add(topic, first, count, byte_size).count > limit > 0:
-            self._crowded[topic] = None
+            self.thinning.crowd(topic)
 
     def skip(self, count: int, now: float) -> None:
         """So many messages are given sequences, and are not kept."""
         self.last_time = max(now, self.last_time)
         low, self.last = self.last + 1, self.last + count
-        if self.messages:
+        if self.first < low:
             self.deleted.add_range(low, self.last + 1)
         else:
             self.first = self.last + 1
@@ -181,10 +179,34 @@ class StreamLog:
         self._remove(sequence, piece.topic(sequence), piece.sizes[sequence - piece.first])
         return True
 
+    def roll_up(self, topic: str) -> None:
+        """All messages of a topic count no more. Those that have to be read to be removed go with `trim`."""
+        figures = self.topics.get(topic)
+        if figures is None:
+            return
+        if figures.count == 1 and figures.exact:
+            self._remove(figures.last, topic, figures.byte_size)
+        else:
+            self.messages -= figures.count
+            self.byte_size -= figures.byte_size
+            self.topics.roll_up(topic)
+
+    def remove_rolled_up(self, piece: Piece, sequence: int) -> int:
+        """Remove a message that is rolled up, and those behind it in its publication, if they are alike. Returns the
+        sequence behind them."""
+        end = min(piece.end, sequence + max(self.patience, 1))
+        if len(piece.publication.topics) > 1 or self.deleted.count(sequence, end):
+            end = sequence + 1
+        self._remove(sequence, piece.topic(sequence), 0, end - sequence)
+        return end
+
     def _remove(self, sequence: int, topic: str, byte_size: int, count: int = 1) -> None:
-        self.messages -= count
-        self.byte_size -= byte_size
-        self.topics.remove(topic, sequence, byte_size, count)
+        if self.topics.is_rolled_up(topic, sequence):
+            self.topics.removed_rolled_up(topic, count)
+        else:
+            self.messages -= count
+            self.byte_size -= byte_size
+            self.topics.remove(topic, sequence, byte_size, count)
         if sequence == self.first:
             self._begin_at(sequence + count)
         else:
@@ -201,9 +223,7 @@ class StreamLog:
         """Remove all messages."""
         self.messages = self.byte_size = 0
         self.topics.clear()
-        self._crowded.clear()
-        self._thinned.clear()
-        self._unlooked = None
+        self.thinning.clear()
         self._open = None
         self._begin_at(self.last + 1)
         self.deleted.drop_below(self.first)
@@ -222,10 +242,8 @@ class StreamLog:
         """Remove what is above the limits. None: it is done; otherwise `AGAIN`, or what has to be loaded before it can
         go on."""
         self.patience = MAX_STEP
-        if self._crowded or self._thinned or self._unlooked is not None:
-            needed = self._trim_topics()
-            if needed is not None:
-                return needed
+        if self.thinning.has_work and (needed := self.thinning.work()) is not None:
+            return needed
         while self._is_over() or (self.config.max_age and self.messages):
             piece = self.find(self.first)
             if piece is None:
@@ -236,10 +254,26 @@ class StreamLog:
             if self.patience <= 0:
                 return AGAIN
             self._remove_first(piece, self.patience, too_old=too_old)
-        return None
+        return None if self._knows_first() else self.first
 
     def _is_over(self) -> bool:
         return 0 < self.config.max_messages < self.messages or 0 < self.config.max_bytes < self.byte_size
+
+    def _knows_first(self) -> bool:
+        """Is it known when the first message was published, if there is one?"""
+        if not self.messages or self._first_known[0] == self.first:
+            return True
+        piece = self.find(self.first)
+        if piece is not None:
+            self._first_known = self.first, piece.time
+        return piece is not None
+
+    @property
+    def first_time(self) -> float | None:
+        """When the first message was published, in seconds since the epoch; or one before it, that was the first until
+        moments ago. None: there is none."""
+        self._knows_first()
+        return self._first_known[1] if self.messages else None
 
     @property
     def next_due(self) -> float:
@@ -266,64 +300,10 @@ class StreamLog:
             sizes = sizes[: max(too_many, count)]
         self._remove(first, piece.topic(first), sum(sizes), len(sizes))
 
-    def _trim_topics(self) -> int | None:
-        """As `trim`, for the limit of each topic."""
-        limit = self.config.max_messages_per_topic
-        if self._unlooked is not None:
-            for found in self._unlooked:
-                self.patience -= 1
-                if found is not None and found[1].count > limit > 0:
-                    self._crowded[found[0]] = None
-                if self.patience <= 0:
-                    return AGAIN
-            self._unlooked = None
-        while self._crowded or self._thinned:
-            if not self._thinned:
-                self._begin_to_thin(limit)
-                continue
-            sequence = self.next_live(self._thinned_from)
-            if sequence > self.last:
-                self._thinned.clear()
-                continue
-            piece = self.find(sequence)
-            if piece is None:
-                return sequence
-            if self.patience <= 0:
-                return AGAIN
-            self.patience -= 1
-            topic = piece.topic(sequence)
-            self._thinned_from = piece.end if len(piece.publication.topics) == 1 else sequence + 1
-            figures = self.topics.get(topic) if topic in self._thinned else None
-            if figures is None:
-                continue
-            figures.first = sequence
-            if figures.count > limit > 0:
-                self._thinned_from = sequence + 1
-                self.remove(sequence)
-            if not figures.count > limit > 0:
-                del self._thinned[topic]
-        return None
-
-    def _begin_to_thin(self, limit: int) -> None:
-        """All topics that have too many messages lose their first ones in one go."""
-        self._thinned_from = self.last
-        for topic in self._crowded:
-            figures = self.topics.get(topic)
-            if figures is not None and figures.count > limit > 0:
-                self._thinned[topic] = None
-                self._thinned_from = min(self._thinned_from, figures.first)
-        self._crowded.clear()
-
     @property
     def has_work(self) -> bool:
         """Is there something for `trim` or `tidy`, but for the age of messages?"""
-        return (
-            self._unlooked is not None or bool(self._crowded or self._thinned or self.deleted.untidy) or self._is_over()
-        )
-
-    def crowd(self) -> None:
-        """The limit for a topic has changed."""
-        self._unlooked = self.topics.matching(EVERYTHING)
+        return self.thinning.has_work or bool(self.deleted.untidy) or self._is_over() or not self._knows_first()
 
     # Writing
 
@@ -361,7 +341,8 @@ class StreamLog:
             high = min(self.first, self._erased + MAX_ERASED)
             batch.delete_range(STREAM_BLOCKS, key(self.number, self._erased), key(self.number, high))
             self._erased = high
-        head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased]
+        known = self._first_known if self._knows_first() else None
+        head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased, known]
         batch.put(STREAMS, stream_key(self.number), pack([self.config.to_plain(), self.created, head, *more]))
         return rewriting or self._erased < self.first
 
@@ -442,7 +423,9 @@ class StreamLog:
     # Restoring
 
     def restore(self, head: list[Any]) -> None:
-        self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased = head
+        self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased, *more = head
+        if more and more[0] is not None:  # heads of earlier versions do not have it
+            self._first_known = more[0][0], more[0][1]
 
 
 def _nobody(sequence: int, count: int, topic: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trunkline.streams.errors import InvalidStreamConfig, StreamForbids
 from trunkline.streams.filters import TopicFilters
@@ -20,7 +20,8 @@ async def delete_message(stream: Stream, store: StreamStore, sequence: int) -> N
         StreamForbids: nothing may be deleted.
     """
     if stream.config.sealed or stream.config.deny_delete:
-        raise StreamForbids(f"messages of the stream {stream.name!r} cannot be deleted")
+        why: Literal["sealed", "delete"] = "sealed" if stream.config.sealed else "delete"
+        raise StreamForbids(f"messages of the stream {stream.name!r} cannot be deleted", why)
     await get(stream.log, store, sequence)
     stream.log.remove(sequence)
     stream.changed()
@@ -42,7 +43,8 @@ async def purge(
     """
     log = stream.log
     if stream.config.sealed or stream.config.deny_purge:
-        raise StreamForbids(f"the stream {stream.name!r} cannot be purged")
+        why: Literal["sealed", "purge"] = "sealed" if stream.config.sealed else "purge"
+        raise StreamForbids(f"the stream {stream.name!r} cannot be purged", why)
     if sequence is not None and keep is not None:
         raise InvalidStreamConfig("a purge is up to a sequence, or keeps a number of messages, not both")
     before = log.messages

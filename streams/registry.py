@@ -202,11 +202,11 @@ class StreamRegistry:
         for row in rows(engine, STREAM_DELETED):
             if (entry := found.get(_number(row[0]))) is not None:
                 entry[0].log.deleted.restore(row)
-        for stream, first_id in first_ids:
-            stream.restore_duplicates(engine, first_id)
         for row in rows(engine, STREAM_TOPICS):
             if (entry := found.get(_number(row[0]))) is not None:
                 entry[0].log.topics.restore(row)
+        for stream, first_id in first_ids:
+            stream.restore_duplicates(engine, first_id)
         self._restore_cursors(engine, found)
 
     def _restore_cursors(self, engine: Engine, found: dict[int, tuple[Stream, dict[str, int]]]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.streams.errors import MessageNotFound
 from trunkline.streams.filters import TopicFilters
+from trunkline.streams.log import MAX_STEP
 
 if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
@@ -84,8 +85,10 @@ async def next_match(
         piece = log.find(sequence)
         if piece is None:
             await log.fetch(store, sequence)
-        elif filters.match(piece.topic(sequence)):
-            return sequence, piece
+        elif filters.match(topic := piece.topic(sequence)):
+            if not log.topics.is_rolled_up(topic, sequence):
+                return sequence, piece
+            low = sequence + 1
         else:
             low = piece.end if len(piece.publication.topics) == 1 else sequence + 1
     return None
@@ -102,6 +105,62 @@ async def topics(log: StreamLog, store: StreamStore, filters: TopicFilters) -> l
         else:
             found.append(each)
     return found
+
+
+async def topic_counts(
+    log: StreamLog, store: StreamStore, filters: TopicFilters, offset: int, limit: int
+) -> tuple[list[tuple[str, int]], int]:
+    """How many messages each topic has that matches, without the first so many topics and up to so many; and how many
+    topics there are altogether. They have an order that stays as long as none comes or goes."""
+    counts: list[tuple[str, int]] = []
+    total = 0
+    while not log.topics.plant():
+        await store.pause()
+    for found in log.topics.matching(filters):
+        if found is None:
+            await store.pause()
+            continue
+        if offset <= total < offset + limit:
+            counts.append((found[0], found[1].count))
+        total += 1
+    return counts, total
+
+
+def deleted_sequences(log: StreamLog, limit: int) -> list[int]:
+    """The first ones between the first message and the last, up to so many."""
+    return log.deleted.first_of(log.first, log.last + 1, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLast:
+    """The sequence of the last message that matched, 0 if there was none, when the stream was at another sequence."""
+
+    filters: TopicFilters
+    last: int
+    seen: int
+
+    def now(self, log: StreamLog) -> int | None:
+        """The same at this moment; None: it has to be looked for again."""
+        if (self.last and not log.is_live(self.last)) or log.last - self.seen > MAX_STEP:
+            return None
+        for sequence in range(log.last, self.seen, -1):
+            if not log.is_live(sequence):
+                continue
+            piece = log.find(sequence)
+            if piece is None:
+                return None
+            if self.filters.match(piece.topic(sequence)):
+                return sequence
+        return self.last
+
+
+async def filter_last(log: StreamLog, store: StreamStore, filters: TopicFilters) -> FilterLast:
+    """For `Stream.expect`, which cannot wait."""
+    while True:
+        seen = log.last
+        found = FilterLast(filters, await last_sequence(log, store, filters) or 0, seen)
+        if found.now(log) is not None:
+            return found
 
 
 async def last_sequence(log: StreamLog, store: StreamStore, filters: TopicFilters) -> int | None:
@@ -144,6 +203,6 @@ async def _piece(log: StreamLog, store: StreamStore, sequence: int) -> Piece | N
     while log.is_live(sequence):
         found = log.find(sequence)
         if found is not None:
-            return found
+            return None if log.topics.is_rolled_up(found.topic(sequence), sequence) else found
         await log.fetch(store, sequence)
     return None

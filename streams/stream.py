@@ -8,10 +8,19 @@ from trunkline.streams.blocks import block_from_row, message_sizes, read_page
 from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumers import Consumers
 from trunkline.streams.duplicates import DuplicateWindow, message_id
-from trunkline.streams.errors import StreamRefuses, WrongLastSequence
+from trunkline.streams.errors import (
+    MessageTooLarge,
+    StreamFull,
+    StreamRefuses,
+    StreamSealed,
+    WrongLastId,
+    WrongLastSequence,
+)
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import StreamInfo
-from trunkline.streams.log import AGAIN, StreamLog
+from trunkline.streams.log import StreamLog
+from trunkline.streams.rollups import STREAM, TOPIC, check_rollup, rollup
+from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.store.clock import StoreClock
     from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.log import StreamStore
+    from trunkline.streams.search import FilterLast
 
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
 MAX_UNWRITTEN: Final = 64 << 20
@@ -38,6 +48,8 @@ class Stream:
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
+        #: Messages are gone, which is still to be written.
+        self._has_removed = False
         #: Messages that are done with, and have to be read before they can be removed.
         self._done: dict[int, None] = {}
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
@@ -62,10 +74,11 @@ class Stream:
     def refusal(self, publication: Publication, now: float) -> str:
         """Why it cannot be taken; empty if it can. Of several messages the answer may be to ask for each."""
         config = self.config
-        if not config.is_refusing and not config.sealed and self.log.unwritten_weight <= MAX_UNWRITTEN:
+        is_rollup = bool(publication.properties) and rollup(publication.properties) != ""
+        if not (config.is_refusing or config.sealed or is_rollup) and self.log.unwritten_weight <= MAX_UNWRITTEN:
             return ""
         if publication.count > 1:
-            return "" if self._has_room(publication) else "not all of them have room"
+            return "" if not is_rollup and self._has_room(publication) else "not all of them have room"
         try:
             self.check_message(publication.messages[0], now)
         except StreamRefuses as error:
@@ -87,8 +100,9 @@ class Stream:
 
     def take(self, publication: Publication, now: float) -> None:
         """Keep a publication, which `refusal` allows; but no message whose id is known."""
-        has_id = publication.properties and message_id(publication.properties) is not None
-        if has_id or self.config.retention is Retention.INTEREST:
+        properties = publication.properties
+        is_special = properties and (message_id(properties) is not None or rollup(properties) != "")
+        if is_special or self.config.retention is Retention.INTEREST:
             for message in publication.messages:
                 self._take_message(message, now)
         else:
@@ -106,37 +120,56 @@ class Stream:
     def check_message(self, message: Message, now: float) -> None:
         """
         Raises:
-            StreamRefuses: there is no room, or it is too large.
+            MessageTooLarge, RollupForbidden, StreamFull, StreamSealed
+            StreamRefuses: it has to wait for the store.
         """
         log, config = self.log, self.config
         if self.known(message, now) is not None:
             return
         if config.sealed:
-            raise StreamRefuses(f"the stream {config.name!r} is sealed")
+            raise StreamSealed(f"the stream {config.name!r} is sealed")
+        if message.properties:
+            check_rollup(config, message.properties)
         size = message_sizes(message)[0]
         if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
+            text = "the stream {!r} takes messages of {} bytes at most"
             limit = min(filter(None, (config.max_message_size, config.max_bytes)))
-            raise StreamRefuses(f"the stream {config.name!r} takes messages of {limit} bytes at most")
+            if 0 < config.max_message_size < size:
+                raise MessageTooLarge(text.format(config.name, limit))
+            raise StreamFull(text.format(config.name, limit), "bytes")
         if log.unwritten_weight > MAX_UNWRITTEN:
             self.changed()  # the next commit may show that the store works again
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if config.discard is Discard.NEW:
-            if not log.has_room(1, size):
-                raise StreamRefuses(f"the stream {config.name!r} is full")
+            if not log.has_room(1, 0):
+                raise StreamFull(f"the stream {config.name!r} is full", "messages")
+            if not log.has_room(0, size):
+                raise StreamFull(f"the stream {config.name!r} is full", "bytes")
             figures = log.topics.get(message.topic) if config.discard_new_per_topic else None
             if figures is not None and figures.count >= config.max_messages_per_topic:
-                raise StreamRefuses(f"the stream {config.name!r} has enough messages of this topic")
+                raise StreamFull(f"the stream {config.name!r} has enough messages of this topic", "topic")
 
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
+            if message.properties:
+                self._roll_up(message)
             self._append(message, now)
         else:
             self.log.skip(1, now)
         identity = message_id(message.properties) if message.properties else None
         if identity is not None and self.config.duplicate_window:
             self.duplicates.add(identity, self.log.last, self.log.last_time)
+
+    def _roll_up(self, message: Message) -> None:
+        """Remove what the message, which comes then, takes the place of."""
+        whose = rollup(message.properties)
+        figures = self.log.topics.get(message.topic)
+        if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == self.log.messages):
+            self.clear()
+        elif whose == TOPIC:
+            self.log.roll_up(message.topic)
 
     def _append(self, publication: Publication, now: float) -> None:
         first = self.log.last + 1
@@ -149,34 +182,36 @@ class Stream:
         last_sequence: int | None = None,
         last_topic_sequence: int | None = None,
         last_id: str | None = None,
+        of: FilterLast | None = None,
     ) -> None:
         """What a publisher knows of the stream is so still. The last sequence of the topic has to be exact
-        (`resolve`).
+        (`resolve`); `of` says that it is that of all topics which match a filter (`filter_last`).
 
         Raises:
-            WrongLastSequence: it is not.
+            WrongLastId, WrongLastSequence: it is not.
         """
         if last_sequence is not None and last_sequence != self.log.last:
             raise WrongLastSequence(last_sequence, self.log.last, f"the stream {self.name!r}")
-        figures = self.log.topics.get(topic)
-        last = 0 if figures is None else figures.last
-        if last_topic_sequence is not None and last_topic_sequence != last:
-            raise WrongLastSequence(last_topic_sequence, last, f"{topic!r} in the stream {self.name!r}")
+        if last_topic_sequence is not None:
+            _check_last(self.log, topic, last_topic_sequence, of)
         if last_id is not None and last_id != self.duplicates.last_id:
-            raise StreamRefuses(f"the last id in the stream {self.name!r} is {self.duplicates.last_id!r}")
+            raise WrongLastId(self.name, self.duplicates.last_id)
 
     # Messages that go
 
     def _removed(self, sequence: int, count: int, topic: str) -> int:
         """Returns how much work it was."""
+        self._has_removed = True
         if self._done:
             for each in range(sequence, sequence + count):
                 self._done.pop(each, None)
         return self.consumers.removed(sequence, count, topic)
 
-    def ack(self, cursor: ConsumerCursor, sequence: int) -> bool:
-        """The message is done with. False: nobody waits for that."""
+    def ack(self, cursor: ConsumerCursor, sequence: int, now: float | None = None) -> bool:
+        """The message is done with. False: nobody waits for that. Who wants to be told when it was gives the time."""
         done = cursor.ack(sequence)
+        if done and now is not None:
+            cursor.last_acked = now
         if self.config.retention is not Retention.LIMITS:
             self._done.update(dict.fromkeys(done))
             self._remove_done()
@@ -210,6 +245,9 @@ class Stream:
         """Remove what nobody wants any more."""
         log = self.log
         log.rest()
+        if self.consumers.interest_ended and self.config.retention is Retention.INTEREST:
+            self._swept = max(log.first, 1)
+        self.consumers.interest_ended = False
         while log.patience > 0:
             sequence = log.next_live(self._swept)
             if not self._swept or sequence > log.last:
@@ -236,6 +274,9 @@ class Stream:
         """Do all of it."""
         while True:
             needed = self.work(now())
+            if self._has_removed:
+                self._has_removed = False
+                self.changed()
             if needed is None:
                 if not self.log.untidy:
                     return
@@ -254,7 +295,7 @@ class Stream:
 
     @property
     def info(self) -> StreamInfo:
-        log = self.log
+        log, first_time = self.log, self.log.first_time
         return StreamInfo(
             log.config,
             log.created + log.behind,
@@ -262,6 +303,7 @@ class Stream:
             log.byte_size,
             log.first,
             log.last,
+            None if first_time is None else first_time + log.behind,
             log.last_time + log.behind if log.last >= log.config.first_sequence else None,
             len(log.topics),
             log.last + 1 - log.first - log.messages,
@@ -276,15 +318,13 @@ class Stream:
         self.config.check_update(config)
         self.log.config = config
         self.filters = TopicFilters(config.filters)
-        self.log.crowd()
+        self.log.thinning.look_again()
         self.attend()
 
     # Consumers
 
     def delete_consumer(self, cursor: ConsumerCursor) -> None:
         if self.consumers.remove(cursor):
-            if self.config.retention is Retention.INTEREST:
-                self._swept = max(self.log.first, 1)
             self.attend()
             cursor.wake()
 
@@ -293,10 +333,12 @@ class Stream:
         for cursor in self.consumers.take_idle(now):
             self.delete_consumer(cursor)
 
-    def deliver(self, cursor: ConsumerCursor, limit: int, now: float) -> list[Delivered]:
+    def deliver(
+        self, cursor: ConsumerCursor, limit: int, now: float, fits: Callable[[Message], bool] | None = None
+    ) -> list[Delivered]:
         """The next messages for a consumer, as `ConsumerCursor.take`."""
-        taken = cursor.take(self.log, limit, now)
-        if taken:
+        taken = cursor.take(self.log, limit, now, fits)
+        if taken or cursor.has_passed:
             if cursor.config.ack_policy is AckPolicy.NONE and self.config.retention is not Retention.LIMITS:
                 self._done.update((each.sequence, None) for each in taken)
                 self._remove_done()
@@ -326,9 +368,21 @@ class Stream:
                 for piece in block.pieces:
                     for sequence, message in enumerate(piece.publication.messages, piece.first):
                         identity = message_id(message.properties) if message.properties else None
-                        if identity is not None and log.is_live(sequence):
+                        if identity is not None and log.is_there(sequence, message.topic):
                             self.duplicates.add(identity, sequence, piece.time)
 
 
 def _nobody(has_work: bool) -> None:
     """Is notified."""
+
+
+def _check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:
+    """See `Stream.expect`."""
+    if of is None:
+        figures = log.topics.get(topic)
+        last: int | None = 0 if figures is None else figures.last
+    else:
+        last, topic = of.now(log), ", ".join(of.filters.filters)
+    if expected != last:
+        actual = log.last if last is None else last
+        raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {log.config.name!r}")

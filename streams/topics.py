@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.router.topictree import PATIENCE, TopicTree
@@ -38,6 +38,15 @@ class TopicFigures:
         self.exact = exact
 
 
+class RolledUp(NamedTuple):
+    """The messages of a topic that count no more, and are still to be removed: from one sequence on, before another."""
+
+    low: int
+    end: int
+    #: How many there are at most.
+    left: int
+
+
 class TopicIndex:
     """Stored as a row a commit, with the topics that have changed: what stands in a later row counts. When the rows
     are many, everything is written again, some topics a commit, and the rows before are deleted."""
@@ -45,6 +54,7 @@ class TopicIndex:
     def __init__(self) -> None:
         self._figures: dict[str, TopicFigures] = {}
         self._tree = TopicTree()
+        self.rolled_up: dict[str, RolledUp] = {}
         #: Those that are not in the tree yet: nobody has looked for some since they came.
         self._unplanted: dict[str, None] = {}
         self._changed: dict[str, None] = {}
@@ -127,6 +137,34 @@ class TopicIndex:
         else:
             self._tree.discard(topic)
 
+    # Roll-ups
+
+    def roll_up(self, topic: str) -> None:
+        """The messages that it has count no more."""
+        figures, known = self._figures[topic], self.rolled_up.get(topic)
+        low, left = (figures.first, 0) if known is None else (known.low, known.left)
+        self.rolled_up[topic] = RolledUp(low, figures.last + 1, left + figures.count)
+        self._changed[topic] = None
+        self._forget(topic)
+
+    def is_rolled_up(self, topic: str, sequence: int) -> bool:
+        """Does a message that there is count no more?"""
+        return bool(self.rolled_up) and (known := self.rolled_up.get(topic)) is not None and sequence < known.end
+
+    def removed_rolled_up(self, topic: str, count: int) -> None:
+        """So many of those that count no more are gone."""
+        known = self.rolled_up[topic]
+        self.rolled_up[topic] = known._replace(left=known.left - count)
+        if count >= known.left:
+            self.forget_rolled_up(topic, known.end)
+
+    def forget_rolled_up(self, topic: str, end: int) -> None:
+        """All before this sequence that count no more are gone."""
+        known = self.rolled_up.get(topic)
+        if known is not None and known.end <= end:
+            del self.rolled_up[topic]
+            self._changed[topic] = None
+
     def resolve(self, topic: str, last: int) -> None:
         """The last one has been looked for."""
         figures = self._figures.get(topic)
@@ -138,6 +176,7 @@ class TopicIndex:
         self._figures.clear()
         self._changed.clear()
         self._unplanted.clear()
+        self.rolled_up.clear()
         self._tree = TopicTree()
         self._rewriting, self._is_cleared = None, True
 
@@ -149,7 +188,7 @@ class TopicIndex:
             batch.delete_range(STREAM_TOPICS, key(stream, self._oldest), key(stream, self._number))
             self._oldest = self._number
         if self._rewriting is None and self._number - self._oldest >= MAX_ROWS:
-            self._rewriting, self._rewritten_from = iter(list(self._figures)), self._number
+            self._rewriting, self._rewritten_from = iter([*self._figures, *self.rolled_up]), self._number
         if self._rewriting is not None:
             some = list(islice(self._rewriting, REWRITTEN_AT_ONCE))
             if some:
@@ -163,18 +202,22 @@ class TopicIndex:
             self._number += 1
         return self._rewriting is not None
 
-    def _entry(self, topic: str) -> tuple[str, int, int, int, int, bool]:
-        figures = self._figures.get(topic)
+    def _entry(self, topic: str) -> tuple[object, ...]:
+        figures, rolled_up = self._figures.get(topic), self.rolled_up.get(topic, ())
         if figures is None:
-            return topic, 0, 0, 0, 0, True
-        return topic, figures.count, figures.byte_size, figures.first, figures.last, figures.exact
+            return topic, 0, 0, 0, 0, True, *rolled_up
+        return topic, figures.count, figures.byte_size, figures.first, figures.last, figures.exact, *rolled_up
 
     def restore(self, row: Row) -> None:
         """A row; all come in their order."""
         self._number = number_in(row[0]) + 1
         if not self._figures and not self._oldest:
             self._oldest = self._number - 1
-        for topic, count, byte_size, first, last, exact in unpack(row[1]):
+        for topic, count, byte_size, first, last, exact, *rolled_up in unpack(row[1]):
+            if rolled_up:
+                self.rolled_up[topic] = RolledUp(*rolled_up)
+            else:
+                self.rolled_up.pop(topic, None)
             if count:
                 self._figures[topic] = TopicFigures(count, byte_size, first, last, exact)
                 self._unplanted[topic] = None

@@ -47,6 +47,8 @@ NoAck = Annotated[bool | None, "Publishers do not wait until their messages are 
 Sealed = Annotated[bool | None, "Nothing is added or removed any more. This cannot be taken back."]
 DenyDelete = Annotated[bool | None, "No message can be deleted. This cannot be taken back."]
 DenyPurge = Annotated[bool | None, "The stream cannot be purged. This cannot be taken back."]
+AllowRollup = Annotated[bool | None, "A message may take the place of those before it."]
+Metadata = Annotated[dict[str, str] | None, "Words about the stream."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _stream(info: StreamInfo) -> dict[str, object]:
         "bytes": info.bytes,
         "first_sequence": info.first_sequence,
         "last_sequence": info.last_sequence,
+        "first_at": info.first_time,
         "last_at": info.last_time,
         "topics": info.topics,
         "deleted": info.deleted,
@@ -133,6 +136,8 @@ def _consumer(info: ConsumerInfo) -> dict[str, object]:
         "redelivered": info.redelivered,
         "pending": info.pending,
         "paused": info.paused,
+        "last_delivered_at": info.last_delivered,
+        "last_acked_at": info.last_acked,
         "created_at": info.created,
         "config": {name: value for name, value in info.config.to_plain().items() if name != "name"},
     }
@@ -186,7 +191,9 @@ async def create_stream(
     no_ack: NoAck = None,
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
+    allow_rollup: AllowRollup = None,
     first_sequence: Annotated[int | None, "The sequence of the first message.", Interval(ge=1)] = None,
+    metadata: Metadata = None,
 ) -> dict[str, object]:
     """Create a stream of the messages whose topics match the filters."""
     given = _given(locals())
@@ -214,6 +221,8 @@ async def edit_stream(
     sealed: Sealed = None,
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
+    allow_rollup: AllowRollup = None,
+    metadata: Metadata = None,
 ) -> dict[str, object]:
     """Change some settings of a stream. What is not named stays as it is."""
     given = _given(locals())

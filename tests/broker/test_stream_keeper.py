@@ -4,6 +4,7 @@ import gc
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.broker.disk import Disk, Life
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.store.conftest import MEMORY
+from tests.streams.world import small_sizes
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.store import StoreUnavailable
 from trunkline.store.memory import MemoryEngine
@@ -202,6 +204,42 @@ async def test_what_was_acknowledged_is_in_the_stream(disk: Disk, cut_at: int, a
         await life.node.streams.create(ORDERS)
         await life.node.streams.publish("orders/1", b"more")
         assert (await payloads(life.node.streams))[-1] == b"more"
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("cut_at", range(1, 9))
+async def test_of_a_roll_up_all_or_nothing_is_left(disk: Disk, cut_at: int, applied: bool) -> None:
+    """Its messages have to be read from the store first, and go with several commits."""
+    config = replace(ORDERS, allow_rollup=True)
+    rolled_up = {"user_property": [("Nats-Rollup", "sub")]}
+    others = [b"%d" % number for number in range(1, 40, 2)]
+    before = [b"%d" % number for number in range(40)]
+    answered = 0
+    with small_sizes():
+        async with disk.broker() as life:
+            await life.node.streams.create(config)
+            await life.node.streams.create_consumer("orders", ConsumerConfig(name="work", durable=True))
+            for number in range(40):
+                await life.node.streams.publish(f"orders/{number % 2}", b"%d" % number)
+        async with disk.broker(cut_at, applied=applied) as life, until_cut_off(life):
+            wire = await life.wire()
+            await wire.connect("publisher", properties=raw.session_expiry(100))
+            properties = raw.user_property("Nats-Rollup", "sub")
+            await wire.publish("orders/0", b"first", qos=1, properties=properties)
+            answered = 1
+            await life.rests()
+            await life.node.streams.publish("orders/0", b"second", properties=rolled_up)
+            answered = 2
+        async with disk.broker() as life:
+            await life.rests()
+            left = await payloads(life.node.streams)
+            outcomes = [before, [*others, b"first"], [*others, b"second"]]
+            assert left in outcomes[answered:]
+            async with life.node.streams.consume("orders", "work") as messages:
+                assert [(await anext(messages)).payload for _ in left] == left
+            with trio.fail_after(60):
+                while life.node.streams.consumer_info("orders", "work").pending:
+                    await trio.lowlevel.checkpoint()
 
 
 async def test_an_acknowledgement_waits_while_the_disk_is_full() -> None:

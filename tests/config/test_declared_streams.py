@@ -16,9 +16,12 @@ ORDERS = {"name": "orders", "filters": ["orders/#"], "max_bytes": "1MiB", "max_a
 
 def test_a_stream_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "trunkline.toml"
-    file.write_text('[[streams]]\nname = "orders"\nfilters = ["orders/#", "returns"]\nmax_age = "1h"\n')
+    file.write_text(
+        '[[streams]]\nname = "orders"\nfilters = ["orders/#", "returns"]\nmax_age = "1h"\nmetadata = { owner = "x" }\n'
+    )
     (settings,) = load(file, {}).config.streams
     declared = settings.declared
+    assert declared.metadata == {"owner": "x"}
     assert (declared.name, declared.filters, declared.max_age) == ("orders", ("orders/#", "returns"), 3600.0)
 
 

@@ -13,10 +13,13 @@ class PlainMessage:
     payload: bytes
     time: float
     identity: str | None = None
+    rollup: str = ""
 
     @property
     def size(self) -> int:
         properties = 0 if self.identity is None else 1 + 2 + len("Nats-Msg-Id") + 2 + len(self.identity)
+        if self.rollup:
+            properties += 1 + 2 + len("Nats-Rollup") + 2 + len(self.rollup)
         return len(self.topic) + len(self.payload) + properties
 
 
@@ -67,6 +70,8 @@ class PlainStream:
             known = self.identities.get(identity)
             if known is not None and known[1] >= message.time - config.duplicate_window:
                 return True
+        if message.rollup and not (config.allow_rollup and message.rollup in ("sub", "all")):
+            return False
         if 0 < config.max_message_size < message.size or 0 < config.max_bytes < message.size:
             return False
         if config.discard is Discard.NEW:
@@ -79,6 +84,8 @@ class PlainStream:
         self.last += 1
         wanted = any(consumer.matches(message.topic) for consumer in self.consumers.values())
         if config.retention is not Retention.INTEREST or wanted:
+            for each in {"": [], "sub": self.of(message.topic), "all": list(self.messages)}[message.rollup]:
+                self.remove(each)
             self.messages[self.last] = message
         if identity is not None:
             self.identities[identity] = (self.last, message.time)
@@ -170,6 +177,8 @@ class PlainStream:
                 break
             if sequence in consumer.starts:
                 consumer.starts.remove(sequence)
+                if not consumer.matches(self.messages[sequence].topic):
+                    continue  # it had other filters
             else:
                 consumer.position = sequence + 1
             consumer.consumer_sequence += 1
@@ -203,6 +212,12 @@ class PlainStream:
             del consumer.outstanding[each]
         for each in done:
             self.done(each)
+
+    def update(self, name: str, filters: tuple[str, ...], position: int) -> None:
+        consumer = self.consumers[name]
+        consumer.config, consumer.position = replace(consumer.config, filters=filters), position
+        if self.config.retention is Retention.INTEREST:
+            self.sweep(list(self.messages))
 
     def delete(self, name: str) -> None:
         del self.consumers[name]

@@ -10,6 +10,7 @@ from trunkline.streams.config import (
     ConsumerConfig,
     DeliverPolicy,
     Discard,
+    ReplayPolicy,
     Retention,
     StreamConfig,
 )
@@ -31,6 +32,8 @@ STREAM = StreamConfig(name="s", filters=("a/#",))
         ({"discard_new_per_topic": True, "discard": Discard.NEW}, "max_messages_per_topic"),
         ({"max_age": 10.0}, "duplicate window"),
         ({"first_sequence": 0}, "first_sequence"),
+        ({"allow_rollup": True, "deny_purge": True}, "allow_rollup"),
+        ({"metadata": {"k": "x" * (1 << 17)}}, "131072 characters"),
     ],
 )
 def test_streams_that_cannot_be(changes: dict[str, Any], text: str) -> None:
@@ -49,7 +52,7 @@ def test_streams_that_cannot_be(changes: dict[str, Any], text: str) -> None:
 )
 def test_what_a_stream_cannot_become(before: dict[str, Any], changes: dict[str, Any]) -> None:
     stream = replace(STREAM, **before)
-    stream.check_update(replace(stream, max_messages=5))
+    stream.check_update(replace(stream, max_messages=5, metadata={"owner": "x"}))
     with pytest.raises(InvalidStreamConfig, match=next(iter(changes))):
         stream.check_update(replace(stream, **changes))
 
@@ -80,9 +83,18 @@ def test_consumers_that_cannot_be(settings: dict[str, Any], text: str) -> None:
 
 def test_what_a_consumer_cannot_become() -> None:
     consumer = ConsumerConfig(name="c", durable=True)
-    consumer.check_update(replace(consumer, ack_wait=1.0))
-    with pytest.raises(InvalidStreamConfig, match="filters"):
-        consumer.check_update(replace(consumer, filters=("a",)))
+    consumer.check_update(replace(consumer, ack_wait=1.0, filters=("a",)))
+    with pytest.raises(InvalidStreamConfig, match="'#' is not alone"):
+        consumer.check_update(replace(consumer, filters=("a/#/b",)))
+    changes: list[dict[str, Any]] = [
+        {"ack_policy": AckPolicy.ALL},
+        {"deliver_policy": DeliverPolicy.NEW},
+        {"replay_policy": ReplayPolicy.ORIGINAL},
+        {"durable": False},
+    ]
+    for change in changes:
+        with pytest.raises(InvalidStreamConfig, match=next(iter(change))):
+            consumer.check_update(replace(consumer, **change))
 
 
 def test_the_wait_grows_as_backoff_says() -> None:
@@ -94,6 +106,9 @@ def test_the_wait_grows_as_backoff_says() -> None:
 def test_plain_values_and_back() -> None:
     stream = replace(STREAM, retention=Retention.WORK_QUEUE, max_age=500.0)
     assert StreamConfig.from_plain(stream.to_plain()) == stream
+    plain = replace(stream, allow_rollup=True, metadata={"owner": "x"}).to_plain()
+    assert StreamConfig.from_plain(plain).metadata == {"owner": "x"}
+    assert not StreamConfig.from_plain({"name": "s", "filters": ["a"]}).metadata, "of a row without it"
     consumer = ConsumerConfig(name="c", backoff=(1.0,), filters=("a", "b"), pause_until=5.0)
     assert ConsumerConfig.from_plain(consumer.to_plain()) == consumer
 

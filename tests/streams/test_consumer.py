@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.streams.world import World, burst, done, small_sizes
+from trunkline.mqtt.message import Message
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.streams.consumer import ConsumerCursor
 
@@ -59,7 +60,7 @@ def test_it_says_when_something_comes_again() -> None:
     world.now += 1
     assert fetch(world, cursor) == [1]
     assert cursor.next_due == world.now + 5
-    assert cursor.redelivered == 1
+    assert cursor.outstanding.redelivered == 1
 
 
 def test_floors() -> None:
@@ -119,26 +120,7 @@ def test_entries_of_acknowledged_messages_do_not_pile_up() -> None:
         world.take(burst(["a"], [b""] * 20))
         for sequence in fetch(world, cursor):
             world.stream.ack(cursor, sequence)
-    assert len(cursor._due) < 200
-
-
-def test_those_who_wait_are_called_once_and_may_wait_again_meanwhile() -> None:
-    world = World()
-    world.create("#")
-    cursor, called = consumer(world, backoff=(1.0,)), list[str]()
-
-    def again() -> None:
-        called.append("again")
-        cursor.watch(again)
-
-    cursor.watch(again)
-    cursor.watch(lambda: called.append("once"))
-    cursor.watch(called.clear)
-    cursor.unwatch(called.clear)
-    cursor.wake()
-    assert called == ["again", "once"]
-    cursor.wake()
-    assert called == ["again", "once", "again"]
+    assert len(cursor.outstanding.deadlines) < 200
 
 
 def test_a_beginning_by_time_is_found_while_it_is_counted() -> None:
@@ -196,3 +178,36 @@ def test_nobody_waits_for_the_acknowledgement_of_a_deleted_message() -> None:
     assert list(cursor.outstanding) == [2]
     world.now += 1
     assert fetch(world, cursor) == [2]
+
+
+def test_what_does_not_fit_stays_where_it_was() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"22", b"3")
+    cursor = consumer(world, backoff=(1.0,))
+    asked = list[bytes]()
+
+    def small(message: Message) -> bool:
+        asked.append(message.payload)
+        return len(message.payload) < 2
+
+    taken = world.stream.deliver(cursor, 10, world.now, small)
+    assert ([each.sequence for each in taken], asked) == ([1], [b"1", b"22"])
+    assert (cursor.held_back, cursor.pending, set(cursor.outstanding)) == (True, 2, {1})
+    assert fetch(world, cursor) == [2, 3]
+    assert not cursor.held_back
+
+
+def test_nor_does_what_comes_again_and_nothing_overtakes_it() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a", b"1", b"22", b"3")
+    cursor = consumer(world, backoff=(1.0,))
+    assert fetch(world, cursor, 2) == [1, 2]
+    world.now += 1
+    taken = world.stream.deliver(cursor, 10, world.now, lambda message: len(message.payload) < 2)
+    assert [(each.sequence, each.count) for each in taken] == [(1, 2)]
+    assert cursor.held_back
+    assert cursor.outstanding[2].count == 1
+    assert fetch(world, cursor) == [2, 3]
+    assert cursor.outstanding[2].count == 2

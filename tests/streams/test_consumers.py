@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
-from tests.streams.world import World, done
+from tests.streams.world import World, done, small_sizes
 from trunkline.store import Engine
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Retention
 from trunkline.streams.consumers import inactive_threshold
 from trunkline.streams.errors import ConsumerExists, ConsumerNotFound, InvalidStreamConfig
 from trunkline.streams.keys import CONSUMERS
+from trunkline.streams.purging import delete_message
 
 if TYPE_CHECKING:
     from trunkline.streams.consumer import ConsumerCursor
@@ -131,6 +133,89 @@ def test_one_without_receivers_goes_when_its_time_is_over() -> None:
     assert [*consumers.take_idle(world.now)] == [cursor]
 
 
+def test_other_filters_count_from_its_place_on() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#")
+        for number in range(40):
+            world.publish("ab"[number % 2])
+        cursor = consumer(world, name="c", durable=True, filters=("a",), backoff=(1.0,))
+        assert fetch(world, cursor, 3) == [1, 3, 5]
+        world.restart()
+        cursor = world.stream.consumers.update(replace(world.stream.consumers.get("c").config, filters=("b",)))
+        world.restart()
+        cursor = world.stream.consumers.get("c")
+        assert fetch(world, cursor, 2) == [6, 8]
+        assert (cursor.pending, set(cursor.outstanding)) == (16, {1, 3, 5, 6, 8})
+        world.now += 1
+        assert fetch(world, cursor, 5) == [1, 3, 5, 6, 8], "what is not acknowledged comes again, whatever its topic"
+        everything = world.stream.consumers.update(replace(cursor.config, filters=()))
+        assert everything.pending == 32, "what there is needs no counting"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_a_consumer_got_by_other_filters_is_wanted_until_it_is_acknowledged(is_restarted: bool) -> None:
+    world = World()
+    world.create("#", retention=Retention.INTEREST)
+    first = consumer(world, name="1", durable=True, filters=("a",))
+    second = consumer(world, name="2", durable=True)
+    world.publish("a", b"1", b"2", b"3")
+    assert fetch(world, first, 2) == [1, 2]
+    assert fetch(world, second) == [1, 2, 3]
+    world.stream.consumers.update(replace(first.config, filters=("b",)))
+    if is_restarted:
+        world.restart()
+    first, second = (world.stream.consumers.get(name) for name in "12")
+    for sequence in (1, 2, 3):
+        world.stream.ack(second, sequence)
+    world.settle()
+    assert world.stream.info.messages == 2, "the third is wanted by nobody"
+    world.stream.ack(first, 1)
+    world.settle()
+    world.do(delete_message(world.stream, world, 2))
+    assert not first.outstanding, "nobody waits for what is gone"
+    assert world.stream.info.messages == 0
+
+
+def test_what_nobody_is_interested_in_any_more_leaves() -> None:
+    world = World()
+    world.create("#", retention=Retention.INTEREST)
+    cursor = consumer(world, name="c")
+    for topic in "abab":
+        world.publish(topic)
+    world.stream.consumers.update(replace(cursor.config, filters=("b",)))
+    world.settle()
+    assert world.stream.info.messages == 2
+    assert fetch(world, cursor) == [2, 4]
+
+
+def test_of_the_last_of_each_topic_those_that_other_filters_leave_come() -> None:
+    world = World()
+    world.create("#")
+    for topic in "abcabc":
+        world.publish(topic)
+    cursor = consumer(world, name="c", deliver_policy=DeliverPolicy.LAST_PER_TOPIC)
+    assert fetch(world, cursor, 1) == [4]
+    world.stream.ack(cursor, 4)
+    world.stream.consumers.update(replace(cursor.config, filters=("c",)))
+    world.do(delete_message(world.stream, world, 5))
+    world.publish("b")
+    world.publish("c")
+    assert fetch(world, cursor) == [6, 8]
+    assert cursor.pending == 0
+
+
+def test_filters_of_a_work_queue_do_not_overlap_after_an_update_either() -> None:
+    world = World()
+    world.create("#", retention=Retention.WORK_QUEUE)
+    one = consumer(world, name="1", filters=("a",))
+    consumer(world, name="2", filters=("b",))
+    world.stream.consumers.update(replace(one.config, filters=("c", "a")))
+    with pytest.raises(InvalidStreamConfig, match="gets some of the same"):
+        world.stream.consumers.update(replace(one.config, filters=("+",)))
+    assert one.config.filters == ("c", "a")
+
+
 def test_who_waits_for_a_consumer_is_woken_when_it_gets_an_answer() -> None:
     world, woken = World(), list[str]()
     world.create("#")
@@ -157,3 +242,25 @@ def test_what_people_are_told_of_times_is_by_the_calendar() -> None:
     info = consumers.info(cursor, world.now)
     assert (info.created, info.paused) == (world.now + 500, True)
     assert not consumers.info(cursor, world.now + 1).paused
+
+
+def test_when_it_delivered_something_and_was_answered() -> None:
+    world = World()
+    world.create("#")
+    world.publish("a")
+    world.stream.log.behind = 500.0
+    cursor, consumers = consumer(world, name="c"), world.stream.consumers
+
+    def times() -> tuple[float | None, float | None]:
+        info = consumers.info(cursor, world.now)
+        return info.last_delivered, info.last_acked
+
+    assert times() == (None, None)
+    world.now += 1
+    fetch(world, cursor)
+    world.now += 1
+    assert times() == (world.now - 1 + 500, None)
+    assert not fetch(world, cursor)
+    world.stream.ack(cursor, 1, world.now)
+    world.stream.ack(cursor, 1, world.now + 7)
+    assert times() == (world.now - 1 + 500, world.now + 500), "the second answer was to nothing"

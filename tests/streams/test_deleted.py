@@ -26,6 +26,8 @@ def test_as_a_set(added: list[tuple[int, int]], below: int) -> None:
         for low in range(0, 100, 7):
             assert some.next_live(low) == next(each for each in range(low, 200) if each not in expected)
             assert some.count(low, 77) == len(expected & set(range(low, 77)))
+            assert some.first_of(low, 77, 100) == sorted(expected & set(range(low, 77)))
+            assert some.first_of(low, 77, 5) == sorted(expected & set(range(low, 77)))[:5]
         batch = WriteBatch()
         some.write(1, batch)
         engine.commit(batch)

@@ -5,9 +5,15 @@ from trunkline.streams.errors import (
     FiltersTaken,
     InvalidStreamConfig,
     MessageNotFound,
+    MessageTooLarge,
+    RollupForbidden,
     StreamError,
     StreamExists,
+    StreamFull,
     StreamNotFound,
+    StreamRefuses,
+    StreamSealed,
+    WrongLastId,
     WrongLastSequence,
 )
 
@@ -47,3 +53,8 @@ def test_a_publisher_learns_where_the_stream_is() -> None:
 def test_programs_may_catch_them_as_they_catch_pythons_own(kind: type[StreamError], builtin: type[Exception]) -> None:
     assert issubclass(kind, StreamError)
     assert issubclass(kind, builtin)
+
+
+@pytest.mark.parametrize("kind", [MessageTooLarge, RollupForbidden, StreamFull, StreamSealed, WrongLastId])
+def test_whoever_is_refused_may_ask_for_nothing_more(kind: type[StreamError]) -> None:
+    assert issubclass(kind, StreamRefuses)

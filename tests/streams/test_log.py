@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.streams.world import World, burst, single, small_sizes
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import WriteBatch
 from trunkline.store.batch import LARGE
+from trunkline.store.engine import rows
 from trunkline.streams import stream
-from trunkline.streams.keys import STREAM_BLOCKS, STREAM_DELETED
+from trunkline.streams.keys import STREAM_BLOCKS, STREAM_DELETED, STREAMS, stream_key
+from trunkline.streams.purging import delete_message
 
 if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
@@ -189,3 +192,50 @@ def test_the_thread_that_writes_packs_large_blocks() -> None:
     world.restart()
     assert world.stream.info.messages == 1
     assert world.engine.scan(STREAM_BLOCKS)[0][1].count(b"x") >= LARGE
+
+
+def test_when_the_first_message_was_published() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#", max_messages=20)
+        assert world.stream.info.first_time is None
+        for number in range(30):
+            world.now = 1000.0 + number
+            world.publish("ab"[number % 2])
+            world.commit()
+        assert world.stream.info.first_time == 1010.0
+        world.restart()
+        assert world.stream.log.find(11) is None
+        assert world.stream.info.first_time == 1010.0, "without reading"
+        world.stream.log.behind = 500.0
+        assert world.stream.info.first_time == 1510.0
+        world.stream.log.behind = 0.0
+        for sequence in range(11, 25):
+            world.do(delete_message(world.stream, world, sequence))
+        assert world.stream.info.first_time == 1024.0
+        world.restart()
+        world.stream.clear()
+        assert world.stream.info.first_time is None
+
+
+def test_it_is_read_where_an_earlier_version_has_not_stored_it() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#")
+        for _ in range(30):
+            world.now += 1
+            world.publish("a")
+        world.commit()
+        head = rows_of_streams(world)
+        head[2].pop()
+        batch = WriteBatch()
+        batch.put(STREAMS, stream_key(1), pack(head))
+        world.engine.commit(batch)
+        world.crash()
+        assert world.stream.info.first_time == 1001.0
+
+
+def rows_of_streams(world: World) -> list[Any]:
+    ((_, value),) = rows(world.engine, STREAMS)
+    found: list[Any] = unpack(value)
+    return found

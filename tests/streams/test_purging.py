@@ -64,10 +64,10 @@ def test_one_message_is_deleted_once(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "may_delete", "may_purge"),
-    [({"deny_delete": True}, False, True), ({"deny_purge": True}, True, False)],
+    ("settings", "may_delete", "may_purge", "why"),
+    [({"deny_delete": True}, False, True, "delete"), ({"deny_purge": True}, True, False, "purge")],
 )
-def test_a_stream_may_forbid_either(settings: dict[str, bool], may_delete: bool, may_purge: bool) -> None:
+def test_a_stream_may_forbid_either(settings: dict[str, bool], may_delete: bool, may_purge: bool, why: str) -> None:
     world = World()
     world.create("#", **settings)
     world.publish("t", b"1", b"2")
@@ -78,5 +78,6 @@ def test_a_stream_may_forbid_either(settings: dict[str, bool], may_delete: bool,
         if may:
             world.do(request)
         else:
-            with pytest.raises(StreamForbids, match="the stream 's'"):
+            with pytest.raises(StreamForbids, match="the stream 's'") as caught:
                 world.do(request)
+            assert caught.value.why == why

@@ -1,6 +1,7 @@
 """A stream and its consumers against a plain model, over both engines, with crashes."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ limits = st.fixed_dictionaries(
         "duplicate_window": st.sampled_from([0.0, 20.0]),
         "retention": st.sampled_from([Retention.LIMITS, Retention.LIMITS, Retention.INTEREST, Retention.WORK_QUEUE]),
         "first_sequence": st.sampled_from([1, 1, 21]),
+        "allow_rollup": st.sampled_from([True, True, False]),
     }
 )
 consumer_settings = st.fixed_dictionaries(
@@ -114,6 +116,18 @@ class Machine(RuleBasedStateMachine):
     def publish_with_id(self, topic: str, payload: bytes, identity: str) -> None:
         refused = self.world.take(single(topic, payload, identity))
         taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, identity))
+        self.plain.trim(self.world.now)
+        assert taken != bool(refused)
+
+    @rule(
+        topic=topics,
+        payload=payloads,
+        rollup=st.sampled_from(["sub", "sub", "sub", "all", "some"]),
+        identity=st.sampled_from([None, None, "x"]),
+    )
+    def roll_up(self, topic: str, payload: bytes, rollup: str, identity: str | None) -> None:
+        refused = self.world.take(single(topic, payload, identity, rollup))
+        taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, identity, rollup))
         self.plain.trim(self.world.now)
         assert taken != bool(refused)
 
@@ -224,6 +238,24 @@ class Machine(RuleBasedStateMachine):
         self.stream.delete_consumer(self.stream.consumers.get(name))
         self.world.settle()
         self.plain.delete(name)
+
+    @precondition(lambda self: self.plain.consumers)
+    @rule(data=st.data(), filters=st.sampled_from(FILTERS))
+    def change_filters(self, data: st.DataObject, filters: tuple[str, ...]) -> None:
+        name = data.draw(st.sampled_from(sorted(self.plain.consumers)))
+        cursor, consumer = self.stream.consumers.get(name), self.plain.consumers[name]
+        place, behind = cursor.position, [each for each in self.plain.pending(consumer) if each >= consumer.position]
+        try:
+            self.stream.consumers.update(replace(cursor.config, filters=filters))
+        except InvalidStreamConfig:
+            assert self.plain.config.retention is Retention.WORK_QUEUE
+            return
+        if filters != consumer.config.filters:
+            assert consumer.position <= place <= min(behind, default=self.plain.last + 1), "behind all that it has seen"
+            self.plain.update(name, filters, place)
+        while (needed := cursor.count(self.stream.log)) is not None:
+            done(self.stream.log.fetch(self.world, needed))
+        self.world.settle()
 
     # The store
 

@@ -3,17 +3,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.streams.world import World, burst, small_sizes
-from trunkline.streams.errors import MessageNotFound
+from trunkline.streams import search
+from trunkline.streams.errors import MessageNotFound, WrongLastSequence
 from trunkline.streams.filters import EVERYTHING, TopicFilters
 from trunkline.streams.purging import delete_message
 from trunkline.streams.search import (
     StreamMessage,
+    deleted_sequences,
+    filter_last,
     get,
     get_last,
     get_next,
     last_sequence,
     last_sequences,
     next_match,
+    topic_counts,
     topics,
 )
 
@@ -113,3 +117,71 @@ def test_a_long_search_lets_others_have_their_turn(world: World) -> None:
     world.stream.log.patience = 0
     assert world.do(get_next(world.stream.log, world, "b", 9)).sequence == 9
     assert paused
+
+
+def test_messages_are_counted_by_topic_in_pages() -> None:
+    world = World()
+    world.create("#")
+    for number in range(30):
+        world.publish(f"t/{number % 7}")
+    world.publish("other")
+    log = world.stream.log
+    every, total = world.do(topic_counts(log, world, TopicFilters(("t/+",)), 0, 100))
+    assert total == 7
+    assert dict(every) == {f"t/{number}": 5 if number < 2 else 4 for number in range(7)}
+    paged = [world.do(topic_counts(log, world, TopicFilters(("t/+",)), offset, 3)) for offset in (0, 3, 6, 9)]
+    assert [each for counts, _ in paged for each in counts] == every
+    assert [(len(counts), total) for counts, total in paged] == [(3, 7), (3, 7), (1, 7), (0, 7)]
+    assert world.do(topic_counts(log, world, TopicFilters(()), 0, 100))[1] == 8
+
+
+def test_which_messages_are_deleted() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#")
+        for _ in range(60):
+            world.publish("a")
+        gone = [1, 2, 5, *range(16, 33), 59]
+        for sequence in gone:
+            world.do(delete_message(world.stream, world, sequence))
+        log = world.stream.log
+        assert deleted_sequences(log, 100) == gone[2:], "not those before the first message"
+        assert deleted_sequences(log, 3) == [5, 16, 17]
+        assert deleted_sequences(log, 0) == []
+
+
+def test_what_a_publisher_expects_of_a_filter() -> None:
+    world = World()
+    with small_sizes():
+        world.create("#", max_messages_per_topic=3)
+        for topic in ("e/a", "e/b", "x", "e/a", "x"):
+            world.publish(topic)
+        stream, log = world.stream, world.stream.log
+        of = world.do(filter_last(log, world, TopicFilters(("e/+",))))
+        stream.expect("e/c", last_topic_sequence=4, of=of)
+        with pytest.raises(WrongLastSequence, match="'e/\\+' in the stream 's' is 4, not 5"):
+            stream.expect("e/c", last_topic_sequence=5, of=of)
+        world.publish("x")
+        stream.expect("e/c", last_topic_sequence=4, of=of)
+        world.publish("e/b")
+        with pytest.raises(WrongLastSequence, match="is 7, not 4"):
+            stream.expect("e/c", last_topic_sequence=4, of=of)
+        of = world.do(filter_last(log, world, TopicFilters(("e/+",))))
+        world.do(delete_message(stream, world, 7))
+        assert of.now(log) is None, "it has to be looked for again"
+        with pytest.raises(WrongLastSequence):
+            stream.expect("e/c", last_topic_sequence=4, of=of)
+        of = world.do(filter_last(log, world, TopicFilters(("e/+",))))
+        assert of.now(log) == 4
+        none = world.do(filter_last(log, world, TopicFilters(("none",))))
+        stream.expect("e/c", last_topic_sequence=0, of=none)
+
+
+def test_it_is_looked_for_again_when_much_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MAX_STEP", 3)
+    world = World()
+    world.create("#")
+    world.publish("a")
+    of = world.do(filter_last(world.stream.log, world, TopicFilters(("a",))))
+    world.publish("b", *[b""] * 4)
+    assert of.now(world.stream.log) is None

@@ -1,5 +1,7 @@
 """What a stream takes, and what leaves it."""
 
+from typing import Any
+
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
@@ -10,8 +12,12 @@ from trunkline.streams.errors import (
     ConsumerNotFound,
     InvalidStreamConfig,
     MessageNotFound,
+    MessageTooLarge,
     StreamForbids,
+    StreamFull,
     StreamRefuses,
+    StreamSealed,
+    WrongLastId,
     WrongLastSequence,
 )
 from trunkline.streams.purging import delete_message, purge
@@ -37,16 +43,45 @@ def test_a_full_stream_that_discards_what_is_new() -> None:
     assert world.stream.info.last_sequence == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({"max_messages": 2}, "messages"),
+        ({"max_bytes": 5}, "bytes"),
+        ({"max_bytes": 3}, "bytes"),
+        ({"max_messages_per_topic": 2, "discard_new_per_topic": True}, "topic"),
+    ],
+)
+def test_a_full_stream_says_what_there_is_no_room_for(settings: dict[str, Any], limit: str) -> None:
+    world = World()
+    world.create("#", discard=Discard.NEW, **settings)
+    world.publish("a", b"", b"")
+    with pytest.raises(StreamFull) as caught:
+        world.stream.check_message(single("a", b"123"), world.now)
+    assert caught.value.limit == limit
+
+
+def test_a_message_that_is_too_large_whatever_the_stream_has() -> None:
+    world = World()
+    world.create("#", max_message_size=3, max_bytes=2)
+    with pytest.raises(MessageTooLarge, match="2 bytes at most"):
+        world.stream.check_message(single("a", b"123"), world.now)
+    with pytest.raises(StreamFull, match="2 bytes at most"):
+        world.stream.check_message(single("a", b"12"), world.now)
+
+
 def test_a_sealed_stream() -> None:
     world = World()
     world.create("#")
     world.publish("a")
     world.registry.update(StreamConfig(name="s", filters=("#",), sealed=True))
     assert "sealed" in world.take(single("a"))[0]
-    with pytest.raises(StreamForbids):
-        world.do(delete_message(world.stream, world, 1))
-    with pytest.raises(StreamForbids):
-        world.do(purge(world.stream, world))
+    with pytest.raises(StreamSealed):
+        world.stream.check_message(single("a"), world.now)
+    for request in (delete_message(world.stream, world, 1), purge(world.stream, world)):
+        with pytest.raises(StreamForbids) as caught:
+            world.do(request)
+        assert caught.value.why == "sealed"
 
 
 def test_a_purge_is_up_to_a_sequence_or_keeps_some() -> None:
@@ -69,8 +104,9 @@ def test_expectations_of_a_publisher() -> None:
         stream.expect("a", last_sequence=2)
     with pytest.raises(WrongLastSequence):
         stream.expect("a", last_topic_sequence=3)
-    with pytest.raises(StreamRefuses):
+    with pytest.raises(WrongLastId, match="the last id in the stream 's' is 'x'") as caught:
         stream.expect("a", last_id="y")
+    assert caught.value.actual == "x"
 
 
 def test_an_acknowledged_message_that_has_to_be_read_first_is_removed_after_a_crash_too() -> None:
@@ -144,6 +180,19 @@ def test_messages_grow_old() -> None:
     world.restart()
     world.now = 1250.0
     world.settle()
+    assert world.stream.info.messages == 0
+
+
+def test_what_is_worked_off_last_is_written_too() -> None:
+    world = World()
+    world.create("#", max_age=200.0)
+    world.publish("a", b"1", b"2")
+    world.commit()
+    world.now += 300.0
+    world.settle()
+    world.commit()
+    world.now = 1000.0
+    world.crash()
     assert world.stream.info.messages == 0
 
 

@@ -24,7 +24,9 @@ from trunkline.streams import (
     topics,
 )
 from trunkline.streams.consumer import ConsumerCursor
+from trunkline.streams.filters import TopicFilters
 from trunkline.streams.interface import Streams
+from trunkline.streams.search import topic_counts
 from trunkline.streams.stream import Stream
 
 T = TypeVar("T")
@@ -164,6 +166,15 @@ async def _create_consumer(streams: Streams) -> None:
             )
 
 
+async def _update_consumer(streams: Streams) -> None:
+    await streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0))
+    await streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0, filters=("t/7/x", "t/300/x")))
+    for number in range(4):
+        deep = ConsumerConfig(name=f"deep{number}", ack_policy=AckPolicy.ALL, max_ack_pending=0, filters=TOPIC_FILTERS)
+        await streams.update_consumer("s", deep)
+    await streams.purge("s", "t/3/x")
+
+
 async def _fetch(streams: Streams) -> None:
     await streams.fetch("s", "c21", batch=MESSAGES)
     for _ in range(3):
@@ -204,7 +215,7 @@ REQUESTS: dict[str, Callable[[Streams], Awaitable[object]]] = {
     "delete_message": lambda streams: streams.delete_message("s", MESSAGES // 2),
     "publish": lambda streams: streams.publish("t/1/x", b"payload", expected_last_topic_sequence=MESSAGES - TOPICS + 2),
     "create_consumer": _create_consumer,
-    "update_consumer": lambda streams: streams.update_consumer("s", ConsumerConfig(name="c1", ack_wait=7.0)),
+    "update_consumer": _update_consumer,
     "pause_consumer": lambda streams: streams.pause_consumer("s", "deep1", 5000.0),
     "delete_consumer": _delete_consumers,
     "consumer_info": lambda streams: _sync(streams.consumer_info("s", "deep1")),
@@ -241,3 +252,29 @@ async def test_no_request_takes_a_long_turn(name: str) -> None:
 @pytest.mark.parametrize("retention", [Retention.INTEREST, Retention.WORK_QUEUE])
 async def test_nor_does_what_leaves_by_acknowledgements(name: str, retention: Retention) -> None:
     assert await longest_turn(crowded(retention=retention), REQUESTS[name]) < MOST
+
+
+@pytest.mark.parametrize("retention", Retention)
+@pytest.mark.parametrize("value", ["sub", "all"])
+async def test_nor_does_a_message_that_takes_the_place_of_others(value: str, retention: Retention) -> None:
+    properties: Properties = {"user_property": [("Nats-Rollup", value)]}
+
+    async def publish(streams: Streams) -> None:
+        for number in range(20):
+            await streams.publish(f"t/{number}/x", properties=properties)
+
+    assert await longest_turn(crowded(retention=retention, allow_rollup=True), publish) < MOST
+
+
+async def test_nor_does_what_is_asked_about_many_topics() -> None:
+    host = crowded()
+
+    async def ask(streams: Streams) -> None:
+        assert (await topic_counts(host.stream.log, host, TopicFilters(("t/#",)), 10, 20))[1] == TOPICS
+        assert (await topic_counts(host.stream.log, host, TopicFilters(()), 10, 20))[1] == TOPICS
+        expected = MESSAGES
+        for filter_ in ("t/+/x", "#"):
+            await streams.publish("t/1/x", expected_last_topic_sequence=expected, expected_last_filter=filter_)
+            expected += 1
+
+    assert await longest_turn(host, ask) < MOST

@@ -53,8 +53,11 @@ def burst(topics: list[str], payloads: list[bytes]) -> PublishBatch:
     return batch
 
 
-def single(topic: str, payload: bytes = b"", message_id: str | None = None) -> Message:
-    properties: Properties = {} if message_id is None else {"user_property": [("Nats-Msg-Id", message_id)]}
+def single(topic: str, payload: bytes = b"", message_id: str | None = None, rollup: str = "") -> Message:
+    given = {"Nats-Msg-Id": message_id, "Nats-Rollup": rollup}
+    properties: Properties = {"user_property": [(name, value) for name, value in given.items() if value]}
+    if not properties["user_property"]:
+        properties = {}
     return Message(topic, payload, 1, properties=properties)
 
 

@@ -21,8 +21,10 @@ async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
                 ("a", 0, "workqueue"),
                 ("orders", 3, "limits"),
             ]
-        changed = await ask(here, "streams.edit", name="orders", max_messages=2)
+        about = {"owner": "sales"}
+        changed = await ask(here, "streams.edit", name="orders", max_messages=2, allow_rollup=True, metadata=about)
         assert changed["config"]["max_messages"] == 2
+        assert (changed["config"]["allow_rollup"], changed["config"]["metadata"]) == (True, about)
         assert changed["config"]["max_age"] == 60.0
         with trio.fail_after(120):  # what is above the limit goes in a task
             while (shown := await ask(here, "streams.info", name="orders"))["first_sequence"] < 2:  # noqa: ASYNC110 - nothing tells
