@@ -37,7 +37,7 @@ LARGE = bytes(range(256)) * 3000
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[testing.Broker]:
+def broker() -> Generator[testing.ThreadBroker]:
     with testing.broker(listeners=[{"name": name, **each} for name, each in LISTENERS.items()]) as opened:
         yield opened
 
@@ -61,14 +61,14 @@ async def _talk(url: str, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_nats_py_over_tls(broker: testing.Broker, is_first: bool) -> None:
+def test_nats_py_over_tls(broker: testing.ThreadBroker, is_first: bool) -> None:
     url = broker.listeners["first" if is_first else "either"].url
     assert url.startswith("tls://")
     options = {"tls": broker.client_context(), "tls_handshake_first": is_first}
     outside_loop.run(_talk(url, **options), within=PATIENCE)
 
 
-def test_nats_py_with_a_certificate(broker: testing.Broker) -> None:
+def test_nats_py_with_a_certificate(broker: testing.ThreadBroker) -> None:
     url = broker.listeners["mutual"].url
     seen: list[str | None] = []
 
@@ -86,7 +86,7 @@ def test_nats_py_with_a_certificate(broker: testing.Broker) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*timeout:DeprecationWarning")  # nats-py gives aiohttp its timeout as a number
 @pytest.mark.parametrize("listener", ["ws", "packed", "wss"])
-def test_nats_py_over_websocket(broker: testing.Broker, listener: str) -> None:
+def test_nats_py_over_websocket(broker: testing.ThreadBroker, listener: str) -> None:
     pytest.importorskip("aiohttp", reason="needs nats-py[aiohttp]")
     options = {"tls": broker.client_context()} if listener == "wss" else {}
     outside_loop.run(_talk(broker.listeners[listener].url, **options), within=PATIENCE)
@@ -96,7 +96,7 @@ def test_nats_py_over_websocket(broker: testing.Broker, listener: str) -> None:
 
 
 @pytest.mark.parametrize("listener", ["either", "first", "mutual", "ws", "packed", "wss"])
-def test_natsjs(broker: testing.Broker, listener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_natsjs(broker: testing.ThreadBroker, listener: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_node("@nats-io/transport-node")
     files = [str(broker.certificates.authority), *map(str, broker.certificates.client("sensor-8"))]
     monkeypatch.setenv("NODE_EXTRA_CA_CERTS", files[0])
@@ -117,7 +117,7 @@ async def _exchange(client: Client) -> None:
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_own_client(broker: testing.Broker, is_first: bool) -> None:
+def test_own_client(broker: testing.ThreadBroker, is_first: bool) -> None:
     async def talk() -> None:
         url = broker.listeners["first" if is_first else "either"].url
         async with connect(url, tls=broker.client_context(), tls_first=is_first) as client:
@@ -126,7 +126,7 @@ def test_own_client(broker: testing.Broker, is_first: bool) -> None:
     trio.run(talk)
 
 
-def test_own_client_with_a_certificate(broker: testing.Broker) -> None:
+def test_own_client_with_a_certificate(broker: testing.ThreadBroker) -> None:
     async def talk() -> None:
         url = broker.listeners["mutual"].url
         async with connect(url, tls=broker.client_context("sensor-9")) as client:
@@ -139,7 +139,7 @@ def test_own_client_with_a_certificate(broker: testing.Broker) -> None:
 # OpenSSL
 
 
-def test_a_client_that_resumes(broker: testing.Broker) -> None:
+def test_a_client_that_resumes(broker: testing.ThreadBroker) -> None:
     """Behind INFO, with the session of an earlier connection."""
     context = broker.client_context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
