@@ -1,6 +1,8 @@
 """TLS that may begin behind a greeting in clear, without sockets: who begins, and what passes before it."""
 
+import gc
 import ssl
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +186,21 @@ async def test_nothing_to_say(files: Path, mock_clock: MockClock) -> None:
     assert waited(pair, mock_clock) == b""
     pair.layer.send(b"too late for clear words")
     assert waited(pair, mock_clock) == b""
+
+
+class Watched(LateTlsLayer):
+    __slots__ = ("__weakref__",)
+
+
+async def test_the_end_leaves_nothing_in_memory(files: Path) -> None:
+    """The clock refers to it no more, although the time of the greeting is to come."""
+    pair = connected(files)
+    below = Below(scheduler=pair.scheduler)
+    layer = Watched(below, pair.server)
+    below.put(layer)
+    below.receive(Ended(""))
+    layer.close()
+    found = weakref.ref(layer)
+    del below, layer
+    gc.collect()
+    assert found() is None
