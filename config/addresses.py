@@ -8,16 +8,31 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 T = TypeVar("T")
 
-#: The schemes of listeners and their default ports: those of EMQX for WebSocket.
-PORTS: Final = {"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084, "unix": 0, "nats": 4222, "nats+tls": 4222}
+#: The schemes of listeners and their default ports: those of EMQX for MQTT over WebSocket.
+PORTS: Final = {
+    "tcp": 1883,
+    "tls": 8883,
+    "ws": 8083,
+    "wss": 8084,
+    "unix": 0,
+    "nats": 4222,
+    "nats+tls": 4222,
+    "nats+ws": 8080,
+    "nats+wss": 8443,
+}
+#: The one where a client may be greeted before TLS begins.
+NATS_TLS: Final = "nats+tls"
 #: Those with TLS at the bottom.
-ENCRYPTED: Final = ("tls", "wss", "nats+tls")
+ENCRYPTED: Final = ("tls", "wss", NATS_TLS, "nats+wss")
+#: Those with WebSocket.
+WEBSOCKET: Final = ("ws", "wss", "nats+ws", "nats+wss")
 #: Those where NATS is spoken, and not MQTT.
-NATS: Final = ("nats", "nats+tls")
+NATS: Final = ("nats", NATS_TLS, "nats+ws", "nats+wss")
 #: Other names of schemes.
 ALIASES: Final = {"mqtt": "tcp", "mqtts": "tls"}
-#: Path of WebSocket listeners whose URL has none.
+#: Paths of WebSocket listeners whose URL has none: where clients of a protocol look for it.
 WEBSOCKET_PATH: Final = "/mqtt"
+NATS_WEBSOCKET_PATH: Final = "/"
 #: The host that stands for all IPv4 and IPv6 addresses.
 ANY_HOST: Final = "*"
 
@@ -82,10 +97,10 @@ def split_listener_url(url: str) -> ListenerAddress:
     if port == -1 or parts.netloc.endswith(":"):
         raise ValueError("the port is a number, 0 to 65535")
     path = parts.path
-    if scheme in ("ws", "wss"):
-        path = path if path.strip("/") else WEBSOCKET_PATH
+    if scheme in WEBSOCKET:
+        path = path if path.strip("/") else NATS_WEBSOCKET_PATH if scheme in NATS else WEBSOCKET_PATH
     elif path:
-        raise ValueError("only ws and wss have a path")
+        raise ValueError("only URLs of WebSocket have a path")
     try:
         if not parts.hostname.isprintable() or " " in parts.hostname:
             raise UnicodeError

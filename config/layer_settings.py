@@ -1,4 +1,4 @@
-"""Settings of the layers between a listener's sockets and MQTT."""
+"""Settings of the layers between a listener's sockets and its protocol."""
 
 from typing import Literal, Self
 
@@ -9,7 +9,7 @@ from trunkline.config.units import Duration, Flag, Network, Origin, Size
 
 
 class WebSocketSettings(Section):
-    """MQTT over WebSocket, at listeners whose URL begins with `ws` or `wss`."""
+    """WebSocket, at listeners whose URL begins with `ws`, `wss`, `nats+ws` or `nats+wss`."""
 
     origins: tuple[Origin, ...] = key(
         (),

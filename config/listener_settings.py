@@ -7,7 +7,17 @@ from typing import Any, Final, Literal, Self, cast
 from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
-from trunkline.config.addresses import ENCRYPTED, NATS, ListenerAddress, is_loopback, split_listener_url, split_query
+from trunkline.config.addresses import (
+    ENCRYPTED,
+    NATS,
+    NATS_TLS,
+    PORTS,
+    WEBSOCKET,
+    ListenerAddress,
+    is_loopback,
+    split_listener_url,
+    split_query,
+)
 from trunkline.config.key_path import nearest
 from trunkline.config.layer_settings import ProxyProtocolSettings, WebSocketSettings
 from trunkline.config.section import Section, key
@@ -36,6 +46,14 @@ from trunkline.config.units import (
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {**TLS_PARAMETERS}
 
 
+#: For each scheme: with TLS, and with WebSocket.
+_ALIKE: Final = dict.fromkeys(PORTS, ("tls", "ws")) | {
+    "tls": ("tls", "wss"),
+    "ws": ("wss", "ws"),
+    "nats": (NATS_TLS, "nats+ws"),
+    NATS_TLS: (NATS_TLS, "nats+wss"),
+    "nats+ws": ("nats+wss", "nats+ws"),
+}
 _VERSIONS: Final = ("3.1", "3.1.1", "5.0")
 
 
@@ -62,9 +80,9 @@ class ListenerSettings(Section):
     url: ListenerUrl = key(
         "tcp://127.0.0.1:1883",
         "Address and port to listen on: `SCHEME://HOST:PORT`, with `*` for all addresses of this machine. Schemes and "
-        "default ports: `tcp` or `mqtt` 1883, `tls` or `mqtts` 8883, `ws` 8083, `wss` 8084; `nats` and `nats+tls` 4222 "
-        "for [NATS](nats-listener.md); `unix:///PATH` is a Unix socket. A query sets keys of this table: "
-        "`?name=plant&max_connections=10`.",
+        "default ports: `tcp` or `mqtt` 1883, `tls` or `mqtts` 8883, `ws` 8083, `wss` 8084; for "
+        "[NATS](nats-listener.md), `nats` and `nats+tls` 4222, `nats+ws` 8080, `nats+wss` 8443; `unix:///PATH` is a "
+        "Unix socket. A query sets keys of this table: `?name=plant&max_connections=10`.",
     )
     name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
     max_connections: Whole = key(
@@ -133,8 +151,8 @@ class ListenerSettings(Section):
     )
     socket_mode: FileMode = key("660", "Permissions of a Unix socket: who may write to it may connect.")
     proxy_protocol: ProxyProtocolSettings = key(ProxyProtocolSettings(), "Load balancers in front of this listener.")
-    websocket: WebSocketSettings = key(WebSocketSettings(), "What `ws` and `wss` listeners accept.")
-    tls: TlsSettings | None = key(None, "TLS, for `tls://`, `wss://` and `nats+tls://`.")
+    websocket: WebSocketSettings = key(WebSocketSettings(), "What listeners of WebSocket accept, `ws` and the others.")
+    tls: TlsSettings | None = key(None, "TLS, for `tls://`, `wss://`, `nats+tls://` and `nats+wss://`.")
     rate: ListenerRateSettings = key(ListenerRateSettings(), "Rates; see the table below.")
 
     @model_validator(mode="before")
@@ -182,9 +200,15 @@ class ListenerSettings(Section):
         if encrypted and self.tls is None:
             raise ValueError(f"{self.url} needs a certificate: tls.certificate, or ?cert=FILE&key=FILE in the URL")
         if not encrypted and self.tls is not None:
-            raise ValueError(f"{self.url} has settings of TLS, and does not use it: its URL would be tls://")
-        if scheme not in ("ws", "wss") and self.websocket != WebSocketSettings():
-            raise ValueError(f"{self.url} has settings of WebSocket, and does not use it: its URL would be ws://")
+            raise ValueError(
+                f"{self.url} has settings of TLS, and does not use it: its URL would be {_ALIKE[scheme][0]}://"
+            )
+        if scheme != NATS_TLS and self.tls is not None and self.tls.sets_greeting:
+            raise ValueError(f"{self.url}: tls.handshake_first and handshake_wait are about nats+tls://")
+        if scheme not in WEBSOCKET and self.websocket != WebSocketSettings():
+            raise ValueError(
+                f"{self.url} has settings of WebSocket, and does not use it: its URL would be {_ALIKE[scheme][1]}://"
+            )
         if scheme in NATS and (self.mountpoint or len(self.versions) < len(_VERSIONS)):
             raise ValueError(f"{self.url}: mountpoint and versions are about MQTT, and NATS is spoken there")
         return self

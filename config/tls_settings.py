@@ -1,6 +1,7 @@
 """The settings of TLS on a listener."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final, Literal, Self
 
 from pydantic import model_validator
@@ -9,6 +10,8 @@ from trunkline.config.section import Section
 from trunkline.config.section import key as setting
 from trunkline.config.units import Duration, Flag, OptionalPath, Text, Whole
 
+#: Seconds, as a NATS server waits.
+DEFAULT_WAIT: Final = 0.05
 #: Fields of a client's certificate that may name the client.
 NameSource = Literal["", "cn", "san", "dn", "serial", "psk"]
 
@@ -24,7 +27,8 @@ class ServerCertificate(Section):
 
 
 class TlsSettings(ServerCertificate):
-    """TLS on a listener whose URL begins with `tls://` or `wss://`. All files are read again at a reload."""
+    """TLS on a listener whose URL begins with `tls://`, `wss://`, `nats+tls://` or `nats+wss://`. All files are read
+    again at a reload."""
 
     certificates: tuple[ServerCertificate, ...] = setting(
         (),
@@ -77,6 +81,15 @@ class TlsSettings(ServerCertificate):
         "connections",
         ge=1,
     )
+    handshake_first: Literal["auto", "always", "never"] = setting(
+        "auto",
+        "Whether clients at `nats+tls://` begin with the handshake, or get INFO in clear before it, as most of them "
+        "expect. `auto`: INFO is sent to those that have not begun within `handshake_wait`. `always`: nothing is ever "
+        "said in clear. `never`: INFO is sent at once.",
+    )
+    handshake_wait: Duration = setting(
+        DEFAULT_WAIT, "How long a client may take to begin with the handshake, where that is `auto`.", "seconds", gt=0
+    )
     expiry_warning: Duration = setting(
         30 * 86_400.0, "An alarm is raised when a certificate expires within this time.", "seconds"
     )
@@ -98,7 +111,21 @@ class TlsSettings(ServerCertificate):
             raise ValueError("username_from and client_id_from need client_certificates")
         if "psk" in (self.username_from, self.client_id_from) and self.psk_file is None:
             raise ValueError('"psk" needs psk_file')
+        if self.handshake_first != "auto" and self.handshake_wait != DEFAULT_WAIT:
+            raise ValueError('handshake_wait is for handshake_first = "auto"')
+        if self.handshake_wait != DEFAULT_WAIT and self.handshake_wait >= self.handshake_timeout:
+            raise ValueError("handshake_wait must be below handshake_timeout, in which the whole handshake has to fit")
         return self
+
+    @property
+    def sets_greeting(self) -> bool:
+        """Something is said about what comes before the handshake."""
+        return self.handshake_first != "auto" or self.handshake_wait != DEFAULT_WAIT
+
+    @property
+    def greets_after(self) -> float:
+        """Seconds after which a client that has not begun with the handshake is greeted in clear; may be infinite."""
+        return {"auto": self.handshake_wait, "always": inf, "never": 0.0}[self.handshake_first]
 
     @property
     def server_certificates(self) -> tuple[ServerCertificate, ...]:

@@ -1,6 +1,6 @@
-"""Fuzz a target with atheris: `python -m fuzz decoder --seconds 300`.
+"""Fuzz targets with atheris, one after the other: `python -m fuzz decoder --seconds 300`.
 
-It begins with the kept corpus; with `--keep`, the smallest set of inputs that reach the same code replaces that. An
+Each begins with the kept corpus; with `--keep`, the smallest set of inputs that reach the same code replaces that. An
 input that fails is written to the current folder as crash-*, and tried again by `--try FILE`.
 """
 
@@ -18,24 +18,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         "python -m fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("target", choices=list(TARGETS))
-    parser.add_argument("--seconds", type=int, default=60, help="how long (default: %(default)s)")
+    parser.add_argument("target", choices=list(TARGETS), nargs="+")
+    parser.add_argument("--seconds", type=int, default=60, help="how long each (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep what reaches new code")
-    parser.add_argument("--try", dest="file", type=Path, metavar="FILE", help="run the target once, with this input")
+    parser.add_argument("--try", dest="file", type=Path, metavar="FILE", help="run the targets once, with this input")
     given = parser.parse_args()
     if given.file is not None:
-        TARGETS[given.target](given.file.read_bytes())
+        for target in given.target:
+            TARGETS[target](given.file.read_bytes())
         return 0
+    return max(long_form(target, given.seconds, keeps=given.keep) for target in given.target)
+
+
+def long_form(target: str, seconds: int, *, keeps: bool) -> int:
+    """The exit code: not 0 if an input has failed."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         found, least = Path(folder, "found"), Path(folder, "least")
         found.mkdir()
         least.mkdir()
-        for number, data in enumerate(kept(given.target)):
+        for number, data in enumerate(kept(target)):
             (found / str(number)).write_bytes(data)
-        code = fuzz(given.target, f"-max_total_time={given.seconds}", "-timeout=10", "-rss_limit_mb=4096", str(found))
-        if given.keep and not code:
-            code = fuzz(given.target, "-merge=1", str(least), str(found))
-            keep(given.target, [file.read_bytes() for file in least.iterdir()])
+        code = fuzz(target, f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=4096", str(found))
+        if keeps and not code:
+            code = fuzz(target, "-merge=1", str(least), str(found))
+            keep(target, [file.read_bytes() for file in least.iterdir()])
     return code
 
 

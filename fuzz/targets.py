@@ -24,7 +24,8 @@ from trunkline.mqtt.frames import encode_publish
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter
 from trunkline.mqtt.versions import Version
-from trunkline.nats.errors import BadSubject
+from trunkline.nats.client.connection import Connection, Phase
+from trunkline.nats.errors import BadHeaders, BadSubject, ServerError
 from trunkline.nats.protocol.decoder import from_client, from_server
 from trunkline.nats.protocol.operations import Deliver, Publish, Subscribe
 
@@ -206,6 +207,56 @@ def _delivered(asked: Publish) -> None:
         assert (got.subject, got.sid, got.reply, got.payload) == (asked.subject, b"7", asked.reply, asked.payload)
 
 
+class _Told:
+    """What a client of NATS passes on: to its subscriptions, and of its connection."""
+
+    def __init__(self, *, is_encrypted: bool) -> None:
+        self.got: list[object] = []
+        self.connection = Connection(self, {b"1": self, b"2": self}, 0.0, is_encrypted=is_encrypted)
+
+    def put(self, wire: Deliver) -> None:
+        headers: object = None
+        with suppress(BadHeaders):  # whoever asks for them is told
+            headers = wire.headers
+        self.got.append((wire.subject, wire.sid, wire.reply, headers, wire.payload))
+
+    def greeting(self, server: Any) -> dict[str, object]:
+        return {"name": "me", "nonce": str(server.get("nonce"))}
+
+    def informed(self, server: Any) -> None:
+        self.got.append(server)
+
+    def complained(self, error: ServerError) -> None:
+        self.got.append(str(error))
+
+
+def nats_client(data: bytes) -> None:
+    """Bytes of a NATS server end in an error of the client, or in nothing; split anywhere, the same, but that nothing
+    may come with an INFO that begins TLS. What the client writes is NATS, and it keeps no more than has come.
+
+    The first byte chooses whether TLS begins behind INFO, and whether the client is let in; the second how the rest is
+    split.
+    """
+    if len(data) < 3:
+        return
+    options, stream = data[0], (b"" if data[0] & 2 else b"INFO {}\r\nPONG\r\n") + data[2:]
+    whole, pieces = _Told(is_encrypted=bool(options & 1)), _Told(is_encrypted=bool(options & 1))
+    whole.connection.receive(stream, 1.0)
+    for piece in _split(stream, data[1]):
+        pieces.connection.receive(piece, 1.0)
+    for told in (whole, pieces):
+        connection = told.connection
+        assert connection.waiting <= 1000 + len(stream)
+        assert (connection.phase is Phase.OVER) is (connection.error is not None)
+        written = from_client(max_line=1 << 20)
+        written.feed(connection.take_output())
+        assert written.error is None
+    if pieces.connection.server.get("tls_required") or options & 1:
+        return
+    assert repr(whole.connection.error) == repr(pieces.connection.error)
+    assert repr(whole.got).startswith(repr(pieces.got)[:-1]), f"{whole.got} as a whole, {pieces.got} in pieces"
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "decoder": decoder,
     "configuration": configuration,
@@ -213,4 +264,5 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "websocket": websocket,
     "client": client,
     "nats": nats,
+    "nats_client": nats_client,
 }

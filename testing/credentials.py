@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
 #: How the URLs of TLS listeners begin.
-_ENCRYPTED: Final = ("tls:", "mqtts:", "nats+tls:", "wss:")
+_ENCRYPTED: Final = ("tls:", "mqtts:", "nats+tls:", "nats+wss:", "wss:")
 
 
 @contextmanager

@@ -39,7 +39,7 @@ _MAX_PAUSE: Final = 0.25
 
 
 #: How clients call the schemes of listeners; the others have one name.
-_SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts"}
+_SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "nats+tls": "tls", "nats+ws": "ws", "nats+wss": "wss"}
 
 
 class Address(NamedTuple):
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        """`mqtt://HOST:PORT`, `ws://HOST:PORT/PATH` or `unix:///PATH`"""
+        """`mqtt://HOST:PORT`, `nats://HOST:PORT`, `ws://HOST:PORT/PATH` or `unix:///PATH`"""
         if self.scheme == "unix":
             return f"unix://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host

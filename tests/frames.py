@@ -1,12 +1,15 @@
 """The client's end of a WebSocket, as a stream: what is sent at a time is a message, and so is what is received."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request
 
 
 class Frames(trio.abc.HalfCloseableStream):
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
         self.stream = stream
         self._connection = WSConnection(ConnectionType.CLIENT)
         #: What the broker has chosen.
@@ -15,14 +18,21 @@ class Frames(trio.abc.HalfCloseableStream):
         self.closed: CloseConnection | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, before: bytes = b"") -> "Frames":
+    async def open(cls, host: str, port: int, before: bytes = b"", **asked: Any) -> "Frames":
         """`before` is sent ahead of the request."""
-        return await cls.over(await trio.open_tcp_stream(host, port), before)
+        return await cls.over(await trio.open_tcp_stream(host, port), before, **asked)
 
     @classmethod
-    async def over(cls, stream: trio.SocketStream, before: bytes = b"") -> "Frames":
+    async def over(
+        cls,
+        stream: trio.abc.HalfCloseableStream,
+        before: bytes = b"",
+        target: str = "/mqtt",
+        subprotocols: Sequence[str] = ("mqtt", "mqttv3.1"),
+    ) -> "Frames":
         opened = cls(stream)
-        request = opened._connection.send(Request(host="broker", target="/mqtt", subprotocols=["mqtt", "mqttv3.1"]))
+        asked = Request(host="broker", target=target, subprotocols=list(subprotocols))
+        request = opened._connection.send(asked)
         await opened.stream.send_all(before + request)
         accepted = await opened._next()
         assert isinstance(accepted, AcceptConnection)

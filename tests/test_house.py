@@ -331,7 +331,7 @@ def test_examples_that_are_made_longer_are_bounded_before() -> None:
 def test_nothing_is_skipped_without_a_reason() -> None:
     """A package that is missing is a reason if those who develop have it: then CI has it, too."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").lower()
-    through = {"grpc": "pyspark[connect]"}
+    through = {"grpc": "pyspark[connect]", "aiohttp": "nats-py[aiohttp]"}
     silent = list[str]()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for name, call in calls(path, "skip"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
+from trunkline.config.addresses import WEBSOCKET
 from trunkline.hooks.client import IN_PROCESS
 from trunkline.nats.protocol import encoder
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.config.config import Config
     from trunkline.config.listener_settings import ListenerSettings
+    from trunkline.config.tls_settings import TlsSettings
 
 #: What clients choose their requests by: the version of NATS whose core is spoken here.
 VERSION: Final = "2.9.0"
@@ -56,7 +58,8 @@ class NatsListener:
         #: The authenticators that it asks; None if it asks all.
         self.authenticators = None if settings is None else settings.authenticators
         self._place = ("", 0) if settings is None else (settings.host, settings.port)
-        self._is_encrypted = settings is not None and settings.tls is not None
+        #: What INFO says of TLS.
+        self._tls = {} if settings is None or settings.tls is None else _told_of(settings.tls, settings.address.scheme)
 
     @property
     def max_payload(self) -> int:
@@ -83,6 +86,14 @@ class NatsListener:
             told["client_ip"] = peer[0]
         if self._asks:
             told["auth_required"] = True
-        if self._is_encrypted:
-            told["tls_required"] = True
-        return encoder.info(told)
+        return encoder.info(told | self._tls)
+
+
+def _told_of(tls: TlsSettings, scheme: str) -> dict[str, bool]:
+    """As servers say it: a client certificate is asked for, and TLS is there already below WebSocket."""
+    told = {"tls_required": True}
+    if tls.client_certificates == "required":
+        told["tls_verify"] = True
+    if scheme in WEBSOCKET:
+        told["tls_available"] = True
+    return told

@@ -33,6 +33,8 @@ _PROTOCOLS: Final = {
     "wss": " (WebSocket over TLS)",
     "nats": " (NATS)",
     "nats+tls": " (NATS over TLS)",
+    "nats+ws": " (NATS over WebSocket)",
+    "nats+wss": " (NATS over WebSocket over TLS)",
 }
 
 _logger = logging.getLogger("trunkline.node")

@@ -7,6 +7,7 @@ from typing import Final
 _HTTP: Final = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|PRI) [^ \r\n]+ HTTP/")
 _WEBSOCKET: Final = re.compile(rb"\r\nUpgrade:[ \t]*websocket", re.IGNORECASE)
 _PROXY_V2: Final = b"\r\n\r\n\0\r\nQUIT\n"
+_NATS: Final = re.compile(rb"(?:CONNECT[ \t]+\{|PING\r?\n)", re.IGNORECASE)
 _MQTT: Final = re.compile(rb"\x10[\x80-\xff]{0,3}[\0-\x7f]\0(?:\x04MQTT|\x06MQIsdp)")
 
 
@@ -23,7 +24,18 @@ def guess(data: bytes) -> str:
         return "this looks like a PROXY protocol header (a listener with `proxy_protocol.trusted` takes one, not two)"
     if data.startswith(b"SSH-"):
         return "this looks like SSH"
+    if _NATS.match(data):
+        return "this looks like NATS (its listeners have nats:// URLs)"
     return ""
+
+
+def guess_in_clear(data: bytes) -> str:
+    """As `guess`, where TLS comes first."""
+    if data[0] == 0x10 and b"MQ" in data[:8]:
+        return "this looks like MQTT without TLS"
+    if _NATS.match(data):
+        return "this looks like NATS without TLS"
+    return guess(data)
 
 
 def guess_unwrapped(data: bytes) -> str:

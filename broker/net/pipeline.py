@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trunkline.config.addresses import NATS as SPEAKING_NATS
+from trunkline.config.addresses import NATS_TLS, WEBSOCKET
+
 if TYPE_CHECKING:
     from trunkline.broker.net.admission import Admission
     from trunkline.broker.net.protocol import LayerFactory
@@ -21,9 +24,17 @@ def layers_of(settings: ListenerSettings, admission: Admission, tls: TlsServer |
 
         layers.append(partial(ProxyProtocolLayer, settings=settings.proxy_protocol, admission=admission))
     if tls is not None:
-        layers.append(tls.layer)
-    if settings.address.scheme in ("ws", "wss"):
+        if settings.address.scheme == NATS_TLS:
+            from trunkline.broker.net.late_tls import LateTlsLayer
+
+            layers.append(partial(LateTlsLayer, server=tls))
+        else:
+            layers.append(tls.layer)
+    if settings.address.scheme in WEBSOCKET:
+        from trunkline.broker.net.upgrade import MQTT, NATS
         from trunkline.broker.net.websocket import WebSocketLayer
 
-        layers.append(partial(WebSocketLayer, path=settings.address.path, settings=settings.websocket))
+        spoken = NATS if settings.address.scheme in SPEAKING_NATS else MQTT
+        path = settings.address.path
+        layers.append(partial(WebSocketLayer, path=path, settings=settings.websocket, spoken=spoken))
     return layers

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.broker.net.other_protocols import guess
+from trunkline.broker.net.other_protocols import guess_in_clear
 from trunkline.broker.net.tls_context import Ambiguous
 from trunkline.broker.net.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
 
@@ -183,8 +183,7 @@ class TlsLayer(Layer):
 
     def _feed_handshake(self, data: bytes) -> None:
         if self._tls is None and not self._unread and data[0] != 0x16:  # a TLS handshake record
-            looks_like_mqtt = data[0] == 0x10 and b"MQ" in data[:8]
-            self.fail("this looks like MQTT without TLS" if looks_like_mqtt else guess(data) or "this is not TLS")
+            self.fail(guess_in_clear(data) or "this is not TLS")
             return
         self._unread += data
         if not self._unstepped:

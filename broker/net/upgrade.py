@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     import h11
     from wsproto.extensions import Extension
 
-#: What is chosen of the subprotocols that a client offers, in this order. [MQTT-6.0.0-4]
-SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+
+class Spoken(NamedTuple):
+    """A protocol over WebSocket."""
+
+    name: str
+    #: What is chosen of the subprotocols that a client offers, in this order. It must offer one, unless there are none.
+    subprotocols: tuple[str, ...]
+
+
+#: [MQTT-6.0.0-4]
+MQTT: Final = Spoken("MQTT", ("mqtt", "mqttv3.1"))
+NATS: Final = Spoken("NATS", ())
 #: What is meant once: of two, a proxy in between may have looked at the other.
 _ONCE: Final = ("Host", "Origin", "Sec-WebSocket-Key", "Sec-WebSocket-Version")
 #: Characters of a request's value that the log shows.
@@ -56,6 +66,7 @@ class UpgradeRequest(NamedTuple):
     key: bytes
     #: The extensions that the client offers, each with its parameters.
     extensions: list[str]
+    #: Empty where the protocol has none.
     subprotocol: str
 
     def accept(self, supported: Sequence[Extension]) -> tuple[bytes, list[Extension]]:
@@ -68,14 +79,15 @@ class UpgradeRequest(NamedTuple):
             agreed = server_extensions_handshake(offers.values(), list(supported))
         response = (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Accept: {token}\r\nSec-WebSocket-Protocol: {self.subprotocol}\r\n"
+            f"Sec-WebSocket-Accept: {token}\r\n"
+            + (f"Sec-WebSocket-Protocol: {self.subprotocol}\r\n" if self.subprotocol else "")
             + (f"Sec-WebSocket-Extensions: {agreed.decode()}\r\n" if agreed else "")
             + "\r\n"
         ).encode()
         return response, list(supported) if agreed else []
 
 
-def check(request: h11.Request, path: str, origins: Sequence[str]) -> UpgradeRequest:
+def check(request: h11.Request, path: str, origins: Sequence[str], spoken: Spoken = MQTT) -> UpgradeRequest:
     """`origins` are those of the web pages that may connect; all may if it is empty.
 
     Raises:
@@ -86,13 +98,13 @@ def check(request: h11.Request, path: str, origins: Sequence[str]) -> UpgradeReq
     if request.method != b"GET":
         raise UpgradeRefused(405, "A WebSocket is opened by a GET request.", request.method.decode(), "Allow: GET\r\n")
     if target.partition("?")[0] != path:
-        raise UpgradeRefused(404, f"MQTT over WebSocket is at {path}, nothing else is at this port.", target)
+        raise UpgradeRefused(404, f"{spoken.name} over WebSocket is at {path}, nothing else is at this port.", target)
     upgrade, connection = ([value.lower() for value in _listed(headers, name)] for name in (b"upgrade", b"connection"))
     if request.http_version < b"1.1" or "websocket" not in upgrade or "upgrade" not in connection:
         raise UpgradeRefused(
             426,
-            "This address is for MQTT over WebSocket: open it with an MQTT client and a ws:// or wss:// URL. If a proxy"
-            " is in between, it must pass on the headers Upgrade and Connection.",
+            f"This address is for {spoken.name} over WebSocket: open it with a client of {spoken.name} and a ws:// or "
+            "wss:// URL. If a proxy is in between, it must pass on the headers Upgrade and Connection.",
             headers="Upgrade: websocket\r\n",
         )
     for name in _ONCE:
@@ -110,12 +122,16 @@ def check(request: h11.Request, path: str, origins: Sequence[str]) -> UpgradeReq
     key = _value(headers, b"sec-websocket-key") or ""
     if not _is_key(key):
         raise UpgradeRefused(400, "The header Sec-WebSocket-Key must be 16 bytes in Base64.", key)
-    offered = _listed(headers, b"sec-websocket-protocol")
-    for subprotocol in SUBPROTOCOLS:
+    chosen = _chosen(_listed(headers, b"sec-websocket-protocol"), spoken) if spoken.subprotocols else ""
+    return UpgradeRequest(key.encode(), _listed(headers, b"sec-websocket-extensions"), chosen)
+
+
+def _chosen(offered: Sequence[str], spoken: Spoken) -> str:
+    for subprotocol in spoken.subprotocols:
         for asked in offered:
-            if asked.lower() == subprotocol:  # answered as it was asked for: browsers compare letter by letter
-                return UpgradeRequest(key.encode(), _listed(headers, b"sec-websocket-extensions"), asked)
-    raise UpgradeRefused(400, "The client must offer the subprotocol `mqtt`.", ", ".join(offered))
+            if asked.lower() == subprotocol:
+                return asked  # as it was asked for: browsers compare letter by letter
+    raise UpgradeRefused(400, f"The client must offer the subprotocol `{spoken.subprotocols[0]}`.", ", ".join(offered))
 
 
 def _is_key(key: str) -> bool:

@@ -1,6 +1,6 @@
-"""MQTT over WebSocket: a layer that turns frames into the bytes of MQTT and back.
+"""MQTT or NATS over WebSocket: a layer that turns frames into their bytes and back.
 
-Frames may split and join MQTT packets any way [MQTT-6.0.0-2], so payload goes on as it comes, before its frame or
+Frames may split and join packets any way [MQTT-6.0.0-2], so payload goes on as it comes, before its frame or
 message is complete, and no more than a frame's header is kept. What is sent in a turn leaves in one frame.
 
 A binary message of one frame, as nearly all are, is read here, in a tenth of the time. wsproto reads everything else:
@@ -22,7 +22,7 @@ from wsproto.frame_protocol import CloseReason
 from trunkline.broker.net.deflate import INFLATED_AT_ONCE, Deflate
 from trunkline.broker.net.other_protocols import guess_unwrapped
 from trunkline.broker.net.transport import WRITTEN_AT_ONCE, Ended, Failed, Layer
-from trunkline.broker.net.upgrade import UpgradeRefused, check
+from trunkline.broker.net.upgrade import MQTT, UpgradeRefused, check
 from trunkline.broker.net.whole_frames import (
     MIN_ALIKE,
     SHORT_HEADER,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Actor, Ref, Scheduler, Timer
     from trunkline.broker.net.transport import Event, Receiver, Transport
+    from trunkline.broker.net.upgrade import Spoken
     from trunkline.config.layer_settings import WebSocketSettings
 
 #: The opcode of text.
@@ -74,13 +75,15 @@ class WebSocketLayer(Layer):
         "_received",
         "_scheduler",
         "_settings",
+        "_spoken",
         "_state",
         "_timer",
         "owner",
     )
 
-    def __init__(self, below: Transport, path: str, settings: WebSocketSettings) -> None:
+    def __init__(self, below: Transport, path: str, settings: WebSocketSettings, spoken: Spoken = MQTT) -> None:
         super().__init__(below)
+        self._spoken = spoken
         self._path = path
         self._settings = settings
         self._state = _State.UPGRADING
@@ -137,13 +140,13 @@ class WebSocketLayer(Layer):
         self._received += len(data)
         http.receive_data(data)
         try:
-            request = _next_request(http, data)
+            request = _next_request(http, data, self._spoken)
             if request is None:
                 return
             rest = http.trailing_data[0]
             if self._received - len(rest) > self._settings.max_header_size:
                 raise _TOO_LARGE
-            accepted = check(request, self._path, self._settings.origins)
+            accepted = check(request, self._path, self._settings.origins, self._spoken)
         except UpgradeRefused as refusal:
             self._refuse(refusal)
             return
@@ -152,6 +155,7 @@ class WebSocketLayer(Layer):
         self._state = _State.OPEN
         self._timer.cancel()
         self.below.send(response)
+        self.end_turn()
         self._held = rest
         self._read()
 
@@ -227,7 +231,9 @@ class WebSocketLayer(Layer):
                 return body
             if first & 0x0F == _TEXT:  # [MQTT-6.0.0-1]
                 self._pass_on(payloads)
-                self._break(CloseReason.UNSUPPORTED_DATA, "MQTT needs binary frames, and the client sent text")
+                self._break(
+                    CloseReason.UNSUPPORTED_DATA, f"{self._spoken.name} needs binary frames, and the client sent text"
+                )
             else:
                 self._missing, self._mask = body - at + length, b""
             break
@@ -301,6 +307,7 @@ class WebSocketLayer(Layer):
 
     def _fail(self, problem: str, detail: str) -> None:
         self._state = _State.OVER
+        self._outgoing = b""  # what was to follow a response
         self._timer.cancel()
         self.above(Failed(problem, detail))
 
@@ -319,6 +326,8 @@ class WebSocketLayer(Layer):
     def send(self, data: bytes) -> None:
         if self._outgoing:
             self._outgoing += data
+        elif self._state is _State.UPGRADING:
+            self._outgoing = data  # it leaves behind the response
         elif self._state is _State.OPEN:
             self._outgoing = data
             if len(data) < WRITTEN_AT_ONCE:
@@ -326,11 +335,16 @@ class WebSocketLayer(Layer):
             else:
                 self.end_turn()
 
+    def send_now(self, data: bytes) -> None:
+        self.send(data)
+        self.end_turn()
+
     def end_turn(self) -> None:
         """Send the output of this turn."""
-        data, self._outgoing = self._outgoing, b""
-        if not data:
+        data = self._outgoing
+        if not data or self._state is _State.UPGRADING:
             return
+        self._outgoing = b""
         self.below.send_now(self._started().send(BytesMessage(data)) if self._extensions else framed(data))
 
     def _send_close(self, code: int, reason: str = "") -> None:
@@ -377,7 +391,7 @@ class WebSocketLayer(Layer):
 _TOO_LARGE: Final = UpgradeRefused(431, "The request to open a WebSocket is too large.")
 
 
-def _next_request(http: h11.Connection, data: bytes) -> h11.Request | None:
+def _next_request(http: h11.Connection, data: bytes, spoken: Spoken) -> h11.Request | None:
     """
     Raises:
         UpgradeRefused: this is not HTTP.
@@ -387,7 +401,7 @@ def _next_request(http: h11.Connection, data: bytes) -> h11.Request | None:
     except h11.RemoteProtocolError as error:
         if error.error_status_hint == 431:
             raise _TOO_LARGE from None
-        advice = "This address is for MQTT over WebSocket, and the request is not valid HTTP."
+        advice = f"This address is for {spoken.name} over WebSocket, and the request is not valid HTTP."
         other = guess_unwrapped(data) if data[0] < 0x20 else ""
         raise UpgradeRefused(400, advice, other or str(error)) from None
     return event if isinstance(event, h11.Request) else None

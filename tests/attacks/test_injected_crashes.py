@@ -55,6 +55,7 @@ LISTENERS: list[Any] = [
         "rate": {"connection_messages": "10/s"},
     },
     {"url": "nats://127.0.0.1:0", "name": "nats"},
+    {"url": "nats+tls://127.0.0.1:0", "name": "late", "tls": {"handshake_timeout": 3}},
     {"url": "tcp://127.0.0.1:0", "name": "spare"},
 ]
 #: What an earlier start has left in the store.
@@ -325,8 +326,13 @@ class Scene:
         await client.wire.abort()
 
     async def silent(self) -> None:
-        """Three that begin nothing, or not enough, and are disconnected in time."""
-        for name, data in (("tls", b"\x16"), ("wrapped", b"PROXY"), ("wrapped", proxied.v1(("192.0.2.7", 1)))):
+        """Some that begin nothing, or not enough, and are disconnected in time."""
+        for name, data in (
+            ("tls", b"\x16"),
+            ("late", b""),
+            ("wrapped", b"PROXY"),
+            ("wrapped", proxied.v1(("192.0.2.7", 1))),
+        ):
             client = self.client(await self.socket(name))
             await client.send(data)
             with suppress(trio.BrokenResourceError), trio.fail_after(PATIENCE):

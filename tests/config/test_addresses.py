@@ -41,13 +41,13 @@ def test_no_listener_url(url: str) -> None:
     ("url", "reason"),
     [
         ("127.0.0.1:1883", "no scheme"),
-        ("http://h", "http is none of tcp, tls, ws, wss, unix, nats, nats+tls"),
+        ("http://h", "http is none of tcp, tls, ws, wss, unix, nats, nats+tls, nats+ws, nats+wss"),
         ("tcp://a b:1883", "a b cannot be the name of a host"),
         ("tcp://:1883", "no host; 0.0.0.0 and [::] are all addresses of this machine"),
         ("tcp://::1:1883", "an IPv6 address stands in brackets"),
         ("tcp://h:65536", "the port is a number, 0 to 65535"),
         ("tcp://h:-5", "the port is a number, 0 to 65535"),
-        ("tcp://h:1/", "only ws and wss have a path"),
+        ("tcp://h:1/", "only URLs of WebSocket have a path"),
     ],
 )
 def test_what_is_wrong_is_said(url: str, reason: str) -> None:

@@ -59,6 +59,30 @@ def test_settings_in_the_query_of_a_url() -> None:
             "tcp://127.0.0.1?proxy_protocol.username_from=cn",
             "listeners[0].proxy_protocol: username_from needs trusted",
         ),
+        (
+            "wss://127.0.0.1?cert=x&tls.handshake_first=never",
+            "listeners[0]: wss://127.0.0.1: tls.handshake_first and handshake_wait are about nats+tls://",
+        ),
+        (
+            "nats+tls://h",
+            "listeners[0]: nats+tls://h needs a certificate: tls.certificate, or ?cert=FILE&key=FILE in the URL",
+        ),
+        (
+            "nats+ws://127.0.0.1?cert=x",
+            "listeners[0]: nats+ws://127.0.0.1 has settings of TLS, and does not use it: its URL would be nats+wss://",
+        ),
+        (
+            "nats://127.0.0.1?cert=x",
+            "listeners[0]: nats://127.0.0.1 has settings of TLS, and does not use it: its URL would be nats+tls://",
+        ),
+        (
+            "nats+tls://h?cert=x&websocket.origins=https://a.example",
+            "listeners[0]: nats+tls://h has settings of WebSocket, and does not use it: its URL would be nats+wss://",
+        ),
+        (
+            "nats+ws://127.0.0.1?mountpoint=a/",
+            "listeners[0]: nats+ws://127.0.0.1: mountpoint and versions are about MQTT, and NATS is spoken there",
+        ),
         ("tcp://127.0.0.1?backlog=0", "listeners[0].backlog: 0: accepted is a whole number, 1 or more"),
     ],
 )

@@ -10,6 +10,7 @@ from trunkline.broker.nats.nats_listener import NatsListener
 from trunkline.broker.rate_limits import NodeLimits
 from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.reader import from_mapping
 
 ANY: Any = None
@@ -83,3 +84,25 @@ def test_what_nats_has_not_is_no_setting(settings: dict[str, object]) -> None:
 def test_tls_has_a_scheme_of_its_own() -> None:
     with pytest.raises(ConfigError, match="needs a certificate"):
         from_mapping({"listeners": ["nats+tls://127.0.0.1:0"]})
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "said"),
+    [
+        ("nats+tls://h", {}, {"tls_required": True}),
+        ("nats+tls://h", {"client_certificates": "optional", "client_ca": "ca"}, {"tls_required": True}),
+        (
+            "nats+tls://h",
+            {"client_certificates": "required", "client_ca": "ca"},
+            {"tls_required": True, "tls_verify": True},
+        ),
+        ("nats+wss://h", {}, {"tls_required": True, "tls_available": True}),
+        ("nats+ws://h", None, {}),
+    ],
+)
+def test_what_is_said_of_tls(url: str, tls: dict[str, str] | None, said: dict[str, bool]) -> None:
+    listener = ListenerSettings.model_validate(
+        {"url": url} | ({} if tls is None else {"tls": {"certificate": "c"} | tls})
+    )
+    found = NatsListener(ANY, ANY, ANY, lambda config: NodeLimits(config.rate), "NID", count(5), Config(), listener)
+    assert {key: value for key, value in told(found).items() if key.startswith("tls")} == said

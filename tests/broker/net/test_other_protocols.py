@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.net.other_protocols import guess, guess_unwrapped
+from trunkline.broker.net.other_protocols import guess, guess_in_clear, guess_unwrapped
 
 
 def hello() -> bytes:
@@ -27,6 +27,7 @@ BEGINNINGS = [
     pytest.param(UPGRADE, "MQTT over WebSocket", id="WebSocket"),
     pytest.param(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 1883\r\n", "a PROXY protocol header", id="PROXY"),
     pytest.param(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12), "a PROXY protocol header", id="PROXY v2"),
+    pytest.param(b'CONNECT {"verbose":false}\r\nPING\r\n', "NATS", id="NATS"),
     pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", "SSH", id="SSH"),
 ]
 
@@ -43,7 +44,8 @@ async def test_the_log_says_what_it_looks_like(data: bytes, name: str, caplog: p
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x16", b"\x16\x03\x01", b"GET", b"GETS A HTTP/", b"\x40\x02\0\1", raw.connect("GET / HTTP/")]
+    "data",
+    [b"", b"CONNECT a", b"\x16", b"\x16\x03\x01", b"GET", b"GETS A HTTP/", b"\x40\x02\0\1", raw.connect("GET / HTTP/")],
 )
 def test_what_looks_like_nothing_else(data: bytes) -> None:
     assert guess(data) == ""
@@ -54,3 +56,16 @@ def test_mqtt_where_something_else_comes_first(data: bytes) -> None:
     assert "looks like MQTT without" in guess_unwrapped(data)
     assert guess(data) == ""
     assert guess_unwrapped(UPGRADE) == guess(UPGRADE)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x10\x0d\0\4MQTT", "MQTT without TLS"),
+        (b"CONNECT {}\r\n", "NATS without TLS"),
+        (b"PING\r\n", "NATS without TLS"),
+        (b"SSH-2.0", "SSH"),
+    ],
+)
+def test_what_comes_in_clear_where_tls_is_spoken(data: bytes, words: str) -> None:
+    assert guess_in_clear(data) == f"this looks like {words}"

@@ -6,6 +6,9 @@ import trio.testing
 from tests.broker.net.below import Below
 from tests.broker.net.web_client import KEY, frame, layer, opened, request
 from trunkline.broker.net.transport import Ended
+from trunkline.broker.net.upgrade import NATS
+from trunkline.broker.net.websocket import WebSocketLayer
+from trunkline.config.layer_settings import WebSocketSettings
 
 
 async def test_the_upgrade() -> None:
@@ -32,13 +35,36 @@ async def test_subprotocols(offered: str, chosen: str) -> None:
     assert f"Sec-WebSocket-Protocol: {chosen}\r\n".encode() in below.sent
 
 
+@pytest.mark.parametrize("offered", [None, "nats", "mqtt"])
+async def test_nats_has_no_subprotocol(offered: str | None) -> None:
+    below = Below()
+    below.put(WebSocketLayer(below, "/", WebSocketSettings(), NATS))
+    below.receive(request("/?x=1", Sec_WebSocket_Protocol=offered))
+    assert below.sent.endswith(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (request("/mqtt"), b"\r\n\r\nNATS over WebSocket is at /, nothing else"),
+        (request("/", Upgrade=None), b"\r\n\r\nThis address is for NATS over WebSocket: open it with a client of NATS"),
+        (b"CONNECT {}\r\n\r\n", b"\r\n\r\nThis address is for NATS over WebSocket, and the request is not"),
+    ],
+)
+async def test_what_is_refused_is_told_of_nats(data: bytes, advice: bytes) -> None:
+    below = Below()
+    below.put(WebSocketLayer(below, "/", WebSocketSettings(), NATS))
+    below.receive(data)
+    assert advice in below.sent
+
+
 REFUSED = [
     pytest.param(request("/"), 404, "is at /mqtt", "/", id="path"),
     pytest.param(request("/mqtt/x?token=1"), 404, "is at /mqtt", "/mqtt/x?token=1", id="longer path"),
     pytest.param(request(method="POST"), 405, "by a GET", "POST", id="method"),
-    pytest.param(request(Upgrade=None), 426, "with an MQTT client", "", id="no upgrade"),
+    pytest.param(request(Upgrade=None), 426, "with a client of MQTT", "", id="no upgrade"),
     pytest.param(request(Connection="close"), 426, "must pass on the headers", "", id="connection"),
-    pytest.param(request(version="1.0"), 426, "with an MQTT client", "", id="HTTP/1.0"),
+    pytest.param(request(version="1.0"), 426, "with a client of MQTT", "", id="HTTP/1.0"),
     pytest.param(request(Sec_WebSocket_Version="8"), 426, "Version 13", "8", id="version"),
     pytest.param(request(Sec_WebSocket_Version=None), 426, "Version 13", "", id="no version"),
     pytest.param(request(Sec_WebSocket_Key=None), 400, "16 bytes in Base64", "", id="no key"),

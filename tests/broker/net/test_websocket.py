@@ -31,6 +31,46 @@ async def test_the_upgrade_and_frames_split_at_every_byte() -> None:
     assert below.data == b"abc" + b"d" * 300 + b"e"
 
 
+async def test_what_the_broker_says_first_leaves_behind_the_response() -> None:
+    data = request() + frame(b"PING")
+    for at in range(1, len(data)):
+        below = Below()
+        made = layer(below)
+        with below.scheduler.turn:
+            made.send_now(b"IN")
+            made.send(b"FO")
+        assert (below.sent, made.pending) == (b"", 4)
+        below.receive(data[:at], data[at:])
+        head, _, frames = below.sent.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        assert frames == b"\x82\x04INFO"
+        assert (below.data, made.pending) == (b"PING", 0)
+
+
+@pytest.mark.parametrize("end", ["refused", "closed", "reset"])
+async def test_what_the_broker_says_first_is_not_for_strangers(end: str) -> None:
+    below = Below()
+    made = layer(below)
+    made.send(b"INFO")
+    if end == "refused":
+        below.receive(request("/other"))
+        assert b"INFO" not in below.taken()
+        made.send(b"more")
+    elif end == "reset":
+        made.reset()
+    made.close()
+    assert below.sent == b""
+
+
+async def test_output_that_does_not_wait_for_the_end_of_the_turn() -> None:
+    below, made = opened()
+    with below.scheduler.turn:
+        made.send(b"ab")
+        made.send_now(b"cd")
+        assert below.sent == b"\x82\x04abcd"
+    assert below.sent == b"\x82\x04abcd"
+
+
 # Frames from the client
 
 

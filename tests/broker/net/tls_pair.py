@@ -53,6 +53,7 @@ class Pair:
         split: int = 0,
         before: "Pair | None" = None,
         server_name: str = "localhost",
+        layer: type[TlsLayer] = TlsLayer,
     ) -> None:
         """`before` was connected to the same server; the client resumes its session, if it can."""
         self.scheduler = Scheduler() if before is None else before.scheduler
@@ -62,7 +63,7 @@ class Pair:
         else:
             self.server = before.server
         self.below = Below(scheduler=self.scheduler)
-        self.layer = TlsLayer(self.below, self.server)
+        self.layer = layer(self.below, self.server)
         self.got = self.below.got
         self.below.put(self.layer)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

