@@ -84,6 +84,8 @@ class PubSub:
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
         self._writer: RouteWriter | None = None
+        #: Called with the filter of a subscription that was made or removed.
+        self.route_watchers: list[Callable[[str], None]] = []
         self._numbers = count()
         #: Requests for the next route writer.
         self._left: list[Request[Any, Any]] = []
@@ -109,7 +111,12 @@ class PubSub:
     def new_writer(self) -> RouteWriter:
         """Makes the route writer, at the start and again after each crash: the tables stay as they are."""
         return RouteWriter(
-            self.router, self.retained, lambda: self.max_subscriptions, self._begin, self._delete_expired
+            self.router,
+            self.retained,
+            lambda: self.max_subscriptions,
+            self._begin,
+            self._delete_expired,
+            self.route_watchers,
         )
 
     def make_routes(

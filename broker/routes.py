@@ -16,7 +16,7 @@ from trunkline.actors import LATER, Actor, Due, Later
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from trunkline.actors import Reply
     from trunkline.mqtt.publication import Publication
@@ -104,7 +104,17 @@ class RemoveRoutes(Request[str, bool]):
 
 
 class RouteWriter(Actor[Due]):
-    __slots__ = ("_later", "_limit", "_on_start", "_open", "_retained", "_router", "_sweep", "_sweep_timer")
+    __slots__ = (
+        "_later",
+        "_limit",
+        "_on_start",
+        "_open",
+        "_retained",
+        "_router",
+        "_sweep",
+        "_sweep_timer",
+        "_watchers",
+    )
 
     def __init__(
         self,
@@ -113,14 +123,16 @@ class RouteWriter(Actor[Due]):
         limit: Callable[[], int],
         on_start: Callable[[RouteWriter], None],
         sweep: Callable[[float], None],
+        watchers: Sequence[Callable[[str], None]] = (),
     ) -> None:
         """`limit` gives the maximum number of subscriptions, 0 for no limit. `sweep` deletes expired retained messages,
-        a limited number at a time."""
+        a limited number at a time. The `watchers` are told the filter of each route that was made or removed."""
         self._router = router
         self._retained = retained
         self._limit = limit
         self._on_start = on_start
         self._sweep = sweep
+        self._watchers = watchers
         #: Current requests, and those waiting behind them, by subscriber.
         self._open: dict[Subscriber, deque[tuple[Request[Any, Any], Reply]]] = {}
 
@@ -176,10 +188,16 @@ class RouteWriter(Actor[Due]):
         router = self._router
         if 0 < self._limit() <= router.subscriptions and router.subscription(subscriber, filter) is None:
             return Reason.QUOTA_EXCEEDED
-        return Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
+        grant = Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
+        for watcher in self._watchers:
+            watcher(filter)
+        return grant
 
     def remove(self, subscriber: Subscriber, filter: str) -> bool:
-        return self._router.unsubscribe(subscriber, filter)
+        existed = self._router.unsubscribe(subscriber, filter)
+        for watcher in self._watchers:
+            watcher(filter)
+        return existed
 
     # Expiry of retained messages
 

@@ -117,6 +117,8 @@ class StoredPublications:
                 self.unsafe.pop(stored, None)
                 told += stored.waiting
                 stored.waiting = []
+                if not (stored.written or stored.entries or stored.references):
+                    stored.publication = None  # they refer to each other: only the garbage collector could free them
         return told
 
     # In the store

@@ -70,6 +70,11 @@ class StreamSink:
             self._keeper.hold(publication)
 
 
+def stream_among(sinks: Iterable[object]) -> Stream | None:
+    """The stream that takes what goes to these."""
+    return next((sink.stream for sink in sinks if isinstance(sink, StreamSink)), None)
+
+
 class StreamKeeper:
     #: No actor ends when a stream cannot be written.
     owner = None

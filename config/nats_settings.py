@@ -30,6 +30,18 @@ class NatsSettings(Section):
         "bytes",
         ge=65_536,
     )
+    max_streams: Whole = key(
+        1000,
+        "Streams that there may be when a client makes one more by JetStream's API. 0 is no limit.",
+        "streams",
+        ge=0,
+    )
+    max_consumers: Whole = key(
+        1000,
+        "Consumers that a stream may have when a client makes one more by JetStream's API. 0 is no limit.",
+        "consumers",
+        ge=0,
+    )
     ping_interval: Duration = key(
         120.0, "The time after which a client that has sent nothing is sent a PING.", "seconds", gt=0
     )

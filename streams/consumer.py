@@ -30,6 +30,8 @@ IDENTITY: Final = b"\0i"
 STATE: Final = b"\0s"
 #: Rests that a look at the topics takes before the messages are counted one by one: see `TopicIndex.matching`.
 MAX_RESTS: Final = 16
+#: Messages that wait for their acknowledgements, whatever the configuration says: each commit writes all of them.
+MAX_UNACKNOWLEDGED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +248,11 @@ class ConsumerCursor(Watched):
         limit = min(limit, MAX_STEP)
         self._take_again(log, limit, now, taken, fits)
         acks = self.config.ack_policy is not AckPolicy.NONE
-        window = self.config.max_ack_pending
+        window = min(self.config.max_ack_pending or MAX_UNACKNOWLEDGED, MAX_UNACKNOWLEDGED)
         looked = 0
         if self.held_back:
             limit = 0
-        while len(taken) < limit and self.needs is None and not 0 < window <= len(self.outstanding):
+        while len(taken) < limit and self.needs is None and len(self.outstanding) < window:
             sequence = self._next(log)
             if sequence is None:
                 break

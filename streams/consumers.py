@@ -159,14 +159,15 @@ class Consumers:
                         f"the consumer {cursor.name!r} of the work queue {stream.name!r} gets some of the same topics"
                     )
 
-    def update(self, config: ConsumerConfig) -> ConsumerCursor:
-        """With other filters it stays at its place, and has to be counted (`ConsumerCursor.count`).
+    def update(self, config: ConsumerConfig, name: str = "") -> ConsumerCursor:
+        """With other filters it stays at its place, and has to be counted (`ConsumerCursor.count`). `name` is that of a
+        consumer whose configuration has none.
 
         Raises:
             ConsumerNotFound: there is none with this name.
             InvalidStreamConfig: it cannot become this.
         """
-        cursor = self.get(config.name)
+        cursor = self.get(name or config.name)
         cursor.config.check_update(config)
         self._check_work_queue(config)
         has_moved = config.filters != cursor.config.filters

@@ -240,8 +240,11 @@ class Streams:
         Raises:
             ConsumerNotFound, StreamNotFound
         """
-        config = self._registry.get(stream).consumers.get(consumer).config
-        return await self.update_consumer(stream, replace(config, pause_until=until))
+        found = self._registry.get(stream)
+        config = replace(found.consumers.get(consumer).config, pause_until=until)
+        cursor = found.consumers.update(config, consumer)
+        await self._host.committed()
+        return found.consumers.info(cursor, self._host.now)
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
         """

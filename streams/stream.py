@@ -130,6 +130,11 @@ class Stream:
             raise StreamSealed(f"the stream {config.name!r} is sealed")
         if message.properties:
             check_rollup(config, message.properties)
+        if log.unwritten_weight > MAX_UNWRITTEN:
+            self.changed()  # the next commit may show that the store works again
+            raise StreamRefuses(f"the stream {config.name!r} waits for the store")
+        if not config.is_refusing:
+            return
         size = message_sizes(message)[0]
         if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
             text = "the stream {!r} takes messages of {} bytes at most"
@@ -137,9 +142,6 @@ class Stream:
             if 0 < config.max_message_size < size:
                 raise MessageTooLarge(text.format(config.name, limit))
             raise StreamFull(text.format(config.name, limit), "bytes")
-        if log.unwritten_weight > MAX_UNWRITTEN:
-            self.changed()  # the next commit may show that the store works again
-            raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if config.discard is Discard.NEW:
             if not log.has_room(1, 0):
                 raise StreamFull(f"the stream {config.name!r} is full", "messages")

@@ -16,14 +16,14 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.nats.mapping import subject_of, topic_of
+from trunkline.broker.nats.mapping import subject_of, topic_of_reply
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadHeaders
 from trunkline.nats.protocol.headers import Headers, decode_headers, encode_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
@@ -50,11 +50,11 @@ def properties_of(asked: Publish) -> Properties:
     """
     properties: Properties = {}
     if asked.reply:
-        properties["response_topic"] = topic_of(asked.reply, NO_LEVEL_LIMIT)
+        properties["response_topic"] = topic_of_reply(asked.reply, NO_LEVEL_LIMIT)
     if not asked.block:
         return properties
     try:
-        _, headers = decode_headers(asked.block)
+        _, headers = decode_headers(asked.block, skip_bad_lines=True)
     except BadHeaders:
         return properties or NO_PROPERTIES  # servers pass on what is no block of headers, too
     pairs = list(_user_properties(headers, properties))
@@ -93,11 +93,10 @@ def _is_text(value: str) -> bool:
 # From either to NATS
 
 
-def to_clients_as(asked: Publish) -> dict[int, tuple[bytes, bytes]]:
-    """The forms of what came with headers, which need not be made of properties."""
-    subject, reply, payload = asked.subject, asked.reply, asked.payload
+def forms_of(subject: bytes, reply: bytes, block: bytes, payload: bytes) -> dict[int, tuple[bytes, bytes]]:
+    """Of what need not be made of a message's properties: `Message.frames`."""
     return {
-        WITH_HEADERS: _form(subject, reply, asked.block, payload),
+        WITH_HEADERS: _form(subject, reply, block, payload),
         WITHOUT_HEADERS: _form(subject, reply, b"", payload),
     }
 
@@ -114,19 +113,22 @@ def form_of(message: Message, kind: int) -> tuple[bytes, bytes]:
         if properties:
             response_topic = properties.get("response_topic")
             reply = b"" if response_topic is None else subject_of(response_topic).encode()
-            block = _block(properties) if kind == WITH_HEADERS else b""
+            block = block_of(properties) if kind == WITH_HEADERS else b""
         form = frames[kind] = _form(subject_of(topic).encode(), reply, block, message.payload)
     return form
 
 
-def _block(properties: Properties) -> bytes:
+def block_of(properties: Properties, own: Sequence[tuple[str, str]] = ()) -> bytes:
+    """The block of headers; nothing if there are none. Those of the broker's `own` are in place of others of the same
+    name, which a publisher may have given."""
     headers = Headers()
-    pairs = list(properties.get("user_property", ()))
+    names = {name for name, _ in own}
+    pairs = [pair for pair in properties.get("user_property", ()) if pair[0] not in names]
     if (data := properties.get("correlation_data")) is not None:
         pairs.append((CORRELATION, b64encode(data).decode()))
     if (kind := properties.get("content_type")) is not None:
         pairs.append((CONTENT_TYPE, kind))
-    for name, value in pairs:
+    for name, value in (*pairs, *own):
         try:
             headers.add(name, value)
         except BadHeaders:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.nats.delivering import Delivering
+from trunkline.broker.nats.jetstream.client import ClientJetStream
 from trunkline.broker.nats.publishing import SubjectPublishing
 from trunkline.broker.nats.subscriptions import SubjectSubscriptions
 from trunkline.broker.net.transport import discard
@@ -44,6 +45,7 @@ class NatsClient:
         "_dialogue",
         "_directory",
         "delivering",
+        "jetstream",
         "publishing",
         "standing",
         "subscriptions",
@@ -60,7 +62,8 @@ class NatsClient:
         self.waiting_budget = Budget()
         self.subscriptions = SubjectSubscriptions(standing, dialogue)
         self.delivering = Delivering(standing, dialogue, self.subscriptions)
-        self.publishing = SubjectPublishing(standing, dialogue, self.delivering)
+        self.jetstream = ClientJetStream(standing.jetstream, standing, dialogue, self.subscriptions)
+        self.publishing = SubjectPublishing(standing, dialogue, self.delivering, self.jetstream)
         dialogue.is_verbose = standing.terms.is_verbose
 
     @property
@@ -108,6 +111,11 @@ class NatsClient:
         self._dialogue.acknowledge()
         return True
 
+    def drained(self) -> None:
+        """All that was sent has been written."""
+        self.delivering.drained()
+        self.jetstream.drained()
+
     def enter_zone(self, config: Config) -> None:
         """The listener has other settings."""
         self.standing.channel.config = config
@@ -131,6 +139,7 @@ class NatsClient:
         standing.subscriber.online = False
         standing.subscriber.cast = self.delivering.lose  # its routes are still there
         standing.pressure.leave(self.scheduler.now)
+        self.jetstream.leave()
         services.metrics.client_disconnected += 1
         if _logger.isEnabledFor(logging.INFO):
             named = None if reason in UNNAMED else reason.name.lower()

@@ -192,7 +192,7 @@ class NatsConnection(ProtocolActor["Mail"]):
     def _on_drained(self) -> None:
         self.resume(self)
         if self.client is not None:
-            self.client.delivering.drained()
+            self.client.drained()
 
     # Operations
 

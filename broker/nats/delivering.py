@@ -52,6 +52,7 @@ class Delivering:
         hooks = services.hooks
         if standing.pressure.high_bytes < self._dialogue.pending:
             standing.pressure.hold(publication.publisher, self._dialogue.scheduler.now)
+            standing.jetstream.hold(publication.topic, standing)
         for message in publication.messages:
             topic = message.topic
             if self._dialogue.is_too_slow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
@@ -155,15 +156,20 @@ class Dialogue:
         self.ref.cast(Due(action))
 
     def ask(
-        self, question: Callable[[], Coroutine[Any, Any, T]], answered: Callable[[T], None], *, in_task: bool
+        self,
+        question: Callable[[], Coroutine[Any, Any, T]],
+        answered: Callable[[T], None],
+        *,
+        in_task: bool,
+        is_hook: bool = True,
     ) -> None:
-        """Answer a question; where it has to be awaited, a task does that, and the client waits. Without an answer in
-        time it is disconnected."""
+        """Answer a question; where it has to be awaited, a task does that, and the client waits. Without an answer of a
+        hook in time it is disconnected."""
         if not in_task:
             answered(at_once(question()))
             return
         self.wait()
-        timeout = self._listener.config.session.hook_timeout
+        timeout = self._listener.config.session.hook_timeout if is_hook else inf
 
         async def wait() -> None:
             with trio.move_on_after(timeout):

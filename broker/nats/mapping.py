@@ -47,6 +47,11 @@ def topic_of(subject: bytes, max_levels: int) -> str:
     return _known_topic(subject, max_levels) if known else _topic(subject, max_levels)
 
 
+def topic_of_reply(reply: bytes, max_levels: int) -> str:
+    """As `topic_of`. Each request has a reply subject of its own, and to remember those would only fragment memory."""
+    return _topic(reply, max_levels)
+
+
 def _subject(topic: str) -> str:
     if _UNWRITABLE.search(topic) is None:
         return topic
@@ -87,6 +92,21 @@ def filter_of(pattern: str, max_levels: int) -> str:
     except ProtocolError as error:
         raise BadSubject(str(error)) from None
     return filter
+
+
+def pattern_of(filter: str) -> list[str]:
+    """The patterns that together match the subjects of all topics that a filter matches: `x/#` matches `x` as well,
+    which `x.>` does not."""
+    levels = filter.split("/")
+    rest = levels[-1] == "#"
+    if rest:
+        levels.pop()
+    tokens = [ONE if level == "+" else _token(level) for level in levels]
+    if not rest:
+        return [".".join(tokens)]
+    if tokens and tokens[-1] == ONE:
+        return [".".join([*tokens[:-1], REST])]
+    return [".".join(tokens), ".".join([*tokens, REST])] if tokens else [REST]
 
 
 def shared_filter(queue: str, filter: str) -> str:

@@ -12,6 +12,7 @@ from trunkline.nats.protocol import encoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.config.tls_settings import TlsSettings
 
-#: What clients choose their requests by: the version of NATS whose core is spoken here.
-VERSION: Final = "2.9.0"
+#: What clients choose their requests by: the version of NATS that is spoken here.
+VERSION: Final = "2.10.0"
 #: The version of the protocol that INFO names: 1 lets the server send INFO at any time.
 PROTOCOL: Final = 1
 
@@ -34,6 +35,7 @@ class NatsListener:
         node_limits: Callable[[Config], NodeLimits],
         server_id: str,
         numbers: Iterator[int],
+        jetstream: JetStream,
         config: Config,
         settings: ListenerSettings | None,
     ) -> None:
@@ -45,6 +47,7 @@ class NatsListener:
         self._node_limits = node_limits
         self._server_id = server_id
         self._numbers = numbers
+        self.jetstream = jetstream
         self.configure(config, settings)
 
     def configure(self, config: Config, settings: ListenerSettings | None) -> None:
@@ -79,6 +82,7 @@ class NatsListener:
             "host": host,
             "port": port,
             "headers": True,
+            "jetstream": True,
             "max_payload": self.max_payload,
             "client_id": next(self._numbers),
         }

@@ -7,11 +7,13 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.nats.connection import NatsConnection
+from trunkline.broker.nats.jetstream.node import JetStream
 from trunkline.broker.nats.nats_listener import NatsListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.actors import Scheduler
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.net.protocol import ListenerProtocol, ProtocolActor
     from trunkline.broker.net.transport import Transport
@@ -31,8 +33,11 @@ class Nats:
         directory: Directory,
         failures: FailureLog,
         node_limits: Callable[[Config], NodeLimits],
+        scheduler: Scheduler,
     ) -> None:
         """`node_limits` gives the limits of all listeners together, whatever they speak."""
+        self._scheduler = scheduler
+        self._jetstream: JetStream | None = None
         self._services = services
         self._directory = directory
         self._failures = failures
@@ -44,9 +49,11 @@ class Nats:
     def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
         """The `ProtocolFactory`."""
         services, directory, failures = self._services, self._directory, self._failures
+        if self._jetstream is None:  # its consumers push from now on
+            self._jetstream = JetStream(services, self._scheduler)
         identity = self._server_id, self._numbers
         return _NatsProtocol(
-            NatsListener(services, directory, failures, self._node_limits, *identity, config, settings)
+            NatsListener(services, directory, failures, self._node_limits, *identity, self._jetstream, config, settings)
         )
 
 

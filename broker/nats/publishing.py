@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.nats.carrying import properties_of, to_clients_as
+from trunkline.broker.nats.carrying import forms_of, properties_of
 from trunkline.broker.nats.mapping import read_subject, topic_of
+from trunkline.broker.stream_keeper import stream_among
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -21,26 +22,38 @@ from trunkline.nats.protocol.headers import Headers, Status, encode_headers
 from trunkline.nats.protocol.subjects import check_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.broker.nats.delivering import Delivering
     from trunkline.broker.nats.dialogue import Dialogue
+    from trunkline.broker.nats.jetstream.client import ClientJetStream
     from trunkline.broker.nats.standing import Standing
     from trunkline.broker.rate_limits import Buckets
+    from trunkline.broker.routes import Subscriber
     from trunkline.nats.protocol.operations import Publish
+    from trunkline.router import Route
 
 INVALID: Final = "Invalid Publish Subject"
 #: Bytes of a message's headers: each becomes a user property, in one step.
 MAX_BLOCK: Final = 65_536
+#: Subjects that mean something to the broker itself.
+_OF_JETSTREAM: Final = b"$JS."
+#: Headers that say what a stream is to do.
+_DEMAND: Final = b"Nats-"
 #: What a request gets that nobody answers.
 _NOBODY: Final = Status(503, "")
 
 
 class SubjectPublishing:
-    __slots__ = ("_delivering", "_dialogue", "_may_publish", "_services", "_standing")
+    __slots__ = ("_delivering", "_dialogue", "_jetstream", "_may_publish", "_services", "_standing")
 
-    def __init__(self, standing: Standing, dialogue: Dialogue, delivering: Delivering) -> None:
+    def __init__(
+        self, standing: Standing, dialogue: Dialogue, delivering: Delivering, jetstream: ClientJetStream
+    ) -> None:
         self._standing = standing
         self._dialogue = dialogue
         self._delivering = delivering
+        self._jetstream = jetstream
         self._services = standing.services
         #: Topics that access rules have decided about.
         self._may_publish = standing.channel.may_publish[0]
@@ -53,6 +66,9 @@ class SubjectPublishing:
             return
         if len(asked.block) > MAX_BLOCK:
             dialogue.end(PayloadTooLarge.answer, Reason.PACKET_TOO_LARGE, f"headers of {len(asked.block)} bytes")
+            return
+        if asked.subject.startswith(_OF_JETSTREAM):
+            self._to_jetstream(asked)
             return
         topic, properties = "", NO_PROPERTIES
         try:
@@ -75,7 +91,41 @@ class SubjectPublishing:
             allowed = services.access.may_publish(channel, topic, 0, False)
         self._allowed(asked, message, allowed)
 
+    def _to_jetstream(self, asked: Publish) -> None:
+        """An acknowledgement or a request. Its access is decided by what it is about, not by each subject: those of
+        acknowledgements do not come twice."""
+        services, channel, dialogue = self._services, self._standing.channel, self._dialogue
+        try:
+            topic = topic_of(self._jetstream.place(asked.subject), channel.config.mqtt.max_topic_levels)
+        except BadSubject:
+            dialogue.complain(INVALID)
+            dialogue.acknowledge()
+            return
+        dialogue.acknowledge()
+        services.metrics.messages_in[0] += 1
+        allowed = self._may_publish.get(topic)
+        message = Message(topic, asked.payload, 0, publisher=channel.client.client_id)
+        if allowed is None:
+            if services.access.waits and not channel.client.superuser:
+                self._decide(message, lambda allowed: self._in_jetstream(asked, message, allowed))
+                return
+            allowed = services.access.may_publish(channel, topic, 0, False)
+        self._in_jetstream(asked, message, allowed)
+
+    def _in_jetstream(self, asked: Publish, message: Message, allowed: bool) -> None:
+        quota, client = self._standing.channel.quota, self._standing.client
+        if not allowed:
+            self._services.dropped(client, message, DropReason.NOT_AUTHORIZED)
+            self._dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
+        elif quota is not None and self._exceeds(quota, message, self._dialogue.scheduler.now):
+            return
+        elif not self._jetstream.handle(asked):
+            self._say_nobody(asked)
+
     def _ask(self, asked: Publish, message: Message) -> None:
+        self._decide(message, partial(self._allowed, asked, message))
+
+    def _decide(self, message: Message, decided: Callable[[bool], None]) -> None:
         """An access service decides."""
         channel, access = self._standing.channel, self._services.access
 
@@ -83,7 +133,7 @@ class SubjectPublishing:
             await access.ask_publish(channel, message)
             return channel.answer is not None and channel.answer[0] is message and channel.answer[1]
 
-        self._dialogue.ask(decide, partial(self._allowed, asked, message), in_task=True)
+        self._dialogue.ask(decide, decided, in_task=True)
 
     def _allowed(self, asked: Publish, message: Message, allowed: bool) -> None:
         standing, services, dialogue = self._standing, self._services, self._dialogue
@@ -91,7 +141,7 @@ class SubjectPublishing:
         message.timestamp = wall = now + services.clock.calendar
         message.guid = services.guids.next(wall)
         if asked.block:
-            message.frames = to_clients_as(asked)
+            message.frames = forms_of(asked.subject, asked.reply, asked.block, asked.payload)
         if not allowed:
             services.dropped(channel.client, message, DropReason.NOT_AUTHORIZED)
             dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
@@ -107,18 +157,33 @@ class SubjectPublishing:
                     dialogue.end("", Reason(changed.reason), changed.text or "refused")
                 return
             (routed,) = changed.messages
-        delivering = self._delivering
+        route = services.pubsub.router.match(routed.topic)
+        if route.sinks and (asked.reply or _DEMAND in asked.block):
+            stream = stream_among(route.sinks)
+            if stream is not None:
+                self._jetstream.storing.store(routed, asked.reply, stream, partial(self._route, asked))
+                return
+        self._route(asked, routed, route)
+
+    def _route(self, asked: Publish, message: Message, route: Route[Subscriber] | None = None) -> None:
+        """To whoever has a route that matches."""
+        standing, services, dialogue, delivering = self._standing, self._services, self._dialogue, self._delivering
         delivering.kept_back = 0
-        reached = services.pubsub.publish(routed, now, standing.subscriber, delivering) - delivering.kept_back
+        now = dialogue.scheduler.now
+        reached = services.pubsub.publish(message, now, standing.subscriber, delivering, route) - delivering.kept_back
         if reached <= 0:
-            services.unheard(channel.client, routed)
-            if asked.reply and standing.terms.no_responders:
-                subject = Headers({"Nats-Subject": read_subject(asked.subject)})
-                delivering.answer(asked.reply, encode_headers(subject, _NOBODY))
+            services.unheard(standing.client, message)
+            self._say_nobody(asked)
         elif services.committer is not None and services.committer.is_crowded:
             # so much waits for the store that nothing more is taken until the next commit
             dialogue.wait()
             services.committer.after_commit(lambda: dialogue.soon(dialogue.proceed))
+
+    def _say_nobody(self, asked: Publish) -> None:
+        """To a request that nobody gets."""
+        if asked.reply and self._standing.terms.no_responders:
+            subject = Headers({"Nats-Subject": read_subject(asked.subject)})
+            self._delivering.answer(asked.reply, encode_headers(subject, _NOBODY))
 
     def _exceeds(self, quota: Buckets, message: Message, now: float) -> bool:
         """Whether it comes too soon, and is dropped."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Standing:
-    __slots__ = ("channel", "client", "context", "pressure", "services", "session", "subscriber", "terms")
+    __slots__ = ("channel", "client", "context", "jetstream", "pressure", "services", "session", "subscriber", "terms")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Standing:
         """`quota` are the limits beyond which messages are refused, where there are some."""
         self.services = services = listener.services
         self.client = client
+        self.jetstream = listener.jetstream
         self.terms = terms
         ref = dialogue.ref
         #: What others count and list; no messages wait in it.

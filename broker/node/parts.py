@@ -164,7 +164,7 @@ class Node:
         def nats() -> Nats:
             from trunkline.broker.nats.protocol import Nats
 
-            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of)
+            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of, self.scheduler)
 
         return lambda config, settings: nats().at(config, settings)
 

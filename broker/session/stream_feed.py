@@ -19,7 +19,7 @@ from trunkline.router import Options, Target
 from trunkline.store import StoreError
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from trunkline.streams.errors import StreamError
-from trunkline.streams.log import AGAIN
+from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
 
-from trunkline.nats.jetstream.fields import Form, ManySeconds, Moment, Part, Parts, Seconds, Texts, Word
+from trunkline.nats.jetstream.fields import Form, Labels, ManySeconds, Moment, Part, Parts, Seconds, Texts, Word
 
 
 class Retention(Enum):
@@ -153,7 +153,7 @@ class StreamConfig:
     transform: Annotated[SubjectTransform | None, Part("subject_transform", kind=SubjectTransform)] = None
     republish: Annotated[Republish | None, Part(kind=Republish)] = None
     consumer_limits: Annotated[ConsumerLimits, Part(kind=ConsumerLimits)] = ConsumerLimits()
-    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    metadata: Annotated[Mapping[str, str], Labels()] = field(default_factory=dict[str, str])
     unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -192,5 +192,5 @@ class ConsumerConfig:
     pause_until: Annotated[float | None, Moment()] = None
     priority_groups: Annotated[tuple[str, ...], Texts()] = ()
     priority_policy: str = ""
-    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    metadata: Annotated[Mapping[str, str], Labels()] = field(default_factory=dict[str, str])
     unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -24,8 +24,10 @@ T = TypeVar("T", bound="DataclassInstance")
 
 _SECOND: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Microseconds of the last second that has a year of four digits.
+_LAST: Final = 253_402_300_799_000_000
 #: The time that Go has in place of none.
-_NO_TIME: Final = "0001-01-01T00:00:00Z"
+NO_TIME: Final = "0001-01-01T00:00:00Z"
 UNKNOWN: Final = "unknown"
 
 
@@ -79,27 +81,53 @@ class Texts(Form):
             raise TypeError(f"a tuple of texts, not {value!r}")
         return list(value)
 
-    def read(self, value: Iterable[str]) -> tuple[str, ...]:
-        return tuple(value)
+    def read(self, value: Any) -> tuple[str, ...]:
+        found = tuple(cast("Iterable[Any]", value)) if isinstance(value, list) else None
+        if found is None or not _are_texts(found):
+            raise TypeError("no list of texts")
+        return found
+
+
+class Labels(Form):
+    """Names with a text each."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> dict[str, str]:
+        if not isinstance(value, dict) or not _are_texts((found := cast("dict[str, Any]", value)).values()):
+            raise TypeError("no object of texts")
+        return found
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(each, str) for each in values)
 
 
 class Moment(Form):
-    """Text in JSON, and seconds since the epoch here."""
+    """Text in JSON, and seconds since the epoch here. What lies behind the last year that has four digits, as a pause
+    without end may, is written as its end."""
 
     __slots__ = ()
 
     def write(self, value: float) -> str:
-        return (_EPOCH + timedelta(microseconds=round(value * 1_000_000))).isoformat().replace("+00:00", "Z")
+        microseconds = round(min(value * 1_000_000, _LAST))
+        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat().replace("+00:00", "Z")
 
     def read(self, value: str) -> float | None:
-        """Servers write nanoseconds, and Python reads microseconds."""
-        if value == _NO_TIME:
+        """Servers write nanoseconds, and Python reads microseconds.
+
+        Raises:
+            ValueError, OverflowError: it is no moment, or has no time zone.
+        """
+        if value == NO_TIME:
             return None
         whole, _, rest = value.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
         zone = rest[len(digits) :] or ("Z" if not whole.endswith("Z") else "")
         at = datetime.fromisoformat(f"{whole}.{digits[:6]:0<6}{zone}" if digits else value)
-        return (at - _EPOCH).total_seconds()
+        if at.tzinfo is None:
+            raise ValueError("no time zone")
+        return (at.astimezone(UTC) - _EPOCH).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

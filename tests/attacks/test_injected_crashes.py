@@ -22,6 +22,7 @@ from wsproto.utilities import ProtocolError
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
 from tests.broker.inside import inside
+from tests.broker.nats.jetstream.pulled import Puller
 from tests.broker.nats.speaking import Speaker
 from tests.broker.net import proxied
 from tests.conformance import raw
@@ -315,6 +316,28 @@ class Scene:
             await trio.aclose_forcefully(stream)
             await publisher.wire.abort()
 
+    async def worker(self) -> None:
+        """Works a stream off by NATS: pulls what is in the store, waits for more, and has it pushed as well."""
+        stream = await self.socket("nats")
+        try:
+            puller = Puller(await Speaker.over(stream, {}))
+            await puller.say(b"SUB r.> 1")
+            for name, more in (("pulled", {}), ("pushed", {"deliver_subject": "r.d", "ack_policy": "none"})):
+                config = {"durable_name": name, "ack_policy": "explicit", **more}
+                said = {"stream_name": "log", "config": config}
+                await puller.api(f"CONSUMER.DURABLE.CREATE.log.{name}", said)
+            await puller.publish("$JS.API.CONSUMER.MSG.NEXT.log.pulled", {"batch": STORED, "expires": 2 * 10**9}, "r.p")
+            for _ in range(2 * STORED):
+                if (await puller.got()).status:
+                    break
+            await puller.publish("$JS.API.CONSUMER.MSG.NEXT.log.pulled", {"batch": 1, "expires": 2 * 10**9}, "r.p")
+            while not (await puller.got()).status:
+                pass
+        except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            raise Closed from None
+        finally:
+            await trio.aclose_forcefully(stream)
+
     async def reader(self) -> None:
         """Reads a stream from its beginning, which is in the store."""
         client = await self.tcp()
@@ -376,7 +399,7 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (
                 *(self.busy, self.old, self.slow, self.crowd, self.waited),
-                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader, self.service),
+                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader, self.service, self.worker),
             ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")

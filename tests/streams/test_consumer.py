@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.streams.world import World, burst, done, small_sizes
 from trunkline.mqtt.message import Message
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
@@ -211,3 +213,16 @@ def test_nor_does_what_comes_again_and_nothing_overtakes_it() -> None:
     assert cursor.outstanding[2].count == 1
     assert fetch(world, cursor) == [2, 3]
     assert cursor.outstanding[2].count == 2
+
+
+def test_no_more_wait_for_their_acknowledgements_than_a_commit_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.streams.consumer.MAX_UNACKNOWLEDGED", 3)
+    world = World()
+    world.create("#")
+    for _ in range(5):
+        world.publish("a")
+    for most in (0, 10):
+        cursor = consumer(world, name=f"c{most}", max_ack_pending=most)
+        assert [each.sequence for each in world.stream.deliver(cursor, 100, world.now)] == [1, 2, 3]
+        world.stream.ack(cursor, 1)
+        assert [each.sequence for each in world.stream.deliver(cursor, 100, world.now)] == [4]

@@ -177,6 +177,15 @@ async def test_a_paused_consumer(autojump_clock: MockClock) -> None:
         assert len(await streams.fetch("orders", "c")) == 1
 
 
+async def test_a_consumer_without_a_name_of_its_own_is_paused() -> None:
+    async with room() as here:
+        streams, node = here.admin.streams, here.admin
+        await streams.create(ORDERS)
+        name = (await streams.create_consumer("orders", ConsumerConfig())).name
+        assert (await streams.pause_consumer("orders", name, node.wall() + 30)).paused
+        assert not (await streams.pause_consumer("orders", name, None)).paused
+
+
 async def test_the_end_of_a_consumer_ends_its_receivers(autojump_clock: MockClock) -> None:
     async with room() as here:
         streams = here.admin.streams

@@ -72,6 +72,15 @@ class Speaker:
         line, _, self._buffer = self._buffer.partition(b"\r\n")
         return line
 
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes."""
+        while len(self._buffer) < size:
+            data = await self.read()
+            assert data, f"closed behind {self._buffer!r}"
+            self._buffer += data
+        found, self._buffer = self._buffer[:size], self._buffer[size:]
+        return found
+
     async def expect(self, *lines: bytes) -> None:
         """These lines come next."""
         for line in lines:

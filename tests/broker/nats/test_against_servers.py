@@ -57,7 +57,6 @@ NOBODY = b'CONNECT {"headers":true,"no_responders":true}\r\nSUB r.* 1\r\nPUB %b 
 #: As the newer server has it.
 NEW_ALONE = {
     "nobody answers": NOBODY % b"a",
-    "no JetStream": NOBODY % b"$JS.API.INFO",
     "nobody but itself": b'CONNECT {"headers":true,"no_responders":true,"echo":false}\r\nSUB r.* 1\r\nSUB a 2\r\n'
     b"PUB a r.1 1\r\nx\r\nPING\r\n",
 }

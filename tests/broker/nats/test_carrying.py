@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of, properties_of, to_clients_as
+from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of, forms_of, properties_of
 from trunkline.mqtt.message import Message
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.protocol.headers import Headers, encode_headers
@@ -27,15 +27,16 @@ SAME: list[tuple[list[tuple[str, str]], dict[str, Any], bool]] = [
 ]
 
 
+def forms(asked: Publish) -> dict[int, tuple[bytes, bytes]]:
+    return forms_of(asked.subject, asked.reply, asked.block, asked.payload)
+
+
 @pytest.mark.parametrize(("headers", "properties", "both_ways"), SAME)
 def test_headers_are_properties(headers: Any, properties: dict[str, Any], both_ways: bool) -> None:
     asked = published(headers)
     assert properties_of(asked) == properties
     if both_ways:
-        assert (
-            form_of(Message("a", b"x", properties=properties_of(asked)), WITH_HEADERS)
-            == to_clients_as(asked)[WITH_HEADERS]
-        )
+        assert form_of(Message("a", b"x", properties=properties_of(asked)), WITH_HEADERS) == forms(asked)[WITH_HEADERS]
 
 
 def test_a_reply_is_a_response_topic() -> None:
@@ -60,13 +61,19 @@ def test_what_is_no_header_is_left_out() -> None:
 def test_who_wants_no_headers_gets_none() -> None:
     message = Message("a", b"x", properties={"user_property": [("A", "b")]})
     assert form_of(message, WITHOUT_HEADERS) == (b"MSG a ", b" 1\r\nx\r\n")
-    assert to_clients_as(published([("A", "b")]))[WITHOUT_HEADERS] == (b"MSG a ", b" 1\r\nx\r\n")
+    assert forms(published([("A", "b")]))[WITHOUT_HEADERS] == (b"MSG a ", b" 1\r\nx\r\n")
+
+
+def test_of_a_block_with_lines_that_are_no_headers_the_others_stay() -> None:
+    block = b"NATS/1.0\r\nA: 1\r\nB B: 2\r\nno colon\r\nC: 3\r\n\r\n"
+    properties = properties_of(Publish(b"a", b"", block, b""))
+    assert properties == {"user_property": [("A", "1"), ("C", "3")]}
 
 
 def test_a_block_that_is_none_is_no_property() -> None:
     asked = Publish(b"a", b"", b"GARBAGE!", b"x")
     assert properties_of(asked) == {}
-    assert to_clients_as(asked)[WITH_HEADERS] == (b"HMSG a ", b" 8 9\r\nGARBAGE!x\r\n")
+    assert forms(asked)[WITH_HEADERS] == (b"HMSG a ", b" 8 9\r\nGARBAGE!x\r\n")
 
 
 def test_a_form_is_made_once() -> None:

@@ -31,7 +31,7 @@ async def test_the_first_line_is_info() -> None:
         assert wanted | {"client_id", "client_ip"} <= info.keys()
         assert (info["server_name"], info["headers"], info["proto"]) == ("plant-1", True, 1)
         assert info["max_payload"] == 1 << 20
-        assert "jetstream" not in info
+        assert info["jetstream"]
         other = await here.stranger()
         assert other.info["server_id"] == info["server_id"]
         assert other.info["client_id"] != info["client_id"]

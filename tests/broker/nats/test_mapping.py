@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trunkline.broker.nats import mapping
 from trunkline.broker.nats.mapping import filter_of, read_subject, shared_filter, subject_of, topic_of
-from trunkline.mqtt.topics import matches
+from trunkline.mqtt.topics import NO_LEVEL_LIMIT, matches
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.protocol import subjects
 
@@ -167,3 +168,9 @@ def test_what_a_line_says() -> None:
     for data in (b"\xff", b"a\x01"):
         with pytest.raises(BadSubject):
             read_subject(data)
+
+
+def test_subjects_of_replies_are_not_remembered() -> None:
+    before = mapping._known_topic.cache_info().currsize
+    assert mapping.topic_of_reply(b"_INBOX.of.one", NO_LEVEL_LIMIT) == "_INBOX/of/one"
+    assert mapping._known_topic.cache_info().currsize == before

@@ -18,7 +18,7 @@ ANY: Any = None
 
 def shared(config: Config, inside: bool = False) -> NatsListener:
     settings = None if inside else config.listeners[0]
-    return NatsListener(ANY, ANY, ANY, lambda config: NodeLimits(config.rate), "NID", count(5), config, settings)
+    return NatsListener(ANY, ANY, ANY, lambda config: NodeLimits(config.rate), "NID", count(5), ANY, config, settings)
 
 
 def config(listener: dict[str, object] | None = None, **sections: Any) -> Config:
@@ -38,12 +38,13 @@ def test_what_clients_are_told() -> None:
     assert told(listener) == {
         "server_id": "NID",
         "server_name": "trunkline",
-        "version": "2.9.0",
+        "version": "2.10.0",
         "proto": 1,
         "go": "",
         "host": "127.0.0.1",
         "port": 4222,
         "headers": True,
+        "jetstream": True,
         "max_payload": 1_048_576,
         "client_id": 5,
         "client_ip": "192.0.2.1",
@@ -104,5 +105,7 @@ def test_what_is_said_of_tls(url: str, tls: dict[str, str] | None, said: dict[st
     listener = ListenerSettings.model_validate(
         {"url": url} | ({} if tls is None else {"tls": {"certificate": "c"} | tls})
     )
-    found = NatsListener(ANY, ANY, ANY, lambda config: NodeLimits(config.rate), "NID", count(5), Config(), listener)
+    found = NatsListener(
+        ANY, ANY, ANY, lambda config: NodeLimits(config.rate), "NID", count(5), ANY, Config(), listener
+    )
     assert {key: value for key, value in told(found).items() if key.startswith("tls")} == said

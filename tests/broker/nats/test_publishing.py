@@ -33,15 +33,6 @@ async def test_nobody_answers() -> None:
         assert here.node.metrics.dropped[DropReason.NO_SUBSCRIBERS] == 4
 
 
-async def test_jetstream_is_not_there() -> None:
-    async with nats_room() as here:
-        speaker = await here.speaker()
-        await speaker.say(b"SUB r.* 1", b"UNSUB 1 1")
-        await speaker.publish(b"$JS.API.INFO", b"", b"r.1")
-        assert (await speaker.said()).startswith(b"HMSG r.1 1 44 44\r\nNATS/1.0 503")
-        assert here.node.router.subscriptions == 0
-
-
 async def test_who_does_not_hear_itself_is_nobody() -> None:
     async with nats_room() as here:
         speaker = await here.speaker(echo=False)

@@ -1,0 +1,185 @@
+"""Publishing to a stream with an acknowledgement, and with expectations about the stream."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.jetstream.refusals import refusal_of
+from trunkline.broker.nats.jetstream.stream_configs import filters_of
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.nats.jetstream.replies import ApiError
+from trunkline.store import StoreError
+from trunkline.streams.errors import StreamError
+from trunkline.streams.filters import TopicFilters
+from trunkline.streams.search import FilterLast, filter_last, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.nats.jetstream.asker import Asker
+    from trunkline.broker.nats.jetstream.node import JetStream
+    from trunkline.mqtt.message import Message
+    from trunkline.streams.stream import Stream
+
+#: What is not offered.
+_REFUSED: Final = {
+    "Nats-TTL": partial(ApiError, 400, 10166, "per-message TTL is disabled"),
+    "Nats-Batch-Id": partial(ApiError, 400, 10174, "atomic publish is disabled"),
+    "Nats-Incr": partial(ApiError, 400, 10168, "message counters is disabled"),
+    "Nats-Schedule": partial(ApiError, 400, 10188, "message schedules is disabled"),
+}
+_LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
+_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+_OTHER_STREAM: Final = partial(ApiError, 400, 10060, "expected stream does not match")
+
+
+class StreamPublishing:
+    """Of one client."""
+
+    __slots__ = ("_asker", "_jetstream", "_stored")
+
+    def __init__(self, jetstream: JetStream, asker: Asker) -> None:
+        self._jetstream = jetstream
+        self._asker = asker
+        #: Acknowledgements whose messages are stored.
+        self._stored: list[tuple[bytes, bytes]] = []
+
+    def store(self, message: Message, reply: bytes, stream: Stream, publish: Callable[[Message], None]) -> None:
+        """Publish a message that this stream takes, unless it is not as the publisher expects."""
+        demands = {name: value for name, value in message.properties.get("user_property", ()) if name[:5] == "Nats-"}
+        if reply and not stream.config.no_ack:
+            message.qos = 1
+            message.properties = _without_reply(message.properties)
+        if not demands:
+            self._publish(message, reply, stream, publish, demands)
+        elif _OF_SUBJECT in demands:
+            self._look_up(message, reply, stream, publish, demands)
+        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, message.topic):
+            self._asker.ask(
+                lambda: resolve(stream.log, self._jetstream.host, message.topic),
+                lambda _: self.store(message, reply, stream, publish),
+            )
+        else:
+            self._publish(message, reply, stream, publish, demands)
+
+    def _look_up(
+        self,
+        message: Message,
+        reply: bytes,
+        stream: Stream,
+        publish: Callable[[Message], None],
+        demands: dict[str, str],
+    ) -> None:
+        """The last message of a subject that is not the message's own, or of several."""
+        try:
+            filters = TopicFilters(filters_of((demands[_OF_SUBJECT],)))
+        except ApiError as error:
+            self._refuse(message, reply, stream, error)
+            return
+        self._asker.ask(
+            lambda: filter_last(stream.log, self._jetstream.host, filters),
+            lambda found: self._publish(message, reply, stream, publish, demands, found),
+        )
+
+    def _publish(
+        self,
+        message: Message,
+        reply: bytes,
+        stream: Stream,
+        publish: Callable[[Message], None],
+        demands: dict[str, str],
+        last: FilterLast | None = None,
+    ) -> None:
+        now = self._jetstream.host.now
+        if self._jetstream.registry.find(stream.name) is not stream:  # deleted meanwhile: it acknowledges nothing
+            publish(message)
+            return
+        if last is not None and last.now(stream.log) is None:  # too much has come since
+            self._look_up(message, reply, stream, publish, demands)
+            return
+        try:
+            for name in _REFUSED.keys() & demands.keys():
+                raise _REFUSED[name]()
+            if demands.get("Nats-Expected-Stream", stream.name) != stream.name:
+                raise _OTHER_STREAM()
+            known = stream.known(message, now)
+            if known is None:
+                if demands:
+                    _expect(stream, message.topic, demands, last)
+                stream.check_message(message, now)
+        except (ApiError, StreamError, StoreError) as error:
+            self._refuse(message, reply, stream, refusal_of(error))
+            return
+        publish(message)
+        if reply and not stream.config.no_ack:
+            self._acknowledge(reply, stream.name, known or stream.log.last, is_known=known is not None)
+
+    def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
+        standing = self._asker.standing
+        standing.services.dropped(standing.client, message, DropReason.STREAM_FULL, refusal.description)
+        said = {"code": refusal.code, "err_code": refusal.err_code, "description": refusal.description}
+        answer = json.dumps({"error": said, "stream": stream.name, "seq": 0}, separators=(",", ":"))
+        self._asker.answer(reply, answer.encode())
+
+    def _acknowledge(self, reply: bytes, stream: str, sequence: int, *, is_known: bool) -> None:
+        duplicate = ',"duplicate":true' if is_known else ""
+        text = f'{{"stream":"{stream}","seq":{sequence}{duplicate}}}'
+        self.when_stored(reply, text.encode())
+
+    def when_stored(self, reply: bytes, payload: bytes) -> None:
+        """Answer when all that has changed until now is stored."""
+        committer = self._asker.standing.services.committer
+        if committer is None:
+            self._asker.answer(reply, payload)
+        else:
+            committer.after_commit(partial(self._note_stored, (reply, payload)))
+
+    def _note_stored(self, answer: tuple[bytes, bytes]) -> None:
+        self._stored.append(answer)
+        if len(self._stored) == 1:
+            self._asker.dialogue.soon(self._answer)
+
+    def _answer(self) -> None:
+        stored, self._stored = self._stored, []
+        if not self._asker.is_over:
+            for reply, payload in stored:
+                self._asker.answer(reply, payload)
+
+
+def _without_reply(properties: Properties) -> Properties:
+    """The stream answers: those who get the message are not asked for anything."""
+    if len(properties) == 1:
+        return NO_PROPERTIES
+    return cast("Properties", {name: value for name, value in properties.items() if name != "response_topic"})
+
+
+def _is_exact(stream: Stream, topic: str) -> bool:
+    figures = stream.log.topics.get(topic)
+    return figures is None or figures.exact
+
+
+def _expect(stream: Stream, topic: str, demands: dict[str, str], last: FilterLast | None) -> None:
+    """
+    Raises:
+        ApiError, StreamError: it is not as expected.
+    """
+    last_of_subject = _number(demands.get(_LAST_OF_SUBJECT))
+    if last is not None and last_of_subject is None:
+        raise ApiError(400, 10193, "missing sequence for expected last sequence per subject")
+    stream.expect(
+        topic,
+        _number(demands.get("Nats-Expected-Last-Sequence")),
+        last_of_subject,
+        demands.get("Nats-Expected-Last-Msg-Id"),
+        last,
+    )
+
+
+def _number(text: str | None) -> int | None:
+    """What is no number is none that there could be."""
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1

@@ -1,0 +1,217 @@
+"""Streams as clients of NATS configure them.
+
+What a stream of the broker has no place for, and need not do anything about, is kept among its metadata, so that a
+client reads back what it wrote. What would have to be done and is not is refused, by name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from trunkline.broker.nats.jetstream.refusals import OTHER_NAME, REPLICAS, bad_json, bad_stream
+from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
+from trunkline.mqtt.topics import NO_LEVEL_LIMIT
+from trunkline.nats.errors import BadSubject
+from trunkline.nats.jetstream.configs import Compression, Discard, Retention, Storage, StreamConfig
+from trunkline.nats.jetstream.fields import BadReply, from_json
+from trunkline.streams import config as streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The key in `metadata` under which is kept what is NATS's alone. Clients do not see it.
+KEPT: Final = "_nats"
+_LONGEST_NAME: Final = 255
+_LONGEST_DESCRIPTION: Final = 4096
+_MOST_METADATA: Final = 128 * 1024
+#: Of a stream, and filters of a consumer: each is compared with each.
+MOST_SUBJECTS: Final = 100
+_LEAST_AGE: Final = 0.1
+_DUPLICATE_WINDOW: Final = 120.0
+
+#: What is not offered: the setting, and what a client is told.
+_NOT_OFFERED: Final = (
+    ("mirror", "mirrors are not offered"),
+    ("sources", "sources are not offered"),
+    ("transform", "subject transforms are not offered"),
+    ("republish", "republishing is not offered"),
+    ("placement", "placement is not offered"),
+    ("mirror_direct", "stream has no mirror but does have mirror direct"),
+    ("allow_atomic", "atomic publishing is not offered"),
+    ("allow_counter", "message counters are not offered"),
+    ("allow_schedules", "message schedules are not offered"),
+    ("delete_marker_ttl", "delete markers are not offered"),
+)
+
+
+def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None = None) -> streams.StreamConfig:
+    """From the JSON of a request about the stream of this name, which may be there: what NATS has no word for stays as
+    it is where a client says what it was shown.
+
+    Raises:
+        ApiError: it is none, or the broker has no such streams.
+    """
+    try:
+        config = from_json(StreamConfig, asked)
+    except BadReply as error:
+        raise bad_json(str(error)) from None
+    if config.name != name:
+        raise OTHER_NAME()
+    _check(config)
+    kept: dict[str, Any] = {}
+    if config.storage is not Storage.FILE:
+        kept["storage"] = Storage.MEMORY.value
+    if config.allow_direct:
+        kept["allow_direct"] = True
+    metadata = {key: value for key, value in config.metadata.items() if not key.startswith("_nats")}
+    if kept:
+        metadata[KEPT] = json.dumps(kept)
+    filters = filters_of(config.subjects or (name,))
+    if known is not None:
+        filters = declared_filters(filters, known.filters)
+        config = replace(config, first_sequence=config.first_sequence or known.first_sequence)
+    if filters == ("#",) and not config.no_ack and (known is None or known.filters != filters):
+        raise bad_stream("capturing all subjects requires no-ack to be true")
+    window = config.duplicate_window
+    if not window and (known is None or known.duplicate_window):
+        window = min(config.max_age or _DUPLICATE_WINDOW, _DUPLICATE_WINDOW)
+    return streams.StreamConfig(
+        name=name,
+        filters=filters,
+        description=config.description,
+        retention=streams.Retention(_word(config.retention, Retention)),
+        max_messages=max(config.max_messages, 0),
+        max_bytes=max(config.max_bytes, 0),
+        max_age=config.max_age,
+        max_messages_per_topic=max(config.max_messages_per_subject, 0),
+        max_message_size=max(config.max_message_size, 0),
+        max_consumers=max(config.max_consumers, 0),
+        discard=streams.Discard(_word(config.discard, Discard)),
+        discard_new_per_topic=config.discard_new_per_subject,
+        duplicate_window=window,
+        no_ack=config.no_ack,
+        sealed=config.sealed,
+        deny_delete=config.deny_delete,
+        deny_purge=config.deny_purge,
+        allow_rollup=config.allow_rollup,
+        first_sequence=max(config.first_sequence, 1),
+        metadata=metadata,
+    )
+
+
+def _check(config: StreamConfig) -> None:
+    unknown = next((key for key, value in config.unknown.items() if value), None)
+    if unknown is not None:
+        raise bad_json(f'unknown field "{unknown}"')
+    if len(config.name) > _LONGEST_NAME:
+        raise bad_stream(f"stream name is too long, maximum allowed is {_LONGEST_NAME}")
+    check_size(config.description, config.metadata)
+    if len(config.subjects) > MOST_SUBJECTS:
+        raise bad_stream(f"more than {MOST_SUBJECTS} subjects")
+    if config.replicas > 1:
+        raise REPLICAS()
+    for name, text in _NOT_OFFERED:
+        if getattr(config, name):
+            raise bad_stream(text)
+    limits = config.consumer_limits
+    if limits.inactive_threshold or limits.max_ack_pending:
+        raise bad_stream("limits of all consumers are not offered")
+    if config.compression is not Compression.NONE:
+        raise bad_stream("compression is not offered")
+    _word(config.storage, Storage)
+    if 0 < config.max_age < _LEAST_AGE:
+        raise bad_stream("max age needs to be >= 100ms")
+    if 0 < config.max_age < config.duplicate_window:
+        raise bad_stream("duplicates window can not be larger then max age")
+    if config.discard_new_per_subject and config.discard is not Discard.NEW:
+        raise bad_stream("discard new per subject requires discard new policy to be set")
+    if config.discard_new_per_subject and config.max_messages_per_subject <= 0:
+        raise bad_stream("discard new per subject requires max msgs per subject > 0")
+    if config.allow_rollup and config.deny_purge:
+        raise bad_stream("roll-ups require the purge permission")
+
+
+def check_size(description: str, metadata: Mapping[str, str]) -> None:
+    """
+    Raises:
+        ApiError: they are longer than servers allow.
+    """
+    if len(description.encode()) > _LONGEST_DESCRIPTION:
+        raise bad_stream(f"stream description is too long, maximum allowed is {_LONGEST_DESCRIPTION}")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items()) > _MOST_METADATA:
+        raise bad_stream("stream metadata exceeds maximum size of 128 KiB")
+
+
+def _word(value: Any, kind: type[Any]) -> str:
+    if not isinstance(value, kind):
+        raise bad_json(f"can not unmarshal {json.dumps(str(value))}")
+    return str(value.value)
+
+
+def filters_of(subjects: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    Raises:
+        ApiError: a subject has no topics.
+    """
+    filters: list[str] = []
+    for subject in subjects:
+        try:
+            filter = filter_of(read_subject(subject.encode()), NO_LEVEL_LIMIT)
+        except BadSubject as error:
+            raise bad_stream(f"invalid subject: {error}") from None
+        if filter.split("/", 1)[0] == "$JS":
+            raise bad_stream("subjects that overlap with jetstream api require no-ack to be true")
+        if filter in filters:
+            raise bad_stream("duplicate subjects detected")
+        filters.append(filter)
+    return tuple(filters)
+
+
+def declared_filters(filters: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that there are, if a client says them as it was shown them: a filter of MQTT may be two subjects."""
+    return known if set(subjects_of(filters)) == set(subjects_of(known)) else filters
+
+
+def kept_in(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What is NATS's alone of a stream or a consumer. Others may have written the metadata."""
+    try:
+        found: Any = json.loads(metadata.get(KEPT, "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
+    """As clients of NATS read it, whoever made the stream."""
+    kept = kept_in(config.metadata)
+    return StreamConfig(
+        name=config.name,
+        subjects=subjects_of(config.filters),
+        description=config.description,
+        retention=Retention(config.retention.value),
+        discard=Discard.NEW if config.sealed else Discard(config.discard.value),
+        storage=Storage.MEMORY if kept.get("storage") == "memory" else Storage.FILE,
+        max_consumers=config.max_consumers or -1,
+        max_messages=config.max_messages or -1,
+        max_bytes=config.max_bytes or -1,
+        max_age=config.max_age,
+        max_messages_per_subject=config.max_messages_per_topic or -1,
+        max_message_size=config.max_message_size or -1,
+        discard_new_per_subject=config.discard_new_per_topic,
+        duplicate_window=config.duplicate_window,
+        no_ack=config.no_ack,
+        first_sequence=config.first_sequence if config.first_sequence > 1 else 0,
+        sealed=config.sealed,
+        deny_delete=config.deny_delete,
+        deny_purge=config.deny_purge,
+        allow_rollup=config.allow_rollup,
+        allow_direct=kept.get("allow_direct") is True,
+        metadata={key: value for key, value in config.metadata.items() if key != KEPT},
+    )
+
+
+def subjects_of(filters: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns that match the subjects of all topics that the filters match."""
+    return tuple([pattern for filter in filters for pattern in pattern_of(filter)])

@@ -1,0 +1,310 @@
+"""The same requests to the listener and to two real servers: the answers are the same, but for what is named here."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.broker.nats.jetstream.asking import Asking, plain
+from tests.nats.servers import BROKER, CORE_KINDS, NatsServer, running
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+S: dict[str, Any] = {"name": "s", "subjects": ["s.>"]}
+C: dict[str, Any] = {"stream_name": "s", "config": {"ack_policy": "explicit"}}
+
+
+def c(**config: Any) -> dict[str, Any]:
+    return {"stream_name": "s", "config": {"ack_policy": "explicit", **config}}
+
+
+Request = tuple[str, Any]
+
+#: What is asked, one after the other, in a world without streams.
+STORIES: dict[str, list[Request]] = {
+    "nothing is there": [
+        ("STREAM.NAMES", b""),
+        ("STREAM.LIST", b""),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.DELETE.s", b""),
+        ("STREAM.PURGE.s", b""),
+        ("STREAM.UPDATE.s", S),
+        ("STREAM.MSG.GET.s", {"seq": 1}),
+        ("STREAM.MSG.DELETE.s", {"seq": 1}),
+        ("CONSUMER.CREATE.s", C),
+        ("CONSUMER.INFO.s.c", b""),
+        ("CONSUMER.DELETE.s.c", b""),
+        ("CONSUMER.NAMES.s", b""),
+        ("CONSUMER.LIST.s", b""),
+    ],
+    "a stream": [
+        ("STREAM.CREATE.s", S),
+        ("STREAM.CREATE.s", S),
+        ("STREAM.CREATE.s", S | {"max_msgs": 5}),
+        ("STREAM.CREATE.t", {"name": "t", "subjects": ["s.a"]}),
+        ("STREAM.CREATE.t", S),
+        ("STREAM.CREATE.s", b"{"),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.NAMES", b""),
+        ("STREAM.NAMES", {"subject": "s.x"}),
+        ("STREAM.NAMES", {"subject": "x"}),
+        ("STREAM.NAMES", {"offset": 5}),
+        ("STREAM.LIST", b""),
+        ("STREAM.UPDATE.s", S | {"max_msgs": 5, "description": "a stream", "storage": "file"}),
+        ("STREAM.UPDATE.s", S | {"storage": "memory"}),
+        ("STREAM.UPDATE.s", {"name": "t"}),
+        ("STREAM.DELETE.s", b"x"),
+        ("STREAM.DELETE.s", b""),
+        ("STREAM.DELETE.s", b""),
+    ],
+    "everything that may be said of a stream": [
+        (
+            "STREAM.CREATE.s",
+            S
+            | {
+                "retention": "workqueue",
+                "max_msgs": 100,
+                "max_bytes": 10000,
+                "max_age": 10**12,
+                "max_msgs_per_subject": 3,
+                "max_msg_size": 1000,
+                "discard": "new",
+                "discard_new_per_subject": True,
+                "duplicate_window": 10**10,
+                "no_ack": True,
+                "deny_delete": True,
+                "allow_direct": True,
+                "allow_rollup_hdrs": True,
+                "storage": "memory",
+                "metadata": {"a": "b"},
+                "description": "x",
+            },
+        ),
+        ("STREAM.INFO.s", b""),
+    ],
+    "the subject is its name": [("STREAM.CREATE.s", {"name": "s"}), ("STREAM.INFO.s", b"")],
+    "what no stream can be": [
+        ("STREAM.CREATE.s", {"name": "s", "num_replicas": 3}),
+        ("STREAM.CREATE.s", {"name": "s", "max_age": 1000}),
+        ("STREAM.CREATE.s", {"name": "s", "duplicate_window": 10**12, "max_age": 10**11}),
+        ("STREAM.CREATE.s", {"name": "s", "retention": "foo"}),
+        ("STREAM.CREATE.s", {"name": "s", "storage": 5}),
+        ("STREAM.CREATE.s", {"name": "s", "discard_new_per_subject": True}),
+        ("STREAM.CREATE.s", {"name": "s", "subjects": ["$JS.API.>"]}),
+        ("STREAM.CREATE.s", {"name": "s", "subjects": ["s", "s"]}),
+        ("STREAM.CREATE.s", {"name": "s", "allow_rollup_hdrs": True, "deny_purge": True}),
+        ("STREAM.CREATE." + "a" * 256, {"name": "a" * 256}),
+    ],
+    "messages": [
+        ("STREAM.CREATE.s", S),
+        ("PUB s.0", b"p0"),
+        ("PUB s.1", b"p1"),
+        ("PUB s.2", b"p2"),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.INFO.s", {"subjects_filter": ">"}),
+        ("STREAM.INFO.s", {"subjects_filter": "s.1"}),
+        ("STREAM.MSG.GET.s", {"seq": 1}),
+        ("STREAM.MSG.GET.s", {"seq": 9}),
+        ("STREAM.MSG.GET.s", b""),
+        ("STREAM.MSG.GET.s", {}),
+        ("STREAM.MSG.GET.s", {"last_by_subj": "s.2"}),
+        ("STREAM.MSG.GET.s", {"last_by_subj": "s.7"}),
+        ("STREAM.MSG.GET.s", {"seq": 1, "next_by_subj": "s.*"}),
+        ("STREAM.MSG.GET.s", {"seq": 1, "last_by_subj": "s.0"}),
+        ("STREAM.MSG.DELETE.s", {"seq": 2}),
+        ("STREAM.MSG.DELETE.s", {"seq": 2}),
+        ("STREAM.MSG.DELETE.s", b""),
+        ("STREAM.INFO.s", {"deleted_details": True}),
+        ("STREAM.PURGE.s", {"filter": "s.0"}),
+        ("STREAM.PURGE.s", {"seq": 2, "keep": 1}),
+        ("STREAM.PURGE.s", b"{"),
+        ("STREAM.PURGE.s", b""),
+        ("STREAM.INFO.s", b""),
+    ],
+    "what publishers expect": [
+        ("STREAM.CREATE.s", S),
+        ("PUB s.a", {"Nats-Msg-Id": "1"}),
+        ("PUB s.a", {"Nats-Msg-Id": "1"}),
+        ("PUB s.a", {"Nats-Expected-Stream": "q"}),
+        ("PUB s.a", {"Nats-Expected-Last-Sequence": "7"}),
+        ("PUB s.a", {"Nats-Expected-Last-Sequence": "x"}),
+        ("PUB s.a", {"Nats-Expected-Last-Subject-Sequence": "9"}),
+        ("PUB s.a", {"Nats-Expected-Last-Msg-Id": "z"}),
+        ("PUB s.a", {"Nats-Expected-Last-Sequence": "1", "Nats-Expected-Last-Subject-Sequence": "1"}),
+        ("PUB s.b", {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Stream": "s"}),
+        ("PUB s.a", {"Nats-Rollup": "sub"}),
+        ("STREAM.INFO.s", b""),
+    ],
+    "what has no room": [
+        ("STREAM.CREATE.s", S | {"max_msg_size": 10, "max_msgs": 2, "discard": "new"}),
+        ("PUB s.a", b"x" * 99),
+        ("PUB s.a", b"1"),
+        ("PUB s.a", b"2"),
+        ("PUB s.a", b"3"),
+    ],
+    "sealed, and not to be deleted from": [
+        ("STREAM.CREATE.s", S | {"deny_delete": True, "deny_purge": True}),
+        ("PUB s.a", b"1"),
+        ("STREAM.MSG.DELETE.s", {"seq": 1}),
+        ("STREAM.PURGE.s", b""),
+        ("STREAM.UPDATE.s", S | {"storage": "file"}),
+        ("STREAM.UPDATE.s", S | {"storage": "file", "deny_delete": True, "deny_purge": True, "sealed": True}),
+        ("PUB s.a", b"1"),
+        ("STREAM.MSG.DELETE.s", {"seq": 1}),
+        ("STREAM.PURGE.s", b""),
+    ],
+    "consumers": [
+        ("STREAM.CREATE.s", S),
+        ("PUB s.a", b"1"),
+        ("PUB s.b", b"2"),
+        ("CONSUMER.DURABLE.CREATE.s.d", c(durable_name="d")),
+        ("CONSUMER.DURABLE.CREATE.s.d", c(durable_name="d")),
+        ("CONSUMER.DURABLE.CREATE.s.d", c(durable_name="d", ack_policy="none")),
+        ("CONSUMER.DURABLE.CREATE.s.e", c(durable_name="d")),
+        ("CONSUMER.DURABLE.CREATE.s.e", c()),
+        ("CONSUMER.CREATE.s", c()),
+        ("CONSUMER.CREATE.s", c(durable_name="d")),
+        ("CONSUMER.CREATE.s.n.s.a", c(name="n", filter_subject="s.a", inactive_threshold=10**11)),
+        ("CONSUMER.CREATE.s.n.s.b", c(name="n", filter_subject="s.a")),
+        ("CONSUMER.CREATE.s.m", c(name="m", durable_name="o")),
+        ("CONSUMER.CREATE.t", c()),
+        ("CONSUMER.INFO.s.n", b""),
+        ("CONSUMER.INFO.s.no", b""),
+        ("CONSUMER.DELETE.s.n", b""),
+        ("CONSUMER.DELETE.s.n", b""),
+        ("CONSUMER.DURABLE.CREATE.s.d", c(durable_name="d", max_deliver=5, ack_wait=10**10, description="x")),
+        ("CONSUMER.INFO.s.d", b""),
+    ],
+    "what no consumer can be": [
+        ("STREAM.CREATE.s", S),
+        ("CONSUMER.CREATE.s", b""),
+        ("CONSUMER.CREATE.s", c(deliver_policy="by_start_sequence")),
+        ("CONSUMER.CREATE.s", c(opt_start_seq=4)),
+        ("CONSUMER.CREATE.s", c(max_waiting=5, deliver_subject="dd")),
+        ("CONSUMER.CREATE.s", c(flow_control=True, deliver_subject="dd")),
+        ("CONSUMER.CREATE.s", c(idle_heartbeat=10**10)),
+        ("CONSUMER.CREATE.s", c(idle_heartbeat=1, deliver_subject="dd")),
+        ("CONSUMER.CREATE.s", c(deliver_subject="s.>")),
+        ("CONSUMER.CREATE.s", c(deliver_subject="s.a")),
+        ("CONSUMER.CREATE.s", c(backoff=[1, 2], max_deliver=1)),
+        ("CONSUMER.CREATE.s", c(rate_limit_bps=5)),
+    ],
+    "a work queue": [
+        ("STREAM.CREATE.s", S | {"retention": "workqueue"}),
+        ("CONSUMER.CREATE.s", c(ack_policy="none")),
+        ("CONSUMER.CREATE.s", c(deliver_policy="new")),
+        ("CONSUMER.DURABLE.CREATE.s.a", c(durable_name="a", filter_subject="s.a")),
+        ("CONSUMER.DURABLE.CREATE.s.b", c(durable_name="b", filter_subject="s.a")),
+    ],
+}
+#: As only newer servers have it.
+NEW_ALONE: dict[str, list[Request]] = {
+    "more of consumers": [
+        ("STREAM.CREATE.s", S),
+        ("CONSUMER.CREATE.s.n", c(name="n", inactive_threshold=10**11)),
+        ("CONSUMER.CREATE.s.n", c(name="n", max_deliver=3) | {"action": "create"}),
+        ("CONSUMER.CREATE.s.u", c(name="u") | {"action": "update"}),
+        ("CONSUMER.CREATE.s", c(filter_subjects=["s.a", "s.b"])),
+        ("CONSUMER.CREATE.s", c(filter_subjects=["s.a", "s.b"], filter_subject="s.c")),
+        ("CONSUMER.CREATE.s", c(filter_subjects=["s.a", ""])),
+        ("CONSUMER.CREATE.s", c(filter_subject="zz")),
+        ("CONSUMER.PAUSE.s.n", {"pause_until": "2130-01-01T00:00:00Z"}),
+        ("CONSUMER.INFO.s.n", b""),
+        ("CONSUMER.PAUSE.s.n", b""),
+        ("STREAM.CREATE.t", {"name": "t", "foo": 1}),
+    ],
+}
+#: Where the listener is right to say something else: the request, and the listener's answer without its type.
+DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
+    "what is not offered": [
+        (
+            ("STREAM.CREATE.t", {"name": "t", setting: value}),
+            {"error": {"code": 500, "err_code": 10052, "description": text}},
+        )
+        for setting, value, text in (
+            ("mirror", {"name": "s"}, "mirrors are not offered"),
+            ("sources", [{"name": "s"}], "sources are not offered"),
+            ("republish", {"src": ">", "dest": "a.>"}, "republishing is not offered"),
+            ("placement", {"cluster": "C"}, "placement is not offered"),
+            ("subject_transform", {"src": ">", "dest": "a.>"}, "subject transforms are not offered"),
+            ("compression", "s2", "compression is not offered"),
+            ("allow_atomic", True, "atomic publishing is not offered"),
+            ("allow_msg_counter", True, "message counters are not offered"),
+            ("allow_msg_schedules", True, "message schedules are not offered"),
+            ("consumer_limits", {"max_ack_pending": 5}, "limits of all consumers are not offered"),
+        )
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, NatsServer]]:
+    with ExitStack() as stack:
+        found: dict[str, NatsServer] = {}
+        for kind in CORE_KINDS:
+            folder = tmp_path_factory.mktemp(kind)
+            options = () if kind == BROKER else ("-js", "-sd", str(folder / "js"))
+            found[kind] = stack.enter_context(running(kind, folder, *options))
+        yield found
+
+
+def told(server: NatsServer, story: list[Request]) -> list[Any]:
+    with closing(Asking(server)) as asking:
+        for name in asking.api("STREAM.NAMES")["streams"] or ():
+            asking.api(f"STREAM.DELETE.{name}")
+        return [plain(_answer(asking, *request)) for request in story]
+
+
+def _answer(asking: Asking, what: str, payload: Any) -> Any:
+    if not what.startswith("PUB "):
+        return asking.api(what, payload)
+    headers, data = (payload, b"x") if isinstance(payload, dict) else (None, payload)
+    return asking.ask(what[4:], data, headers).json
+
+
+def comparable(answer: Any, *, with_texts: bool) -> Any:
+    """The numbers of errors are compared everywhere; where the words are Go's own, only these."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if error is None:
+        return answer
+    return error if with_texts else (error["code"], error["err_code"])
+
+
+#: Errors whose text has words of Go's parser, of its log of streams, or of ours.
+OWN_WORDS = {10025, 10052, 10012, 10057, 10038, 10003}
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    error = theirs.get("error") if isinstance(theirs, dict) else None
+    with_texts = error is not None and error["err_code"] not in OWN_WORDS
+    return comparable(ours, with_texts=with_texts) == comparable(theirs, with_texts=with_texts)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_stories(servers: dict[str, NatsServer], name: str) -> None:
+    story = STORIES[name]
+    answers = {kind: told(server, story) for kind, server in servers.items()}
+    for number, request in enumerate(story):
+        ours, new, old = (answers[kind][number] for kind in (BROKER, "new", "old"))
+        assert same(ours, new) or same(ours, old), (
+            f"{request}\nours {json.dumps(ours)}\n new {json.dumps(new)}\n old {json.dumps(old)}"
+        )
+
+
+@pytest.mark.parametrize("name", NEW_ALONE)
+def test_stories_of_newer_servers(servers: dict[str, NatsServer], name: str) -> None:
+    story = NEW_ALONE[name]
+    answers = {kind: told(servers[kind], story) for kind in (BROKER, "new")}
+    for request, ours, new in zip(story, answers[BROKER], answers["new"], strict=True):
+        assert same(ours, new), f"{request}\nours {json.dumps(ours)}\n new {json.dumps(new)}"
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_is_not_the_same(servers: dict[str, NatsServer], name: str) -> None:
+    story = [request for request, _ in DIFFERENT[name]]
+    for (request, expected), ours in zip(DIFFERENT[name], told(servers[BROKER], story), strict=True):
+        assert {key: value for key, value in ours.items() if key != "type"} == expected, request

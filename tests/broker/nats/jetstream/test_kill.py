@@ -1,0 +1,114 @@
+"""kill -9 right behind answers: what was acknowledged to a publisher is in the stream, and what a consumer was told to
+be done with does not come again. A ledger beside the broker says what that is."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import trio
+
+from tests.broker.nats.jetstream.pulled import Puller
+from tests.broker.nats.speaking import Speaker
+from tests.nats.servers import BROKER, NatsServer, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+ROUNDS = 2
+#: Answers behind which the broker is killed, and messages that are sent in a round.
+ANSWERS = 300
+MESSAGES = 2000
+
+
+async def puller(server: NatsServer) -> Puller:
+    one = Puller(await Speaker.over(await trio.open_tcp_stream("127.0.0.1", server.port), {}))
+    await one.say(b"SUB r.> 1")
+    return one
+
+
+async def publish_until_killed(server: NatsServer, first: int, ledger: set[int]) -> None:
+    """Note what is acknowledged; a refusal would fail."""
+    one = await puller(server)
+    last = random.randrange(1, ANSWERS)
+    try:
+        with suppress(trio.BrokenResourceError, AssertionError):
+            for number in range(first, first + MESSAGES):
+                await one.publish("log.a", b"%d" % number, f"r.{number}")
+            for _ in range(MESSAGES):
+                got = await one.got()
+                assert "error" not in json.loads(got.payload)
+                ledger.add(int(got.subject.removeprefix("r.")))
+                if len(ledger) % ANSWERS == last:
+                    await trio.to_thread.run_sync(server.kill)
+    finally:
+        await one.speaker.leave()
+
+
+async def acknowledge_until_killed(server: NatsServer, ledger: set[int], came: list[int]) -> None:
+    one = await puller(server)
+    before, last = len(ledger), random.randrange(1, ANSWERS)
+    try:
+        with suppress(trio.BrokenResourceError, AssertionError):
+            while True:
+                await one.pull(consumer="c", batch=50, expires=1_500_000_000)
+                waiting: dict[str, int] = {}
+                for _ in range(50):
+                    got = await one.got()
+                    if got.status:
+                        return
+                    number = int(got.payload)
+                    came.append(number)
+                    waiting[f"r.ack.{number}"] = number
+                    await one.publish(got.reply, b"+ACK", f"r.ack.{number}")
+                while waiting:
+                    ledger.add(waiting.pop((await one.got()).subject))
+                    if len(ledger) == before + last:
+                        await trio.to_thread.run_sync(server.kill)
+    finally:
+        await one.speaker.leave()
+
+
+async def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(tmp_path / "store.db"))
+    monkeypatch.setenv("TRUNKLINE_STORE__DURABILITY", "os")
+    stored: set[int] = set()
+    done: set[int] = set()
+    with running(BROKER, tmp_path) as server:
+        maker = await puller(server)
+        assert "error" not in await maker.api("STREAM.CREATE.s", {"name": "s", "subjects": ["log.>"]})
+        config = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 10**9, "max_ack_pending": 10_000}
+        assert "error" not in await maker.api("CONSUMER.DURABLE.CREATE.s.c", {"stream_name": "s", "config": config})
+        await maker.speaker.leave()
+        for turn in range(ROUNDS):
+            await publish_until_killed(server, turn * MESSAGES, stored)
+            await trio.to_thread.run_sync(server.start)
+        assert stored
+
+        came: list[int] = []
+        for _ in range(ROUNDS):
+            known = set(done)
+            fresh: list[int] = []
+            await acknowledge_until_killed(server, done, fresh)
+            assert not known & set(fresh), "what is done with does not come again"
+            came += fresh
+            await trio.to_thread.run_sync(server.kill)
+            await trio.to_thread.run_sync(server.start)
+        while not stored <= set(came):
+            before = len(came)
+            await take_all(server, came)
+            assert len(came) > before, f"{len(stored - set(came))} are lost"
+
+
+async def take_all(server: NatsServer, came: list[int]) -> None:
+    """Take all that there is."""
+    one = await puller(server)
+    await one.pull(consumer="c", batch=ROUNDS * MESSAGES + 1, expires=1_500_000_000)
+    while not (got := await one.got()).status:
+        came.append(int(got.payload))
+        await one.publish(got.reply)
+    await one.speaker.leave()

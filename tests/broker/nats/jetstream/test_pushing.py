@@ -1,0 +1,295 @@
+"""Push consumers: to whom, how fast, and what they say while there is nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.broker.nats.jetstream.pulled import SECOND, Got, Puller, jetstream_room
+from tests.conformance import raw
+from trunkline.broker.nats.jetstream.pushing import PUSHED_AT_ONCE, WINDOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.broker.nats.jetstream.pulled import JetStreamRoom
+
+NUMBERS = [b"%d" % number for number in range(5)]
+
+
+async def payloads(puller: Puller, count: int) -> list[bytes]:
+    return [(await puller.got()).payload for _ in range(count)]
+
+
+async def test_what_is_there_and_what_comes() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1", b"2")
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="r.d")
+        await here.fill(b"3")
+        first = await puller.got()
+        assert (first.subject, first.sid, first.payload) == ("s.a", "1", b"1")
+        assert first.reply.startswith("$JS.ACK.s.c.1.1.1.")
+        assert await payloads(puller, 2) == [b"2", b"3"]
+        assert (await puller.api("CONSUMER.INFO.s.c"))["push_bound"]
+
+
+async def test_it_waits_for_somebody_to_subscribe() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        maker, reader = await here.puller(), await here.puller()
+        await maker.consumer(deliver_subject="d.x")
+        await maker.nothing()
+        info = await maker.api("CONSUMER.INFO.s.c")
+        assert (info["delivered"]["consumer_seq"], "push_bound" in info) == (0, False)
+        await reader.say(b"SUB d.* 2")
+        assert await payloads(reader, 1) == [b"1"]
+        await reader.say(b"UNSUB 2")
+        await reader.nothing()
+        await here.fill(b"2")
+        await maker.nothing()
+        await maker.say(b"SUB d.x 3")
+        assert await payloads(maker, 1) == [b"2"], "it did not leave the stream for nobody"
+
+
+async def test_a_group_shares() -> None:
+    async with jetstream_room() as here:
+        one, two = await here.puller(), await here.puller()
+        for each in (one, two):
+            await each.say(b"SUB d q 2")
+            await each.nothing()
+        await one.consumer(deliver_subject="d", deliver_group="q")
+        await here.fill(*[b"%d" % number for number in range(20)])
+        found: list[list[Got]] = [[], []]
+        for each, own in zip((one, two), found, strict=True):
+            await each.say(b"PING")
+            while (line := await each.speaker.line()) != b"PONG":
+                size = int(line.split()[-1])
+                own.append(Got(*line.decode().split()[1:3], "", b"", await each.speaker.exactly(size + 2)))
+        assert len(found[0]) + len(found[1]) == 20
+        assert all(found)
+
+
+async def test_clients_of_mqtt_get_it_under_the_deliver_topic() -> None:
+    async with jetstream_room() as here:
+        wire = await here.room.wire("device")
+        await wire.subscribe(("alarms/all", 1))
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="alarms.all", ack_policy="none")
+        await here.fill(b"1")
+        packet = await wire.receive()
+        assert (packet.type, packet.topic, packet.payload) == (raw.PUBLISH, "alarms/all", b"1")
+
+
+async def test_heartbeats_while_there_is_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", idle_heartbeat=5 * SECOND)
+        begun = trio.current_time()
+        for beat in (5, 10):
+            got = await puller.got()
+            assert (got.subject, got.sid, got.reply) == ("d", "2", "")
+            assert got.block == (b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 0\r\nNats-Last-Stream: 0\r\n\r\n")
+            assert trio.current_time() - begun == pytest.approx(beat)
+        await trio.sleep(4)
+        await here.fill(b"1")
+        assert await payloads(puller, 1) == [b"1"]
+        got = await puller.got()
+        assert got.block.endswith(b"Nats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n")
+        assert trio.current_time() - begun == pytest.approx(19), "a message puts it off"
+
+
+async def filled(here: JetStreamRoom, count: int) -> None:
+    for number in range(count):
+        await here.streams.publish("s/a", b"%08d" % number + b"x" * 10_000)
+
+
+async def test_flow_control(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 400)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        came, question, sent = 0, Got("", "", "", b"", b""), 0
+        while (got := await puller.got()).status != "100 Idle Heartbeat":
+            if got.status:
+                assert (got.status, question.status) == ("100 FlowControl Request", "")
+                question = got
+            else:
+                came += 1
+                sent += len(got.payload)
+        assert question.reply.startswith("$JS.FC.s.c.")
+        assert WINDOW <= sent <= WINDOW + 70 * 10_100
+        assert f"Nats-Consumer-Stalled: {question.reply}\r\n".encode() in got.block
+        while came < 400:
+            await puller.publish(question.reply)
+            while not (got := await puller.got()).status and came < 400:
+                came += 1
+                if came == 400:
+                    break
+            if got.status == "100 FlowControl Request":
+                question = got
+        assert came == 400
+
+
+async def test_an_answer_to_another_question_confirms_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 200)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        while (await puller.got()).status != "100 Idle Heartbeat":
+            await puller.publish("$JS.FC.s.c.777")
+        assert (await puller.ask("$JS.FC.s.no.1")).status == "503"
+
+
+async def test_who_subscribes_later_is_not_asked_what_others_were(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 300)
+        one, two = await here.puller(), await here.puller()
+        await one.say(b"SUB d 2")
+        await one.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        while (await one.got()).status != "100 Idle Heartbeat":
+            pass
+        await one.say(b"UNSUB 2")
+        await one.nothing()
+        await two.say(b"SUB d 2")
+        assert not (await two.got()).status, "it does not wait for the answer of one that has gone"
+
+
+async def test_they_push_one_after_the_other() -> None:
+    """However many there are, others get their turn."""
+    async with jetstream_room() as here:
+        await here.fill(*[b"%d" % number for number in range(2 * PUSHED_AT_ONCE)])
+        puller = await here.puller()
+        for name in "abcde":
+            await puller.consumer(name, deliver_subject="d", ack_policy="none")
+        turns: Counter[int] = Counter()
+        turn = 0
+
+        def watch(*_: object) -> None:
+            turns[turn] += 1
+
+        async with trio.open_nursery() as nursery:
+
+            async def count_turns() -> None:
+                nonlocal turn
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    turn += 1
+
+            publish = here.jetstream.publish
+            here.jetstream.publish = lambda message: (watch(), publish(message))[1]  # type: ignore[method-assign]
+            nursery.start_soon(count_turns)
+            await puller.say(b"SUB d 2")
+            await payloads(puller, 10 * PUSHED_AT_ONCE)
+            nursery.cancel_scope.cancel()
+        assert max(turns.values()) <= 2 * PUSHED_AT_ONCE
+
+
+async def test_a_rate(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 11)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.nothing()
+        begun = trio.current_time()
+        await puller.consumer(deliver_subject="d", ack_policy="none", rate_limit_bps=80_000)
+        await payloads(puller, 11)
+        assert trio.current_time() - begun == pytest.approx(10, rel=0.02)
+
+
+async def test_who_does_not_read_is_waited_for() -> None:
+    """A consumer without flow control does not push into a connection that takes nothing."""
+    async with jetstream_room() as here:
+        for _ in range(600):
+            await here.streams.publish("s/a", b"x" * 100_000)
+        slow, other = await here.puller(), await here.puller()
+        await slow.say(b"SUB d 2")
+        await slow.nothing()
+        await other.consumer(deliver_subject="d", ack_policy="none")
+        while not any(each.pending for each in here.room.connections):
+            await trio.lowlevel.checkpoint()
+        for _ in range(50):
+            info = await other.api("CONSUMER.INFO.s.c")
+        assert info["num_pending"] > 300
+        assert max(each.pending for each in here.room.connections) < 20_000_000
+        assert {len(payload) for payload in await payloads(slow, 600)} == {100_000}
+
+
+async def test_one_that_changes_goes_on_elsewhere() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="d.1")
+        await here.fill(b"1")
+        await puller.consumer(deliver_subject="r.2")
+        assert await payloads(puller, 1) == [b"1"]
+        again = {"stream_name": "s", "config": {"durable_name": "c", "deliver_subject": "d.3"}}
+        refused = await puller.api("CONSUMER.DURABLE.CREATE.s.c", again)
+        assert refused["error"]["err_code"] == 10013, "somebody gets it"
+
+
+@pytest.mark.parametrize("verb", ["CONSUMER.DELETE.s.c", "STREAM.DELETE.s"])
+@pytest.mark.parametrize("is_bound", [False, True])
+async def test_one_that_is_deleted_ends(verb: str, is_bound: bool) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="r.d" if is_bound else "d")
+        assert len(here.jetstream._pushers) == 1
+        assert (await puller.api(verb))["success"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert not here.jetstream._pushers
+        assert not here.jetstream._by_topic
+
+
+async def test_one_that_nobody_reads_is_deleted_in_time(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        made = await puller.api("CONSUMER.CREATE.s", {"stream_name": "s", "config": {"deliver_subject": "d"}})
+        assert made["config"]["inactive_threshold"] == 5 * SECOND
+        await trio.sleep(4)
+        assert len(here.jetstream._pushers) == 1
+        await trio.sleep(4)
+        assert not here.jetstream._pushers
+        bound = await puller.api("CONSUMER.CREATE.s", {"stream_name": "s", "config": {"deliver_subject": "r.d"}})
+        await trio.sleep(60)
+        assert (await puller.api(f"CONSUMER.INFO.s.{bound['name']}"))["push_bound"]
+
+
+async def test_it_pushes_again_after_a_start(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"store": {"path": str(tmp_path / "store.db"), "durability": "os"}}
+    async with jetstream_room(**settings) as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="alarms")
+        await here.fill(b"1", b"2")
+    async with jetstream_room(**settings) as here:
+        wire = await here.room.wire("device")
+        await wire.subscribe(("alarms", 0))
+        assert (await wire.receive()).payload == b"1", "before any client of NATS has come"
+
+
+async def test_what_cannot_be_pushed_to(tmp_path: Path) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        for subject, code in (("s.x", 10081), ("a.*", 10079), ("a..b", 10079), ("a/b", 10012), ("$SYS.broker", 0)):
+            config = {"stream_name": "s", "config": {"deliver_subject": subject}}
+            refused = await puller.api("CONSUMER.CREATE.s", config)
+            assert refused["error"]["err_code"] == code, subject
+
+
+async def test_messages_wake_nobody_whom_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="d")
+        await trio.testing.wait_all_tasks_blocked()
+        (pusher,) = here.jetstream._pushers.values()
+        woken: list[int] = []
+        monkeypatch.setattr(pusher, "wake", lambda: woken.append(1))
+        for number in range(5):
+            await here.fill(b"%d" % number)
+        assert not woken

@@ -1,0 +1,213 @@
+"""Publishing with an acknowledgement: what it says, when it comes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.broker.nats.jetstream.pulled import Puller, jetstream_room
+from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.jetstream import storing
+from trunkline.streams import StreamConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def stored(puller: Puller, subject: str, payload: bytes = b"x", **headers: str) -> Any:
+    return json.loads((await puller.ask(subject, payload, **headers)).payload)
+
+
+async def test_each_message_is_acknowledged_with_its_sequence() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        for number in (1, 2, 3):
+            got = await puller.ask("s.a", b"x")
+            assert got.payload == b'{"stream":"s","seq":%d}' % number
+
+
+async def test_what_no_stream_takes_is_a_request_as_any_other() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        assert (await puller.ask("t.a", b"x")).status == "503"
+        await puller.say(b"SUB t.* 2")
+        await puller.publish("t.a", b"x", "r.1")
+        got = await puller.got()
+        assert (got.subject, got.sid, got.reply) == ("t.a", "2", "r.1")
+        await puller.nothing()
+
+
+async def test_others_get_it_as_well_with_a_quality_of_its_own() -> None:
+    async with jetstream_room() as here:
+        wire = await here.room.wire("reader")
+        await wire.subscribe(("s/#", 1))
+        puller = await here.puller()
+        await puller.publish("s.a", b"without")
+        await stored(puller, "s.a", b"with")
+        packets = [await wire.receive(), await wire.receive()]
+        assert [(packet.payload, packet.qos) for packet in packets] == [(b"without", 0), (b"with", 1)]
+
+
+async def test_many_at_once_are_acknowledged_in_order(tmp_path: Path) -> None:
+    for store in ({}, {"store": {"path": str(tmp_path / "store.db"), "durability": "os"}}):
+        async with jetstream_room(**store) as here:
+            puller = await here.puller()
+            for number in range(500):
+                await puller.publish("s.a", b"x", f"r.{number}")
+            found = [(got.subject, json.loads(got.payload)["seq"]) for got in [await puller.got() for _ in range(500)]]
+            assert found == [(f"r.{number}", number + 1) for number in range(500)]
+
+
+async def test_it_comes_when_the_message_is_stored(tmp_path: Path) -> None:
+    """Not before: the store has it, whatever happens then."""
+    async with jetstream_room(store={"path": str(tmp_path / "store.db"), "durability": "os"}) as here:
+        puller = await here.puller()
+        committer = here.room.node.services.committer
+        assert committer is not None
+        order: list[str] = []
+        told = committer.after_commit
+
+        def after_commit(action: Any) -> None:
+            told(lambda: (order.append(f"stored {committer.committed}"), action())[1])
+
+        committer.after_commit = after_commit  # type: ignore[method-assign]
+        before = committer.committed
+        await stored(puller, "s.a")
+        assert order == [f"stored {before + 1}"] * 2, "what holds the message, and the answer"
+
+
+async def test_a_message_that_is_known() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await stored(puller, "s.a")
+        assert await stored(puller, "s.a", Nats_Msg_Id="1") == {"stream": "s", "seq": 2}
+        assert await stored(puller, "s.a", Nats_Msg_Id="1") == {"stream": "s", "seq": 2, "duplicate": True}
+        assert here.streams.info("s").messages == 2
+
+
+#: What is demanded of a stream with one message of `s.a`, whose id is `1`, and the error.
+DEMANDS: list[tuple[dict[str, str], int, str]] = [
+    ({"Nats_Expected_Stream": "s"}, 0, ""),
+    ({"Nats_Expected_Stream": "t"}, 10060, "expected stream does not match"),
+    ({"Nats_Expected_Last_Sequence": "1"}, 0, ""),
+    ({"Nats_Expected_Last_Sequence": "0"}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Sequence": "9" * 30}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Sequence": "-1"}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Subject_Sequence": "1"}, 0, ""),
+    ({"Nats_Expected_Last_Subject_Sequence": "2"}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Subject_Sequence_Subject": "s.a"}, 10193, "missing sequence for expected"),
+    (
+        {"Nats_Expected_Last_Subject_Sequence": "0", "Nats_Expected_Last_Subject_Sequence_Subject": "s.b"},
+        0,
+        "",
+    ),
+    (
+        {"Nats_Expected_Last_Subject_Sequence": "1", "Nats_Expected_Last_Subject_Sequence_Subject": "s.b"},
+        10071,
+        "wrong last sequence: 0",
+    ),
+    ({"Nats_Expected_Last_Msg_Id": "1"}, 0, ""),
+    ({"Nats_Expected_Last_Msg_Id": "2"}, 10070, "wrong last msg ID: 1"),
+    ({"Nats_Rollup": "sub"}, 10111, "rollup not permitted"),
+    ({"Nats_Batch_Id": "b"}, 10174, "atomic publish is disabled"),
+    ({"Nats_Incr": "1"}, 10168, "message counters is disabled"),
+    ({"Nats_Schedule": "@at 2030-01-01T00:00:00Z"}, 10188, "message schedules is disabled"),
+]
+
+
+@pytest.mark.parametrize(("headers", "code", "text"), DEMANDS, ids=[str(each[0]) for each in DEMANDS])
+async def test_demands(headers: dict[str, str], code: int, text: str) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.say(b"SUB s.> 2")
+        await puller.publish("s.a", b"x", Nats_Msg_Id="1")
+        await puller.got()
+        said = await stored(puller, "s.a", b"y", **headers)
+        assert said.get("error", {"err_code": 0})["err_code"] == code
+        assert said.get("error", {"description": ""})["description"].startswith(text)
+        assert here.streams.info("s").messages == (1 if code else 2)
+        if code:
+            await puller.nothing()  # nobody gets what a stream refuses
+            assert here.room.node.metrics.dropped[DropReason.STREAM_FULL] == 1
+
+
+async def test_demands_hold_without_a_reply() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.publish("s.a", b"x", Nats_Expected_Last_Sequence="7")
+        await puller.nothing()
+        assert here.streams.info("s").messages == 0
+
+
+async def test_the_last_of_a_topic_that_has_to_be_looked_for() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1", b"2", b"3")
+        await here.streams.delete_message("s", 3)
+        puller = await here.puller()
+        said = await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="3")
+        assert said["error"]["description"] == "wrong last sequence: 2"
+        assert (await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="2"))["seq"] == 4
+
+
+async def test_a_stream_that_does_not_acknowledge() -> None:
+    async with jetstream_room(stream={"no_ack": True}) as here:
+        puller = await here.puller()
+        await puller.publish("s.a", b"x", "r.1")
+        await puller.nothing()
+        assert here.streams.info("s").messages == 1
+
+
+async def test_no_room() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        changed = StreamConfig.from_plain({"name": "s", "filters": ["s/#"], "max_messages": 1, "discard": "new"})
+        await here.streams.update(changed)
+        puller = await here.puller()
+        said = await stored(puller, "s.a")
+        assert said["error"] == {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}
+        await puller.publish("s.a", b"x")
+        await puller.nothing()
+
+
+async def test_the_answer_is_the_publishers_own() -> None:
+    """Whoever else subscribes to the reply does not hear it, and a reply to nobody harms nobody."""
+    async with jetstream_room() as here:
+        puller, other = await here.puller(), await here.puller()
+        await puller.say(b"UNSUB 1")
+        await puller.publish("s.a", b"x", "r.1")
+        await puller.nothing()
+        await other.nothing()
+        assert here.streams.info("s").messages == 1
+
+
+async def test_headers_of_the_message_are_in_the_stream() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await stored(puller, "s.a", b"x", Nats_Msg_Id="1", Unit="C")
+        kept = await here.streams.get("s", 1)
+        assert kept.message.properties["user_property"] == [("Nats-Msg-Id", "1"), ("Unit", "C")]
+        wire = await here.room.wire("reader")
+        await wire.send(raw.subscribe(1, ("$stream/s/s/#", 0), properties=raw.user_property("from", "earliest")))
+        assert (await wire.receive()).type == raw.SUBACK
+        packet = await wire.receive()
+        assert (packet.topic, packet.payload) == ("s/a", b"x")
+
+
+async def test_a_stream_that_is_deleted_meanwhile_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with jetstream_room() as here:
+        look = storing.filter_last
+
+        async def delete_and_look(*asked: Any) -> Any:
+            await here.streams.delete("s")
+            return await look(*asked)
+
+        monkeypatch.setattr(storing, "filter_last", delete_and_look)
+        puller = await here.puller()
+        headers = {
+            "Nats_Expected_Last_Subject_Sequence": "0",
+            "Nats_Expected_Last_Subject_Sequence_Subject": "s.b",
+        }
+        assert (await puller.ask("s.a", b"x", **headers)).status == "503"
