@@ -97,7 +97,7 @@ def encode_headers(headers: Headers, status: Status | None = None) -> bytes:
     return b"\r\n".join((first.rstrip(), *lines, _END))
 
 
-def decode_headers(block: bytes) -> tuple[Status | None, Headers]:
+def decode_headers(block: bytes, *, skip_bad_lines: bool = False) -> tuple[Status | None, Headers]:
     """What a block says.
 
     Raises:
@@ -114,11 +114,19 @@ def decode_headers(block: bytes) -> tuple[Status | None, Headers]:
         status = Status(int(found[1]), _text(found[2] or b"").strip())
     headers = Headers()
     for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon:
-            raise BadHeaders(f"{line[:40]!r}: a header has a colon")
-        headers.add(_text(name), _text(value).strip(" \t"))
+        try:
+            _add_line(headers, line)
+        except BadHeaders:
+            if not skip_bad_lines:
+                raise
     return status, headers
+
+
+def _add_line(headers: Headers, line: bytes) -> None:
+    name, colon, value = line.partition(b":")
+    if not colon:
+        raise BadHeaders(f"{line[:40]!r}: a header has a colon")
+    headers.add(_text(name), _text(value).strip(" \t"))
 
 
 def _text(data: bytes) -> str:

@@ -5,23 +5,32 @@ Every call that waits takes a `timeout` in seconds, and raises `TimeoutError`. A
 and takes no message. Both leave the client open. Any number of threads may use one client.
 
 - `client`: `connect`, and what can be asked; `messages` has subscriptions and what they give.
-- `jetstream`: streams and consumers; `consuming` has the subscriptions to those.
+- `jetstream`: streams and consumers; `consuming` has the subscriptions to those, `publishing` windows and batches.
+- `services`: what `client.service` gives, and the requests to it.
 """
 
 from trunkline.nats.sync.client import Answers, Client, connect
 from trunkline.nats.sync.consuming import JetStreamMessage, OrderedSubscription, PullSubscription, PushSubscription
 from trunkline.nats.sync.jetstream import JetStream
 from trunkline.nats.sync.messages import Message, Subscription
+from trunkline.nats.sync.publishing import Batch, Publisher, Receipt
+from trunkline.nats.sync.services import Group, Service, ServiceRequest
 
 __all__ = [
     "Answers",
+    "Batch",
     "Client",
+    "Group",
     "JetStream",
     "JetStreamMessage",
     "Message",
     "OrderedSubscription",
+    "Publisher",
     "PullSubscription",
     "PushSubscription",
+    "Receipt",
+    "Service",
+    "ServiceRequest",
     "Subscription",
     "connect",
 ]

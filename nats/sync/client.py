@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Headers
     from trunkline.nats.protocol.operations import Json
     from trunkline.nats.sync.jetstream import JetStream
+    from trunkline.nats.sync.services import Service
 
 
 class Client(InThread):
@@ -172,6 +173,19 @@ class Client(InThread):
         from trunkline.nats.sync.jetstream import JetStream
 
         return JetStream(self._client.jetstream(domain=domain, timeout=timeout), self._thread)
+
+    def service(self, name: str, version: str, **options: Any) -> Service:
+        """Answer requests: `with client.service("prices", "1.0.2") as prices: prices.add_endpoint("get", get)`. The
+        options are those of the service on trio; `stats_handler` is called in the thread of the client, as `on_event`
+        is.
+
+        Raises:
+            BadService, BadSubject: name, version, queue group or prefix cannot be.
+            ClientClosed: the client is not open.
+        """
+        from trunkline.nats.sync.services import Service
+
+        return Service(self._client.service(name, version, **options), self._thread)
 
 
 def _closed() -> ClientClosed:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trunkline.nats.client.jetstream.publishing import WINDOW
 from trunkline.nats.client.jetstream.pull import AHEAD
 from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
+from trunkline.nats.sync.publishing import Batch, Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +54,19 @@ class JetStream:
         it is published within the stream's duplicate window."""
         publish = partial(self._jetstream.publish, subject, payload, headers=headers, **demands)
         return self._thread.run(timeout, publish)
+
+    def publisher(self, *, window: int = WINDOW, timeout: float | None = None) -> Publisher:
+        """Publish without waiting for each acknowledgement, of which up to `window` may be missing: `with
+        js.publisher() as publisher: receipt = publisher.publish("orders.new", b"17")`. The end of the block waits for
+        all of them; `publisher.finish(timeout=5)` before it, no longer than that."""
+        opening = self._jetstream.publisher(window=window)
+        return Publisher(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
+
+    def batch(self, *, timeout: float | None = None) -> Batch:
+        """Messages that the stream takes all together at the end of the block, or none of them: `with js.batch() as
+        batch: batch.publish("orders.new", b"17")`."""
+        opening = self._jetstream.batch()
+        return Batch(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
 
     def get(
         self,

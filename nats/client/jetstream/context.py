@@ -126,6 +126,7 @@ class JetStream:
             await publisher.finish()
         finally:
             receivers.remove(publisher)
+            publisher.end(NatsError("the block of the publisher has ended"))
 
     @asynccontextmanager
     async def batch(self) -> AsyncGenerator[Batch]:

@@ -14,8 +14,8 @@ from trunkline.nats.jetstream.replies import publish_ack_of
 from trunkline.nats.protocol import encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Unpack
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Protocol, Unpack
 
     from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.errors import PermissionDenied
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import PublishAck
     from trunkline.nats.protocol.headers import Headers
     from trunkline.nats.protocol.operations import Deliver
+
+    class Failed(Protocol):
+        """A receipt, on trio or for threads."""
+
+        @property
+        def subject(self) -> str: ...
+
+        @property
+        def payload(self) -> bytes: ...
+
+        @property
+        def headers(self) -> Headers | None: ...
+
+        @property
+        def error(self) -> NatsError | None: ...
+
 
 #: Messages that wait for their acknowledgement.
 WINDOW: Final = 1000
@@ -39,7 +55,7 @@ class PublishFailed(NatsError):
     """Messages that were published in a window were not taken, or nobody knows. `receipts` has those of the first
     ones that nobody has asked for."""
 
-    def __init__(self, receipts: list[Receipt], count: int) -> None:
+    def __init__(self, receipts: Sequence[Failed], count: int) -> None:
         first = f", the first one at {receipts[0].subject!r}: {receipts[0].error}" if receipts else ""
         super().__init__(f"{count} messages were not taken{first}")
         self.receipts = receipts
@@ -269,5 +285,12 @@ class Publisher:
             PublishFailed: some are not, and nobody was told.
         """
         await self.wait(lambda: not self._open and not self._repeats)
+        self.check()
+
+    def check(self) -> None:
+        """
+        Raises:
+            PublishFailed: some of those that are settled were not taken, and nobody was told.
+        """
         if self._failed:
             raise PublishFailed(self._failures, self._failed)

@@ -40,4 +40,13 @@ async def objects(server: NatsServer) -> AsyncGenerator[tuple[JetStream, ObjectS
 
 def knows_ttl(js: JetStream) -> bool:
     """Whether a message can have a TTL of its own."""
-    return tuple(map(int, js.client.server["version"].split(".")[:2])) >= (2, 11)
+    return _version(js) >= (2, 11)
+
+
+def knows_filters(js: JetStream) -> bool:
+    """Whether a consumer can have several filters."""
+    return _version(js) >= (2, 10)
+
+
+def _version(js: JetStream) -> tuple[int, ...]:
+    return tuple(map(int, js.client.server["version"].split(".")[:2]))

@@ -20,10 +20,13 @@ from trunkline import nats
 from trunkline.nats import sync
 from trunkline.nats.client.events import Event, Reconnected
 from trunkline.nats.client.jetstream import JetStream
+from trunkline.nats.client.jetstream.batch import Batch
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription
+from trunkline.nats.client.jetstream.publishing import Publisher, Receipt
 from trunkline.nats.client.jetstream.pull import PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.services import Group, Service, ServiceRequest
 from trunkline.nats.errors import (
     BadSubject,
     BufferFull,
@@ -60,10 +63,9 @@ def answering(client: sync.Client, subject: str, *answers: bytes) -> Iterator[No
 INNER = {
     *("acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm", "denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
-    *("encode", "post", "send", "takes_reasons", "tell", "write"),
+    *("commit", "encode", "post", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),
+    *("attempts", "is_safe", "is_sent", "is_told", "sent_at"),
 }
-#: What is on trio alone.
-ALONE = {"batch", "publisher", "service"}
 
 
 @pytest.mark.parametrize(
@@ -77,11 +79,17 @@ ALONE = {"batch", "publisher", "service"}
         (sync.PushSubscription, PushSubscription),
         (sync.OrderedSubscription, OrderedSubscription),
         (sync.PullSubscription, PullSubscription),
+        (sync.Publisher, Publisher),
+        (sync.Receipt, Receipt),
+        (sync.Batch, Batch),
+        (sync.Service, Service),
+        (sync.Group, Group),
+        (sync.ServiceRequest, ServiceRequest),
     ],
 )
 def test_the_names_and_arguments_are_the_same(ours: Any, theirs: Any) -> None:
     for name in dir(theirs):
-        if name.startswith("_") or name in INNER | ALONE:
+        if name.startswith("_") or name in INNER:
             continue
         method, other = getattr(ours, name), getattr(theirs, name)
         if callable(other):

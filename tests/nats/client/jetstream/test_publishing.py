@@ -321,6 +321,18 @@ async def test_many_messages(server: NatsServer) -> None:
         assert (await js.stream("window")).state.messages == 500
 
 
+async def test_behind_its_block_nothing_is_published(server: NatsServer) -> None:
+    async with connect(server.url) as client:
+        with client.subscribe("mute"):
+            with pytest.raises(KeyError):  # noqa: PT012 - how a block ends is the matter
+                async with client.jetstream().publisher() as publisher:
+                    receipt = await publisher.publish("mute")
+                    raise KeyError
+            for waits in (receipt.ack, lambda: publisher.publish("mute")):
+                with pytest.raises(NatsError, match="the block of the publisher has ended"):
+                    await waits()
+
+
 async def test_failures_of_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.nats.client.jetstream.publishing.RETRY_WAIT", 0.01)
     async with stream(server) as js:
