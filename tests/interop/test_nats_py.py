@@ -200,16 +200,6 @@ def test_what_is_too_large(server: NatsServer) -> None:
     run(scene)
 
 
-def test_jetstream_is_said_not_to_be_there(server: NatsServer) -> None:
-    async def scene() -> None:
-        client = await nats.connect(server.url)
-        with pytest.raises(nats.js.errors.ServiceUnavailableError):
-            await client.jetstream().account_info()
-        await client.close()
-
-    run(scene)
-
-
 def test_a_client_of_mqtt_on_the_other_side(tmp_path: Path) -> None:
     paho: Any = pytest.importorskip("paho.mqtt.client")
     port = free_port()
