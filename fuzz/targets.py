@@ -11,7 +11,7 @@ import trio
 from tests.broker.net.below import Below
 from tests.client.hostile import check, rig_of
 from tests.mqtt.exchange import all_same, is_first, same, unfolded
-from trunkline.broker.nats.carrying import WITH_HEADERS, form_of, properties_of, to_clients_as
+from trunkline.broker.nats.carrying import WITH_HEADERS, form_of, forms_of, properties_of
 from trunkline.broker.nats.mapping import filter_of, read_subject, subject_of, topic_of
 from trunkline.broker.net.proxy_header import HeaderError, read_header
 from trunkline.broker.net.websocket import WebSocketLayer
@@ -200,7 +200,10 @@ def _delivered(asked: Publish) -> None:
     assert subject_of(topic).encode() == asked.subject
     message = Message(topic, asked.payload, properties=properties)
     encode_publish(message, Version.V5, qos=0, retain=False)
-    for forms in (to_clients_as(asked), {WITH_HEADERS: form_of(message, WITH_HEADERS)}):
+    for forms in (
+        forms_of(asked.subject, asked.reply, asked.block, asked.payload),
+        {WITH_HEADERS: form_of(message, WITH_HEADERS)},
+    ):
         head, tail = forms[WITH_HEADERS]
         (got,) = from_server().feed(head + b"7" + tail)
         assert isinstance(got, Deliver)
