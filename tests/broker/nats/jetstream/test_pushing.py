@@ -293,3 +293,16 @@ async def test_messages_wake_nobody_whom_nobody_reads(monkeypatch: pytest.Monkey
         for number in range(5):
             await here.fill(b"%d" % number)
         assert not woken
+
+
+async def test_what_is_pushed_comes_behind_the_answer() -> None:
+    """A client may hear the deliver subject already, and know nothing of a consumer before the answer."""
+    async with jetstream_room() as here:
+        await here.fill(*NUMBERS)
+        puller = await here.puller()
+        for name in ("a", "b"):
+            config = {"durable_name": name, "deliver_subject": f"r.{name}", "ack_policy": "none"}
+            said = {"stream_name": "s", "config": config}
+            await puller.publish(f"$JS.API.CONSUMER.DURABLE.CREATE.s.{name}", said, "r.x")
+            assert (await puller.got()).subject == "r.x"
+            assert await payloads(puller, 5) == NUMBERS
