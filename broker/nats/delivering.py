@@ -8,8 +8,6 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_DELIVER, MESSAGE_DELIVERED
-from trunkline.nats.protocol import encoder
-from trunkline.nats.protocol.subjects import matches
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.dialogue import Dialogue
@@ -126,18 +124,6 @@ class Delivering:
         if member is not None:
             member.subscriber.cast((message, member))
         return member is not None
-
-    def answer(self, reply: bytes, block: bytes) -> None:
-        """A message of the server's own, by the client's own subscription."""
-        subject = reply.decode()
-        for subscription in list(self._subscriptions.by_sid.values()):
-            if matches(subscription.subject, subject):
-                if self._form == WITH_HEADERS:
-                    self._pieces.append(encoder.deliver(reply, subscription.sid, b"", block=block))
-                subscription.delivered += 1
-                if subscription.delivered == subscription.maximum:
-                    self._subscriptions.end(subscription)
-                return
 
     def drained(self) -> None:
         """All that was sent has been written."""

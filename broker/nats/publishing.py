@@ -82,14 +82,8 @@ class SubjectPublishing:
         if not topic:
             return
         services.metrics.messages_in[0] += 1
-        allowed = self._may_publish.get(topic)
         message = Message(topic, asked.payload, 0, False, properties, channel.client.client_id, channel.client.username)
-        if allowed is None:
-            if services.access.waits and not channel.client.superuser:
-                self._ask(asked, message)
-                return
-            allowed = services.access.may_publish(channel, topic, 0, False)
-        self._allowed(asked, message, allowed)
+        self._decide(asked, message, self._allowed)
 
     def _to_jetstream(self, asked: Publish) -> None:
         """An acknowledgement or a request. Its access is decided by what it is about, not by each subject: those of
@@ -103,29 +97,25 @@ class SubjectPublishing:
             return
         dialogue.acknowledge()
         services.metrics.messages_in[0] += 1
-        allowed = self._may_publish.get(topic)
         message = Message(topic, asked.payload, 0, publisher=channel.client.client_id)
-        if allowed is None:
-            if services.access.waits and not channel.client.superuser:
-                self._decide(message, lambda allowed: self._in_jetstream(asked, message, allowed))
-                return
-            allowed = services.access.may_publish(channel, topic, 0, False)
-        self._in_jetstream(asked, message, allowed)
+        self._decide(asked, message, self._in_jetstream)
 
     def _in_jetstream(self, asked: Publish, message: Message, allowed: bool) -> None:
-        quota, client = self._standing.channel.quota, self._standing.client
-        if not allowed:
-            self._services.dropped(client, message, DropReason.NOT_AUTHORIZED)
-            self._dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
-        elif quota is not None and self._exceeds(quota, message, self._dialogue.scheduler.now):
-            return
-        elif not self._jetstream.handle(asked):
+        if self._may_go(asked, message, allowed) and not self._jetstream.handle(asked):
             self._say_nobody(asked)
 
-    def _ask(self, asked: Publish, message: Message) -> None:
-        self._decide(message, partial(self._allowed, asked, message))
+    def _decide(self, asked: Publish, message: Message, decided: Callable[[Publish, Message, bool], None]) -> None:
+        """Whether it may be published to the message's topic."""
+        channel, access = self._standing.channel, self._services.access
+        allowed = self._may_publish.get(message.topic)
+        if allowed is not None:
+            decided(asked, message, allowed)
+        elif access.waits and not channel.client.superuser:
+            self._ask(message, partial(decided, asked, message))
+        else:
+            decided(asked, message, access.may_publish(channel, message.topic, 0, False))
 
-    def _decide(self, message: Message, decided: Callable[[bool], None]) -> None:
+    def _ask(self, message: Message, decided: Callable[[bool], None]) -> None:
         """An access service decides."""
         channel, access = self._standing.channel, self._services.access
 
@@ -135,6 +125,14 @@ class SubjectPublishing:
 
         self._dialogue.ask(decide, decided, in_task=True)
 
+    def _may_go(self, asked: Publish, message: Message, allowed: bool) -> bool:
+        """If not, that is said, logged and counted."""
+        quota = self._standing.channel.quota
+        if not allowed:
+            self._services.dropped(self._standing.client, message, DropReason.NOT_AUTHORIZED)
+            self._dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
+        return allowed and (quota is None or not self._exceeds(quota, message, self._dialogue.scheduler.now))
+
     def _allowed(self, asked: Publish, message: Message, allowed: bool) -> None:
         standing, services, dialogue = self._standing, self._services, self._dialogue
         channel, now = standing.channel, dialogue.scheduler.now
@@ -142,11 +140,7 @@ class SubjectPublishing:
         message.guid = services.guids.next(wall)
         if asked.block:
             message.frames = forms_of(asked.subject, asked.reply, asked.block, asked.payload)
-        if not allowed:
-            services.dropped(channel.client, message, DropReason.NOT_AUTHORIZED)
-            dialogue.complain(f'Permissions Violation for Publish to "{read_subject(asked.subject)}"')
-            return
-        if channel.quota is not None and self._exceeds(channel.quota, message, now):
+        if not self._may_go(asked, message, allowed):
             return
         routed = message
         if services.hooks.message_publish:
@@ -161,7 +155,7 @@ class SubjectPublishing:
         if route.sinks and (asked.reply or _DEMAND in asked.block):
             stream = stream_among(route.sinks)
             if stream is not None:
-                self._jetstream.storing.store(routed, asked.reply, stream, partial(self._route, asked))
+                self._jetstream.storing.store(routed, asked, stream, partial(self._route, asked))
                 return
         self._route(asked, routed, route)
 
@@ -183,7 +177,7 @@ class SubjectPublishing:
         """To a request that nobody gets."""
         if asked.reply and self._standing.terms.no_responders:
             subject = Headers({"Nats-Subject": read_subject(asked.subject)})
-            self._delivering.answer(asked.reply, encode_headers(subject, _NOBODY))
+            self._jetstream.answer(asked.reply, encode_headers(subject, _NOBODY))
 
     def _exceeds(self, quota: Buckets, message: Message, now: float) -> bool:
         """Whether it comes too soon, and is dropped."""

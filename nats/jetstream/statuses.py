@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Headers of a heartbeat: how far the consumer is, and the subject by which a stalled one goes on.
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
+LAST_STREAM: Final = "Nats-Last-Stream"
 STALLED: Final = "Nats-Consumer-Stalled"
 #: Headers of the end of a pull: what it had still room for.
 PENDING_MESSAGES: Final = "Nats-Pending-Messages"

@@ -25,9 +25,8 @@ def find(jetstream: JetStream, subject: str) -> tuple[Origin, Stream, ConsumerCu
         origin = origin_of(subject)
     except NotJetStream:
         return None
-    stream = jetstream.registry.find(origin.stream)
-    cursor = None if stream is None else stream.consumers.find(origin.consumer)
-    return None if stream is None or cursor is None else (origin, stream, cursor)
+    found = jetstream.find(origin.stream, origin.consumer)
+    return None if found is None else (origin, *found)
 
 
 def acknowledge(jetstream: JetStream, origin: Origin, stream: Stream, cursor: ConsumerCursor, payload: bytes) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from trunkline.broker.nats.jetstream import consumer_requests, stream_requests
-from trunkline.broker.nats.jetstream.refusals import refusal_of
+from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
 from trunkline.broker.nats.jetstream.requests import ApiRequest
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.store import StoreError
@@ -92,11 +92,6 @@ async def answer(jetstream: JetStream, asker: Asker, asked: Asked, payload: byte
         request = ApiRequest(asker, asked.stream, asked.consumer, asked.rest, payload)
         said |= await asked.verb.handler(jetstream, request)
     except (ApiError, StreamError, StoreError) as error:
-        refusal = refusal_of(error)
-        said["error"] = {
-            "code": refusal.code,
-            "err_code": refusal.err_code,
-            "description": refusal.description,
-        }
+        said["error"] = as_json(refusal_of(error))
         jetstream.errors += 1
     return json.dumps(said, separators=(",", ":")).encode()

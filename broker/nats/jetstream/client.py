@@ -78,16 +78,18 @@ class ClientJetStream:
         asker.ask(lambda: direct.answer(self._jetstream, request, stream), lambda answer: asker.answer(reply, *answer))
         return True
 
+    def answer(self, reply: bytes, block: bytes) -> None:
+        """A status in place of an answer, to a request of any kind."""
+        self._asker.answer(reply, b"", block)
+
     # Messages of consumers
 
     def _pull(self, asked: Publish, names: str) -> bool:
-        stream_name, _, consumer = names.partition(".")
-        stream = self._jetstream.registry.find(stream_name)
-        cursor = None if stream is None else stream.consumers.find(consumer)
-        if stream is None or cursor is None:
-            return False
-        self._pull_from(asked.reply, asked.payload, stream, cursor)
-        return True
+        stream, _, consumer = names.partition(".")
+        found = self._jetstream.find(stream, consumer)
+        if found is not None:
+            self._pull_from(asked.reply, asked.payload, *found)
+        return found is not None
 
     def _pull_from(self, reply: bytes, payload: bytes, stream: Stream, cursor: ConsumerCursor) -> None:
         asker = self._asker
@@ -136,10 +138,9 @@ class ClientJetStream:
         return True
 
     def _confirm(self, subject: bytes, text: str) -> bool:
-        stream_name, _, rest = text[len(FLOW) :].partition(".")
-        stream = self._jetstream.registry.find(stream_name)
-        cursor = None if stream is None else stream.consumers.find(rest.partition(".")[0])
-        pusher = None if cursor is None else self._jetstream.pusher(cursor)
+        stream, consumer, *_ = (*text[len(FLOW) :].split("."), "")
+        found = self._jetstream.find(stream, consumer)
+        pusher = None if found is None else self._jetstream.pusher(found[1])
         if pusher is None:
             return False
         pusher.confirm(subject)

@@ -3,23 +3,26 @@ metadata, as that of streams."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.broker.nats.jetstream.refusals import REPLICAS, bad_consumer, bad_json
+from trunkline.broker.nats.jetstream.refusals import REPLICAS, bad_consumer
 from trunkline.broker.nats.jetstream.stream_configs import (
     KEPT,
     MOST_SUBJECTS,
     check_size,
     filters_of,
     kept_in,
+    read_config,
+    shown_metadata,
     subjects_of,
+    with_kept,
+    word,
 )
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
-from trunkline.nats.jetstream.fields import BadReply, from_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.nats.protocol.subjects import check_subject
 from trunkline.streams import config as streams
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 _ACK_WAIT: Final = 30.0
 _MAX_ACK_PENDING: Final = 1000
 MAX_WAITING: Final = 512
+#: Consumers of which it is remembered what is NATS's alone.
+_REMEMBERED: Final = 1024
 _DEFAULTS: Final = streams.ConsumerConfig()
 _LEAST_HEARTBEAT: Final = 0.1
 
@@ -66,24 +71,29 @@ class Extras:
     has_all: bool = False
     has_list: bool = False
 
-    @classmethod
-    def of(cls, metadata: Mapping[str, str]) -> Self:
-        return cls(
-            **{
-                name: value
-                for name, value in kept_in(metadata).items()
-                if name in cls.__slots__ and type(value) is type(getattr(_NOTHING, name))
-            }
-        )
+    @staticmethod
+    def of(metadata: Mapping[str, str]) -> Extras:
+        return _extras_in(metadata.get(KEPT, ""))
 
-    def text(self) -> str:
-        """Empty where nothing is said."""
+    def said(self) -> dict[str, Any]:
+        """What is not as where nothing is said."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        said = {name: value for name, value in values.items() if value != getattr(_NOTHING, name)}
-        return json.dumps(said) if said else ""
+        return {name: value for name, value in values.items() if value != getattr(_NOTHING, name)}
 
 
 _NOTHING: Final = Extras()
+
+
+@lru_cache(_REMEMBERED)
+def _extras_in(text: str) -> Extras:
+    """Remembered, as each pull asks for them."""
+    known = {
+        name: value
+        for name, value in kept_in({KEPT: text} if text else {}).items()
+        if name in Extras.__slots__ and type(value) is type(getattr(_NOTHING, name))
+    }
+    return Extras(**known)
+
 
 #: What is not offered: the setting, and what a client is told.
 _NOT_OFFERED: Final = (
@@ -98,16 +108,9 @@ def read_consumer_config(asked: Any) -> ConsumerConfig:
     Raises:
         ApiError: it is none, or contradicts itself.
     """
-    try:
-        config = from_json(ConsumerConfig, asked)
-    except BadReply as error:
-        raise bad_json(str(error)) from None
-    unknown = next((key for key, value in config.unknown.items() if value), None)
-    if unknown is not None:
-        raise bad_json(f'unknown field "{unknown}"')
+    config = read_config(ConsumerConfig, asked)
     for name, kind in (("deliver_policy", DeliverPolicy), ("ack_policy", AckPolicy), ("replay_policy", ReplayPolicy)):
-        if not isinstance(getattr(config, name), kind):
-            raise bad_json(f"can not unmarshal {json.dumps(str(getattr(config, name)))}")
+        word(getattr(config, name), kind)
     for name, text in _NOT_OFFERED:
         if getattr(config, name):
             raise bad_consumer(text)
@@ -200,9 +203,6 @@ def stream_consumer_config(config: ConsumerConfig) -> streams.ConsumerConfig:
         has_all=subjects == (">",),
         has_list=len(config.filter_subjects) == 1,
     )
-    metadata = {key: value for key, value in config.metadata.items() if not key.startswith("_nats")}
-    if text := extras.text():
-        metadata[KEPT] = text
     policy = config.deliver_policy
     assert isinstance(policy, DeliverPolicy)
     assert isinstance(config.ack_policy, AckPolicy)
@@ -226,7 +226,7 @@ def stream_consumer_config(config: ConsumerConfig) -> streams.ConsumerConfig:
         deliver_group=config.deliver_group,
         headers_only=config.headers_only,
         inactive_threshold=config.inactive_threshold,
-        metadata=metadata,
+        metadata=with_kept(config.metadata, extras.said()),
     )
 
 
@@ -274,5 +274,5 @@ def shown_consumer_config(name: str, config: streams.ConsumerConfig) -> Consumer
         replicas=extras.replicas,
         memory_storage=extras.memory_storage,
         pause_until=config.pause_until,
-        metadata={key: value for key, value in config.metadata.items() if key != KEPT},
+        metadata=shown_metadata(config.metadata),
     )

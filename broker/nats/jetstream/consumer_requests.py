@@ -93,10 +93,12 @@ async def _make(jetstream: JetStream, request: ApiRequest, asked: ConsumerConfig
         elif action == "create":
             raise CONSUMER_TAKEN()
         else:
-            cursor = await _change(jetstream, stream, known, config)
+            cursor = _change(jetstream, stream, known, config)
     except InvalidStreamConfig as error:
         raise _refused(stream, error) from None
     try:
+        while (needed := cursor.count(stream.log)) is not None:
+            await stream.log.fetch(jetstream.host, needed)
         await jetstream.host.committed()
     finally:  # also where the asker has gone. What it pushes comes behind the answer: nothing is awaited in between
         if cursor.config != before:
@@ -117,7 +119,7 @@ async def _add(jetstream: JetStream, stream: Stream, config: streams.ConsumerCon
     return cursor
 
 
-async def _change(
+def _change(
     jetstream: JetStream, stream: Stream, known: ConsumerCursor, config: streams.ConsumerConfig
 ) -> ConsumerCursor:
     before, after = Extras.of(known.config.metadata), Extras.of(config.metadata)
@@ -125,11 +127,7 @@ async def _change(
         raise bad_consumer("a consumer that is pulled from cannot push, nor the other way round")
     if before.deliver_subject != after.deliver_subject and jetstream.is_bound(known):
         raise ApiError(400, 10013, "consumer name already in use")
-    cursor = stream.consumers.update(config, known.name)
-    jetstream.follow(stream, cursor)
-    while (needed := cursor.count(stream.log)) is not None:
-        await stream.log.fetch(jetstream.host, needed)
-    return cursor
+    return stream.consumers.update(config, known.name)
 
 
 async def _check_target(asker: Asker, stream: Stream, subject: str) -> None:

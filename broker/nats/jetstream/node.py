@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from trunkline.broker.nats.jetstream.consumer_configs import Extras
+from trunkline.broker.nats.jetstream.messages import RETRY
 from trunkline.broker.nats.jetstream.pulling import PullQueue
-from trunkline.broker.nats.jetstream.pushing import RETRY, Pusher
-from trunkline.broker.nats.mapping import subject_of
+from trunkline.broker.nats.jetstream.pushing import Pusher
 from trunkline.mqtt.topics import plain_filter
 from trunkline.streams.interface import Streams
 
@@ -66,9 +66,11 @@ class JetStream:
         """What the store's time has more than the node's."""
         return self._services.clock.kept_epoch
 
-    @staticmethod
-    def subject(topic: str) -> str:
-        return subject_of(topic)
+    def find(self, stream: str, consumer: str) -> tuple[Stream, ConsumerCursor] | None:
+        """A consumer and its stream; None if there is none of these names."""
+        found = self.registry.find(stream)
+        cursor = None if found is None else found.consumers.find(consumer)
+        return None if found is None or cursor is None else (found, cursor)
 
     def match(self, topic: str) -> Route[Subscriber]:
         return self._services.pubsub.router.match(topic)

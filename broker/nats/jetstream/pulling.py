@@ -7,23 +7,16 @@ message and goes behind them. Nothing runs while all of them wait: the stream wa
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-import trio
-
-from trunkline.broker.nats.carrying import block_of
 from trunkline.broker.nats.jetstream.consumer_configs import Extras
 from trunkline.broker.nats.jetstream.json_objects import read_object
-from trunkline.broker.nats.jetstream.messages import ack_subject, wire_size
-from trunkline.broker.nats.mapping import subject_of
+from trunkline.broker.nats.jetstream.messages import fetch, longest_reply, outgoing, place_of, wire_size
 from trunkline.nats.protocol.headers import Headers, Status, encode_headers
-from trunkline.store import StoreError
-from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.host import DeliveryHost, PullingClient, PullTarget
@@ -33,15 +26,9 @@ if TYPE_CHECKING:
 
 #: Messages that one pull takes before others get their turn.
 TAKEN_AT_ONCE: Final = 64
-#: Seconds until a stream that could not be read is read again.
-RETRY: Final = 1.0
 #: Seconds between two heartbeats, at least: what a client asks for must not keep the broker busy.
 LEAST_HEARTBEAT: Final = 0.1
 _SECOND: Final = 1_000_000_000
-#: As long as a time in a reply subject.
-_TIME: Final = 10**18
-
-_logger = logging.getLogger("trunkline.streams")
 
 
 class BadPull(Exception):
@@ -230,9 +217,6 @@ class PullQueue:
 
     def _take(self, pull: Pull) -> None:
         """In a turn of the pull's client."""
-        if pull not in self._waiting:
-            self._call_next()
-            return
         if pull.is_over:
             self._remove(pull)
             self._call_next()
@@ -245,7 +229,7 @@ class PullQueue:
             self._call_next()
             return
         limit = min(1 if len(self._waiting) > 1 else TAKEN_AT_ONCE, pull.most)
-        fits = None if pull.room is None else Room(pull.room, self._longest_reply)
+        fits = None if pull.room is None else Room(pull.room, longest_reply(self.stream, self.cursor))
         taken = self.stream.deliver(self.cursor, limit, self._host.now, fits)
         for delivered in taken:
             self._give(pull, delivered)
@@ -273,34 +257,20 @@ class PullQueue:
         else:
             cursor.watch(self._call_next)
 
-    @property
-    def _longest_reply(self) -> bytes:
-        """As long as that of the next message may be."""
-        number = str(max(self.stream.log.last, self.cursor.consumer_sequence + 1))
-        return f"$JS.ACK.{self.stream.name}.{self.cursor.name}.{'.'.join([number] * 4)}.{_TIME}".encode()
-
     def _give(self, pull: Pull, delivered: Delivered) -> None:
-        message = delivered.message
         pull.left -= 1
         pull.has_got = True
-        if not pull.receiver.may_read(message):
+        if not pull.receiver.may_read(delivered.message):
             return
-        reply = ack_subject(self.stream.name, self.cursor.name, delivered, self.stream.log.behind)
-        payload, more = message.payload, []
-        if self.cursor.config.headers_only:
-            payload, more = b"", [("Nats-Msg-Size", str(len(message.payload)))]
-        block, subject = block_of(message.properties, more), subject_of(message.topic).encode()
+        out = outgoing(self.stream, self.cursor, delivered)
         if pull.room is not None:
-            pull.room = max(pull.room - len(subject) - len(reply) - len(block) - len(payload), 0)
+            pull.room = max(pull.room - out.size, 0)
         pull.next_heartbeat = self._host.now + pull.heartbeat if pull.heartbeat else inf
-        pull.receiver.give(pull.inbox, subject, payload, reply, block)
+        pull.receiver.give(pull.inbox, out.subject, out.payload, out.reply, out.block)
 
     async def _read(self, needed: int) -> None:
         try:
-            await self.stream.log.fetch(self._host, needed or AGAIN)
-        except StoreError as error:
-            _logger.warning("the stream %s cannot be read: %s", self.stream.name, error)
-            await trio.sleep(RETRY)
+            await fetch(self.stream, self._host, needed)
         finally:
             self._is_reading = False
         self._call_next()
@@ -371,16 +341,8 @@ class PullQueue:
                 status, headers = Status(408, "Request Timeout"), pull.pending()
             else:
                 pull.next_heartbeat = now + pull.heartbeat
-                status, headers = Status(100, "Idle Heartbeat"), self._place()
+                status, headers = Status(100, "Idle Heartbeat"), place_of(self.cursor)
             pull.receiver.soon(partial(pull.tell, status, headers))
         if self.cursor.next_due <= now or self._called is not called:
             self._call_next()
         self._set_timer()
-
-    def _place(self) -> Headers:
-        return Headers(
-            {
-                "Nats-Last-Consumer": str(self.cursor.consumer_sequence),
-                "Nats-Last-Stream": str(self.cursor.stream_sequence),
-            }
-        )

@@ -7,26 +7,25 @@ NATS get the subject that the message had, as from a server.
 
 from __future__ import annotations
 
-import logging
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.broker.nats.carrying import block_of, forms_of
+from trunkline.broker.nats.carrying import forms_of
 from trunkline.broker.nats.jetstream.consumer_configs import Extras
-from trunkline.broker.nats.jetstream.messages import ack_subject
-from trunkline.broker.nats.mapping import subject_of, topic_of
+from trunkline.broker.nats.jetstream.messages import Outgoing, fetch, outgoing, place_of
+from trunkline.broker.nats.mapping import topic_of
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
-from trunkline.nats.protocol.headers import Headers, Status, encode_headers
-from trunkline.store import StoreError
-from trunkline.streams.thinning import AGAIN
+from trunkline.nats.jetstream.statuses import STALLED
+from trunkline.nats.protocol.headers import NO_HEADERS, Status, encode_headers
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.host import DeliveryHost
     from trunkline.mqtt.properties import Properties
+    from trunkline.nats.protocol.headers import Headers
     from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.stream import Stream
 
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 PUSHED_AT_ONCE: Final = 64
 #: Bytes that may be on their way unconfirmed, where there is flow control; half of it asks for a confirmation.
 WINDOW: Final = 1 << 20
-#: Seconds until a stream that could not be read is read again.
-RETRY: Final = 1.0
-
-_logger = logging.getLogger("trunkline.streams")
 
 
 class Pusher:
@@ -123,7 +118,7 @@ class Pusher:
         if taken:
             self._put_off_heartbeat()
         elif cursor.needs is not None and not self.is_stalled and not is_limited:
-            await self._fetch(cursor.needs)
+            await fetch(self.stream, host, cursor.needs)
         else:
             await self._rest(self._free_at if is_limited else cursor.next_due)
         return True
@@ -138,36 +133,22 @@ class Pusher:
         if self._next_heartbeat <= self._host.now:
             self._beat()
 
-    async def _fetch(self, needed: int) -> None:
-        try:
-            await self.stream.log.fetch(self._host, needed or AGAIN)
-        except StoreError as error:
-            _logger.warning("the stream %s cannot be read: %s", self.stream.name, error)
-            await trio.sleep(RETRY)
-
     def _publish(self, delivered: Delivered) -> None:
-        message, behind = delivered.message, self.stream.log.behind
-        reply = ack_subject(self.stream.name, self.cursor.name, delivered, behind)
-        payload = message.payload
-        more: list[tuple[str, str]] = []
-        if self.cursor.config.headers_only:
-            payload, more = b"", [("Nats-Msg-Size", str(len(message.payload)))]
-        block, subject = block_of(message.properties, more), subject_of(message.topic).encode()
-        self._send(subject, reply, block, payload, message)
-        size = len(payload) + len(block) + len(subject) + len(reply)
-        self._sent += size
+        out = outgoing(self.stream, self.cursor, delivered)
+        self._send(out, delivered.message)
+        self._sent += out.size
         if self.extras.rate_limit:
-            self._free_at = max(self._free_at, self._host.now) + 8 * size / self.extras.rate_limit
+            self._free_at = max(self._free_at, self._host.now) + 8 * out.size / self.extras.rate_limit
         if self.extras.flow_control and not self._question and self._sent > WINDOW // 2:
             self._ask()
 
-    def _send(self, subject: bytes, reply: bytes, block: bytes, payload: bytes, origin: Message | None) -> None:
+    def _send(self, out: Outgoing, origin: Message | None = None) -> None:
         properties: Properties = {} if origin is None else {**origin.properties}
         properties.pop("message_expiry_interval", None)
-        if reply:
-            properties["response_topic"] = reply.decode().replace(".", "/")  # names have neither
-        message = Message(self.topic, payload, 0, properties=properties)
-        message.frames = forms_of(subject, reply, block, payload)
+        if out.reply:
+            properties["response_topic"] = out.reply.decode().replace(".", "/")  # names have neither
+        message = Message(self.topic, out.payload, 0, properties=properties)
+        message.frames = forms_of(*out)
         self._node.publish(message)
 
     # Heartbeats and flow control
@@ -177,19 +158,16 @@ class Pusher:
         self._next_heartbeat = self._host.now + interval if interval else inf
 
     def _beat(self) -> None:
-        said = {
-            "Nats-Last-Consumer": str(self.cursor.consumer_sequence),
-            "Nats-Last-Stream": str(self.cursor.stream_sequence),
-        }
+        said = place_of(self.cursor)
         if self._question and self.is_stalled:
-            said["Nats-Consumer-Stalled"] = self._question.decode()
-        self._tell(Status(100, "Idle Heartbeat"), Headers(said))
+            said.add(STALLED, self._question.decode())
+        self._tell(Status(100, "Idle Heartbeat"), said)
         self._put_off_heartbeat()
 
     def _ask(self) -> None:
         self._question = f"$JS.FC.{self.stream.name}.{self.cursor.name}.{next(self._questions)}".encode()
         self._asked_at = self._sent
-        self._tell(Status(100, "FlowControl Request"), Headers(), self._question)
+        self._tell(Status(100, "FlowControl Request"), NO_HEADERS, self._question)
 
     def confirm(self, subject: bytes) -> None:
         """The client has come so far."""
@@ -201,4 +179,4 @@ class Pusher:
             self.wake()
 
     def _tell(self, status: Status, headers: Headers, reply: bytes = b"") -> None:
-        self._send(self._target, reply, encode_headers(headers, status), b"", None)
+        self._send(Outgoing(self._target, reply, encode_headers(headers, status), b""))

@@ -64,6 +64,10 @@ _FORBIDDEN: Final = {
 _FULL: Final = {"messages": "messages", "bytes": "bytes", "topic": "messages per subject"}
 
 
+def as_json(refusal: ApiError) -> dict[str, int | str]:
+    return {"code": refusal.code, "err_code": refusal.err_code, "description": refusal.description}
+
+
 def refusal_of(error: Exception) -> ApiError:
     """What a client is told of an error; raised again if it is none that a client has to do with."""
     match error:

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.nats.jetstream.refusals import refusal_of
+from trunkline.broker.nats.carrying import forms_of
+from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import filters_of
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.nats.jetstream.replies import ApiError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.asker import Asker
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.mqtt.message import Message
+    from trunkline.nats.protocol.operations import Publish
     from trunkline.streams.stream import Stream
 
 #: What is not offered.
@@ -47,12 +49,15 @@ class StreamPublishing:
         #: Acknowledgements whose messages are stored.
         self._stored: list[tuple[bytes, bytes]] = []
 
-    def store(self, message: Message, reply: bytes, stream: Stream, publish: Callable[[Message], None]) -> None:
+    def store(self, message: Message, asked: Publish, stream: Stream, publish: Callable[[Message], None]) -> None:
         """Publish a message that this stream takes, unless it is not as the publisher expects."""
         demands = {name: value for name, value in message.properties.get("user_property", ()) if name[:5] == "Nats-"}
+        reply = asked.reply
         if reply and not stream.config.no_ack:
             message.qos = 1
             message.properties = _without_reply(message.properties)
+            if message.frames is not None:
+                message.frames = forms_of(asked.subject, b"", asked.block, asked.payload)
         if not demands:
             self._publish(message, reply, stream, publish, demands)
         elif _OF_SUBJECT in demands:
@@ -60,7 +65,7 @@ class StreamPublishing:
         elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, message.topic):
             self._asker.ask(
                 lambda: resolve(stream.log, self._jetstream.host, message.topic),
-                lambda _: self.store(message, reply, stream, publish),
+                lambda _: self.store(message, asked, stream, publish),
             )
         else:
             self._publish(message, reply, stream, publish, demands)
@@ -120,8 +125,7 @@ class StreamPublishing:
     def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
         standing = self._asker.standing
         standing.services.dropped(standing.client, message, DropReason.STREAM_FULL, refusal.description)
-        said = {"code": refusal.code, "err_code": refusal.err_code, "description": refusal.description}
-        answer = json.dumps({"error": said, "stream": stream.name, "seq": 0}, separators=(",", ":"))
+        answer = json.dumps({"error": as_json(refusal), "stream": stream.name, "seq": 0}, separators=(",", ":"))
         self._asker.answer(reply, answer.encode())
 
     def _acknowledge(self, reply: bytes, stream: str, sequence: int, *, is_known: bool) -> None:
@@ -151,9 +155,8 @@ class StreamPublishing:
 
 def _without_reply(properties: Properties) -> Properties:
     """The stream answers: those who get the message are not asked for anything."""
-    if len(properties) == 1:
-        return NO_PROPERTIES
-    return cast("Properties", {name: value for name, value in properties.items() if name != "response_topic"})
+    others = {name: value for name, value in properties.items() if name != "response_topic"}
+    return cast("Properties", others) if others else NO_PROPERTIES
 
 
 def _is_exact(stream: Stream, topic: str) -> bool:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from trunkline.broker.nats.jetstream.refusals import OTHER_NAME, REPLICAS, bad_json, bad_stream
 from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadSubject
-from trunkline.nats.jetstream.configs import Compression, Discard, Retention, Storage, StreamConfig
+from trunkline.nats.jetstream.configs import Compression, ConsumerConfig, Discard, Retention, Storage, StreamConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json
 from trunkline.streams import config as streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+C = TypeVar("C", StreamConfig, ConsumerConfig)
 
 #: The key in `metadata` under which is kept what is NATS's alone. Clients do not see it.
 KEPT: Final = "_nats"
@@ -53,10 +55,7 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
     Raises:
         ApiError: it is none, or the broker has no such streams.
     """
-    try:
-        config = from_json(StreamConfig, asked)
-    except BadReply as error:
-        raise bad_json(str(error)) from None
+    config = read_config(StreamConfig, asked)
     if config.name != name:
         raise OTHER_NAME()
     _check(config)
@@ -65,9 +64,6 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         kept["storage"] = Storage.MEMORY.value
     if config.allow_direct:
         kept["allow_direct"] = True
-    metadata = {key: value for key, value in config.metadata.items() if not key.startswith("_nats")}
-    if kept:
-        metadata[KEPT] = json.dumps(kept)
     filters = filters_of(config.subjects or (name,))
     if known is not None:
         filters = declared_filters(filters, known.filters)
@@ -81,14 +77,14 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         name=name,
         filters=filters,
         description=config.description,
-        retention=streams.Retention(_word(config.retention, Retention)),
+        retention=streams.Retention(word(config.retention, Retention)),
         max_messages=max(config.max_messages, 0),
         max_bytes=max(config.max_bytes, 0),
         max_age=config.max_age,
         max_messages_per_topic=max(config.max_messages_per_subject, 0),
         max_message_size=max(config.max_message_size, 0),
         max_consumers=max(config.max_consumers, 0),
-        discard=streams.Discard(_word(config.discard, Discard)),
+        discard=streams.Discard(word(config.discard, Discard)),
         discard_new_per_topic=config.discard_new_per_subject,
         duplicate_window=window,
         no_ack=config.no_ack,
@@ -97,14 +93,26 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
         first_sequence=max(config.first_sequence, 1),
-        metadata=metadata,
+        metadata=with_kept(config.metadata, kept),
     )
 
 
-def _check(config: StreamConfig) -> None:
+def read_config(kind: type[C], asked: Any) -> C:
+    """
+    Raises:
+        ApiError: it is none, or says something that is not known.
+    """
+    try:
+        config = from_json(kind, asked)
+    except BadReply as error:
+        raise bad_json(str(error)) from None
     unknown = next((key for key, value in config.unknown.items() if value), None)
     if unknown is not None:
         raise bad_json(f'unknown field "{unknown}"')
+    return config
+
+
+def _check(config: StreamConfig) -> None:
     if len(config.name) > _LONGEST_NAME:
         raise bad_stream(f"stream name is too long, maximum allowed is {_LONGEST_NAME}")
     check_size(config.description, config.metadata)
@@ -120,7 +128,7 @@ def _check(config: StreamConfig) -> None:
         raise bad_stream("limits of all consumers are not offered")
     if config.compression is not Compression.NONE:
         raise bad_stream("compression is not offered")
-    _word(config.storage, Storage)
+    word(config.storage, Storage)
     if 0 < config.max_age < _LEAST_AGE:
         raise bad_stream("max age needs to be >= 100ms")
     if 0 < config.max_age < config.duplicate_window:
@@ -144,7 +152,7 @@ def check_size(description: str, metadata: Mapping[str, str]) -> None:
         raise bad_stream("stream metadata exceeds maximum size of 128 KiB")
 
 
-def _word(value: Any, kind: type[Any]) -> str:
+def word(value: Any, kind: type[Any]) -> str:
     if not isinstance(value, kind):
         raise bad_json(f"can not unmarshal {json.dumps(str(value))}")
     return str(value.value)
@@ -172,6 +180,17 @@ def filters_of(subjects: tuple[str, ...]) -> tuple[str, ...]:
 def declared_filters(filters: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """Those that there are, if a client says them as it was shown them: a filter of MQTT may be two subjects."""
     return known if set(subjects_of(filters)) == set(subjects_of(known)) else filters
+
+
+def with_kept(metadata: Mapping[str, str], kept: Mapping[str, Any]) -> dict[str, str]:
+    """A client's metadata, and what is NATS's alone."""
+    own = {key: value for key, value in metadata.items() if not key.startswith(KEPT)}
+    return own | {KEPT: json.dumps(kept)} if kept else own
+
+
+def shown_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Without what `with_kept` has added."""
+    return {key: value for key, value in metadata.items() if key != KEPT}
 
 
 def kept_in(metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -208,7 +227,7 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
         allow_direct=kept.get("allow_direct") is True,
-        metadata={key: value for key, value in config.metadata.items() if key != KEPT},
+        metadata=shown_metadata(config.metadata),
     )
 
 

@@ -13,6 +13,7 @@ from trunkline.broker.nats.jetstream.refusals import (
 )
 from trunkline.broker.nats.jetstream.requests import DESCRIPTIONS, NAMES
 from trunkline.broker.nats.jetstream.stream_configs import filters_of, read_stream_config, shown_stream_config
+from trunkline.broker.nats.mapping import subject_of
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams.errors import MessageNotFound
@@ -106,7 +107,7 @@ async def info(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
         offset = max(request.value("offset", int, 0), 0)
         counts, total = await topic_counts(stream.log, jetstream.host, filters, offset, _MOST_TOPICS)
         if counts:
-            said["state"]["subjects"] = {jetstream.subject(topic): count for topic, count in counts}
+            said["state"]["subjects"] = {subject_of(topic): count for topic, count in counts}
         said |= {"total": total, "offset": min(offset, total), "limit": _MOST_TOPICS}
     return said
 

@@ -161,3 +161,11 @@ async def test_headers_have_a_limit() -> None:
             block = b"NATS/1.0\r\na: %b\r\n\r\n" % (b"x" * (size - 17))
             await speaker.say(b"HPUB a %d %d" % (len(block), len(block)), block)
             assert await (speaker.rest() if answer else speaker.said()) == answer
+
+
+async def test_nobody_is_told_at_the_inbox_of_who_hears_everything() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        await speaker.say(b"SUB > 9", b"SUB r.* 1")
+        await speaker.publish(b"$JS.API.none", b"", b"r.1")
+        assert (await speaker.said()).startswith(b"HMSG r.1 1 ")

@@ -16,7 +16,7 @@ from trunkline.broker.nats.jetstream.consumer_configs import (
     shown_consumer_config,
     stream_consumer_config,
 )
-from trunkline.broker.nats.jetstream.stream_configs import KEPT, MOST_SUBJECTS
+from trunkline.broker.nats.jetstream.stream_configs import KEPT, MOST_SUBJECTS, with_kept
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
@@ -267,7 +267,7 @@ KEPT_VALUES = st.fixed_dictionaries(
 @given(KEPT_VALUES)
 def test_what_is_kept_comes_back(values: dict[str, Any]) -> None:
     kept = Extras(**values)
-    assert Extras.of({KEPT: kept.text()} if kept.text() else {}) == kept
+    assert Extras.of(with_kept({}, kept.said())) == kept
     assert {each.name for each in fields(Extras)} == {
         "has_all", "has_list",
         "deliver_subject", "idle_heartbeat", "flow_control", "rate_limit", "max_waiting", "max_batch", "max_expires",
@@ -276,9 +276,9 @@ def test_what_is_kept_comes_back(values: dict[str, Any]) -> None:
 
 
 def test_what_says_nothing_is_not_kept() -> None:
-    assert Extras().text() == ""
+    assert Extras().said() == {}
     assert stream_consumer_config(read()).metadata == {}
-    assert json.loads(Extras(max_batch=3).text()) == {"max_batch": 3}
+    assert Extras(max_batch=3).said() == {"max_batch": 3}
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_no_setting_of_a_consumer_is_lost_when_nats_changes_it(name: str) -> Non
     if name in ("start_sequence", "start_time"):
         known = replace(known, deliver_policy=streams.DeliverPolicy(f"by_{name}"))
     if name == "deliver_group":
-        known = replace(known, metadata={KEPT: Extras(deliver_subject="d").text()})
+        known = replace(known, metadata=with_kept({}, Extras(deliver_subject="d").said()))
     before = getattr(known, name)
     if name not in ("name", "durable"):
         known = replace(known, **{name: values.get(name, True if before is False else 9)})

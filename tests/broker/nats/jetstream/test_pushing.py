@@ -306,3 +306,15 @@ async def test_what_is_pushed_comes_behind_the_answer() -> None:
             await puller.publish(f"$JS.API.CONSUMER.DURABLE.CREATE.s.{name}", said, "r.x")
             assert (await puller.got()).subject == "r.x"
             assert await payloads(puller, 5) == NUMBERS
+
+
+async def test_what_is_pushed_elsewhere_comes_behind_the_answer_that_said_so() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="d")
+        await here.fill(*NUMBERS)
+        config = {"durable_name": "c", "ack_policy": "explicit", "deliver_subject": "r.d"}
+        said = {"stream_name": "s", "config": config}
+        await puller.publish("$JS.API.CONSUMER.DURABLE.CREATE.s.c", said, "r.x")
+        assert (await puller.got()).subject == "r.x"
+        assert await payloads(puller, 5) == NUMBERS

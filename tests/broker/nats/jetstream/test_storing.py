@@ -211,3 +211,26 @@ async def test_a_stream_that_is_deleted_meanwhile_acknowledges_nothing(monkeypat
             "Nats_Expected_Last_Subject_Sequence_Subject": "s.b",
         }
         assert (await puller.ask("s.a", b"x", **headers)).status == "503"
+
+
+async def test_headers_stay_where_the_last_of_a_topic_has_to_be_looked_for() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1", b"2", b"3")
+        await here.streams.delete_message("s", 3)
+        puller = await here.puller()
+        assert (await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="2", Unit="C"))["seq"] == 4
+        kept = await here.streams.get("s", 4)
+        assert ("Unit", "C") in kept.message.properties["user_property"]
+        assert "response_topic" not in kept.message.properties
+
+
+@pytest.mark.parametrize("headers", [{}, {"Unit": "C"}])
+async def test_who_hears_an_acknowledged_message_is_not_asked_for_an_answer(headers: dict[str, str]) -> None:
+    async with jetstream_room() as here:
+        puller, other = await here.puller(), await here.puller()
+        await other.say(b"SUB s.> 2")
+        await other.nothing()
+        await stored(puller, "s.a", b"x", **headers)
+        got = await other.got()
+        assert (got.subject, got.reply, got.payload) == ("s.a", "", b"x")
+        assert (b"Unit: C" in got.block) == bool(headers)
