@@ -31,7 +31,7 @@ _TIME: Final = 10**18
 _logger = logging.getLogger("trunkline.streams")
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message of a consumer as it leaves."""
 
     subject: bytes
@@ -97,14 +97,14 @@ def longest_reply(stream: Stream, cursor: ConsumerCursor) -> bytes:
     return _reply(stream.name, cursor.name, number, number, number, _TIME, number)
 
 
-def outgoing(stream: Stream, cursor: ConsumerCursor, delivered: Delivered) -> Outgoing:
+def outgoing(stream: Stream, cursor: ConsumerCursor, delivered: Delivered) -> OutgoingMessage:
     """What a consumer delivers, as clients of NATS get it."""
     message = delivered.message
     payload, own = message.payload, []
     if cursor.config.headers_only:
         payload, own = b"", [("Nats-Msg-Size", str(len(message.payload)))]
     reply = ack_subject(stream.name, cursor.name, delivered, stream.log.behind)
-    return Outgoing(subject_of(message.topic).encode(), reply, block_of(message.properties, own), payload)
+    return OutgoingMessage(subject_of(message.topic).encode(), reply, block_of(message.properties, own), payload)
 
 
 def place_of(cursor: ConsumerCursor) -> Headers:

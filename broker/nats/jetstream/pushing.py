@@ -15,7 +15,7 @@ import trio
 
 from trunkline.broker.nats.carrying import forms_of
 from trunkline.broker.nats.jetstream.consumer_configs import Extras
-from trunkline.broker.nats.jetstream.messages import Outgoing, fetch, outgoing, place_of
+from trunkline.broker.nats.jetstream.messages import OutgoingMessage, fetch, outgoing, place_of
 from trunkline.broker.nats.mapping import topic_of
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
@@ -142,7 +142,7 @@ class Pusher:
         if self.extras.flow_control and not self._question and self._sent > WINDOW // 2:
             self._ask()
 
-    def _send(self, out: Outgoing, origin: Message | None = None) -> None:
+    def _send(self, out: OutgoingMessage, origin: Message | None = None) -> None:
         properties: Properties = {} if origin is None else {**origin.properties}
         properties.pop("message_expiry_interval", None)
         if out.reply:
@@ -179,4 +179,4 @@ class Pusher:
             self.wake()
 
     def _tell(self, status: Status, headers: Headers, reply: bytes = b"") -> None:
-        self._send(Outgoing(self._target, reply, encode_headers(headers, status), b""))
+        self._send(OutgoingMessage(self._target, reply, encode_headers(headers, status), b""))
