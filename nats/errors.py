@@ -135,6 +135,10 @@ class ServiceError(NatsError):
         super().__init__(f"{code}:{self.text}")
 
 
+class NotSupported(NatsError):
+    """The server is too old for what was asked of it: it has ignored some of a configuration, or would."""
+
+
 class BadCredentials(NatsError, ValueError):
     """A file of credentials, or a seed, is none."""
 

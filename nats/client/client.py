@@ -149,6 +149,14 @@ class Client:
         else:
             self._connections.write(data)
 
+    async def room(self) -> None:
+        """Wait until less waits to be sent.
+
+        Raises:
+            ClientClosed: the client is not open any more.
+        """
+        await self._connections.room()
+
     def _is_full(self, data: bytes) -> bool:
         """Whether more would wait than is allowed. What is larger by itself waits alone."""
         waiting = self._connections.waiting

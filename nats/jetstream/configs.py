@@ -144,6 +144,7 @@ class StreamConfig:
     mirror_direct: bool = False
     allow_message_ttl: Annotated[bool, Form("allow_msg_ttl")] = False
     allow_atomic: bool = False
+    allow_batched: bool = False
     allow_counter: Annotated[bool, Form("allow_msg_counter")] = False
     allow_schedules: Annotated[bool, Form("allow_msg_schedules")] = False
     delete_marker_ttl: Annotated[float, Seconds("subject_delete_marker_ttl")] = 0.0

@@ -13,13 +13,14 @@ from trunkline.nats.sync.client import Answers, Client, connect
 from trunkline.nats.sync.consuming import JetStreamMessage, OrderedSubscription, PullSubscription, PushSubscription
 from trunkline.nats.sync.jetstream import JetStream
 from trunkline.nats.sync.messages import Message, Subscription
-from trunkline.nats.sync.publishing import Batch, Publisher, Receipt
+from trunkline.nats.sync.publishing import Batch, FastBatch, Publisher, Receipt
 from trunkline.nats.sync.services import Group, Service, ServiceRequest
 
 __all__ = [
     "Answers",
     "Batch",
     "Client",
+    "FastBatch",
     "Group",
     "JetStream",
     "JetStreamMessage",

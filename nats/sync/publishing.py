@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 
 from trunkline.nats.client.jetstream.batch import Batch as TrioBatch
+from trunkline.nats.client.jetstream.fast_batch import FastBatch as TrioFastBatch
 from trunkline.nats.client.jetstream.publishing import Publisher as TrioPublisher
 from trunkline.nats.client.jetstream.publishing import PublishFailed
 from trunkline.nats.errors import ClientClosed
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trunkline.actors.context_thread import ContextThread
+    from trunkline.nats.client.jetstream.fast_batch import Missed
     from trunkline.nats.client.jetstream.publishing import Receipt as TrioReceipt
     from trunkline.nats.errors import NatsError
     from trunkline.nats.jetstream.publications import Demands
@@ -163,3 +165,63 @@ class Batch(_Publishing[TrioBatch]):
             NoResponders, RequestTimeout: as for `JetStream.publish`.
         """
         self._thread.run(timeout, partial(self._opened.publish, subject, payload, headers=headers, **demands))
+
+
+class FastBatch(_Publishing[TrioFastBatch]):
+    """`js.fast_batch()` makes one. Any number of threads may publish with it."""
+
+    @property
+    def published(self) -> int:
+        """Messages that were published: the number of the last one."""
+        return self._opened.published
+
+    @property
+    def stored(self) -> int:
+        """The messages up to this one are in the stream, but those that are missed."""
+        return self._opened.stored
+
+    @property
+    def ack(self) -> PublishAck | None:
+        """Of the whole batch, at its end."""
+        return self._opened.ack
+
+    @property
+    def misses(self) -> list[Missed]:
+        """What is not in the stream where gaps are allowed: the first ones."""
+        return self._opened.misses
+
+    @property
+    def missed(self) -> int:
+        """How many messages are not in the stream."""
+        return self._opened.missed
+
+    @property
+    def may_miss_more(self) -> bool:
+        """A connection was lost, and what the server has told of misses perhaps with it."""
+        return self._opened.may_miss_more
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **demands: Unpack[Demands],
+    ) -> int:
+        """Publish. Waits while the stream has not acknowledged enough of what came before. Returns the number of the
+        message in the batch.
+
+        Raises:
+            FastBatchFailed: the batch has ended: this message is not published.
+            TimeoutError: it took too long, and is not published. The batch goes on.
+        """
+        return self._thread.run(timeout, partial(self._opened.publish, subject, payload, headers=headers, **demands))
+
+    def finish(self, *, timeout: float | None = None) -> None:
+        """End the batch, and wait until the stream has acknowledged all of it, as the end of the block does.
+
+        Raises:
+            FastBatchFailed: it has not.
+        """
+        self._thread.run(timeout, self._opened.finish)

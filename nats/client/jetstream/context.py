@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from trunkline.nats.client.jetstream.batch import Batch, knows_batches
+from trunkline.nats.client.jetstream.fast_batch import EVERY, FastBatch, fast_batch
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
 from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
-from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders
+from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders, NotSupported
 from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json, missing_in, to_json
+from trunkline.nats.jetstream.flows import knows_fast_batches
 from trunkline.nats.jetstream.publications import headers_of
 from trunkline.nats.jetstream.replies import (
     ApiError,
@@ -43,10 +45,6 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.configs import StreamConfig
     from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.protocol.headers import Headers
-
-
-class NotSupported(NatsError):
-    """The server has ignored some of a configuration: it is too old."""
 
 
 class JetStream:
@@ -142,6 +140,21 @@ class JetStream:
         batch = Batch(self.client, self.client.new_inbox().rpartition(".")[2], self.timeout)
         yield batch
         await batch.commit()
+
+    @asynccontextmanager
+    async def fast_batch(self, *, gaps: bool = False, every: int = EVERY) -> AsyncGenerator[FastBatch]:
+        """Any number of messages, as fast as the stream wants them: it needs `allow_batched`, and has what it has taken
+        even if the block raises. A message that is missing ends the batch, unless `gaps` are allowed. The stream
+        acknowledges once in up to `every` messages.
+
+        Raises:
+            NotSupported: the server does not know fast batches.
+            FastBatchFailed: not all is known to be stored.
+        """
+        if not knows_fast_batches(self.client.server):
+            raise self._not_supported("a fast batch", ["allow_batched"])
+        async with fast_batch(self.client, self.timeout, every, gaps=gaps) as batch:
+            yield batch
 
     async def get(
         self, stream: str, sequence: int | None = None, *, last: str = "", next: str = "", direct: bool = False

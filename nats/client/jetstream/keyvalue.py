@@ -6,9 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from trunkline.nats.client.jetstream.context import NotSupported
 from trunkline.nats.client.jetstream.watching import Watch
-from trunkline.nats.errors import BucketMissing, KeyExists, KeyMissing, WrongRevision
+from trunkline.nats.errors import BucketMissing, KeyExists, KeyMissing, NotSupported, WrongRevision
 from trunkline.nats.jetstream.buckets import KEY_VALUES, KeyValueConfig, check_bucket
 from trunkline.nats.jetstream.configs import ConsumerConfig, DeliverPolicy
 from trunkline.nats.jetstream.entries import (

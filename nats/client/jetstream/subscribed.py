@@ -60,6 +60,8 @@ class Client(Protocol):
 
     def send(self, data: bytes, *, is_last: bool) -> None: ...
 
+    async def room(self) -> None: ...
+
     async def publish(
         self,
         subject: str,
