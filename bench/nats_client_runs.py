@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ NUMBERS: Final = {
     "publish-receive": 100_000,
     "request": 5_000,
     "stream-publish": 50_000,
+    "stream-publish-fast": 50_000,
     "stream-publish-each": 5_000,
     "stream-pull": 50_000,
     "stream-push": 50_000,
@@ -41,7 +43,8 @@ async def trunkline(workload: str, port: int, number: int) -> float:
             names = [each.config.name for each in await js.streams()]
             for name in names:
                 await js.delete_stream(name)
-            await js.create_stream(StreamConfig(name="B", subjects=(SUBJECT,), storage=Storage.MEMORY))
+            stream = StreamConfig(name="B", subjects=(SUBJECT,), storage=Storage.MEMORY)
+            await js.create_stream(replace(stream, allow_batched=workload == "stream-publish-fast"))
         if workload in ("stream-pull", "stream-push", "stream-push-acks"):
             async with js.publisher(window=WINDOW) as publisher:
                 for _ in range(number):
@@ -77,6 +80,10 @@ async def trunkline(workload: str, port: int, number: int) -> float:
                 async with js.publisher(window=WINDOW) as publisher:
                     for _ in range(number):
                         await publisher.publish(SUBJECT, PAYLOAD)
+            case "stream-publish-fast":
+                async with js.fast_batch() as batch:
+                    for _ in range(number):
+                        await batch.publish(SUBJECT, PAYLOAD)
             case "stream-publish-each":
                 for _ in range(number):
                     await js.publish(SUBJECT, PAYLOAD)
@@ -133,7 +140,7 @@ async def nats_py(workload: str, port: int, number: int) -> float:
             await client.subscribe(SUBJECT, cb=answer)
             for _ in range(number):
                 await client.request(SUBJECT, PAYLOAD)
-        case "stream-publish":
+        case "stream-publish" | "stream-publish-fast":  # it has no fast batches: this is its fastest way
             for _ in range(number):
                 await js.publish_async(SUBJECT, PAYLOAD)
             await js.publish_async_completed()

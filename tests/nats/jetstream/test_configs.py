@@ -98,6 +98,7 @@ NEW_STREAMS = [
         allow_rollup=True,
         delete_marker_ttl=2.0,
         allow_atomic=True,
+        allow_batched=True,
         metadata={"owner": "me"},
     ),
     StreamConfig(name="counted", subjects=("counted",), allow_counter=True),

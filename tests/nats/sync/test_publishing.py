@@ -10,10 +10,11 @@ import pytest
 from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import sync
 from trunkline.nats.client.events import Disconnected, Event
-from trunkline.nats.client.jetstream import NotSupported, PublishFailed
+from trunkline.nats.client.jetstream import FastBatchFailed, NotSupported, PublishFailed
 from trunkline.nats.client.jetstream.batch import knows_batches
 from trunkline.nats.errors import ClientClosed, ConnectionLost, NatsError
 from trunkline.nats.jetstream.configs import Storage, StreamConfig
+from trunkline.nats.jetstream.flows import knows_fast_batches
 from trunkline.nats.jetstream.replies import WrongLast
 
 #: Seconds for what should come.
@@ -183,3 +184,66 @@ def test_batches(server: NatsServer, js: sync.JetStream) -> None:
         assert js.stream("batch").state.messages == 150
     finally:
         js.delete_stream("batch")
+
+
+def test_fast_batches(server: NatsServer, js: sync.JetStream) -> None:
+    with sync.connect(server.url) as client:
+        if not knows_fast_batches(client.server):
+            with pytest.raises(NotSupported, match="does not know allow_batched"):
+                js.fast_batch(timeout=SOON)
+            return
+    js.create_stream(StreamConfig(name="fast", storage=Storage.MEMORY, subjects=("fast.>",), allow_batched=True))
+    try:
+        with js.fast_batch(every=5) as batch:
+
+            def publish() -> None:
+                for _ in range(50):
+                    batch.publish("fast.a", headers={"A": "b"}, timeout=SOON)
+
+            threads = [threading.Thread(target=publish) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SOON)
+            assert batch.ack is None
+            batch.finish(timeout=SOON)
+        assert batch.ack is not None
+        assert (batch.ack.count, batch.published, batch.stored) == (200, 200, 200)
+        assert js.get("fast", 200).headers["A"] == "b"
+        with js.fast_batch(gaps=True) as batch:
+            for number in range(1, 101):
+                batch.publish("fast.a", expected_last_sequence=7 if number == 50 else None, timeout=SOON)
+        assert ([(each.first, each.last) for each in batch.misses], batch.missed) == ([(50, 50)], 1)
+        assert not batch.may_miss_more
+        with pytest.raises(FastBatchFailed, match="wrong last sequence") as caught, js.fast_batch() as batch:
+            for number in range(1, 101):
+                batch.publish("fast.a", expected_last_sequence=7 if number == 50 else None, timeout=SOON)
+        assert (caught.value.stored, caught.value.is_certain) == (49, True)
+        with pytest.raises(KeyError, match="mine"), js.fast_batch() as batch:
+            batch.publish("fast.a", timeout=SOON)
+            raise KeyError("mine")
+        with pytest.raises(FastBatchFailed, match="the block of the batch has ended"):
+            batch.publish("fast.a", timeout=SOON)
+        other = sync.connect(server.url).open(timeout=SOON)
+        with pytest.raises(ClientClosed), other.jetstream().fast_batch() as batch:
+            batch.publish("fast.a", timeout=SOON)
+            other.close(timeout=SOON)
+    finally:
+        js.delete_stream("fast")
+
+
+def test_a_fast_batch_waits_no_longer_than_it_may(server: NatsServer) -> None:
+    """What was not published in time was not at all, and the batch goes on."""
+    with sync.connect(server.url) as client, client.subscribe("mute") as mute:
+        if not knows_fast_batches(client.server):
+            return
+        with pytest.raises(FastBatchFailed, match="rubbish"), client.jetstream().fast_batch() as batch:
+            assert batch.publish("mute", timeout=SOON) == 1
+            asked = mute.receive(timeout=SOON)
+            with pytest.raises(TimeoutError, match=r"within 0\.01 s"):
+                batch.publish("mute", timeout=0.01)
+            assert batch.published == 1
+            asked.respond(b'{"type":"ack","seq":0,"msgs":10}')
+            assert batch.publish("mute", timeout=SOON) == 2
+            assert mute.receive(timeout=SOON).reply.endswith(".2.1.$FI")
+            asked.respond(b"rubbish")

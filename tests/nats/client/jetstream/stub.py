@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
+import trio
+
 from trunkline.nats.client.events import Event, SlowConsumer
 from trunkline.nats.client.message import Message
 from trunkline.nats.client.subscription import BaseSubscription
@@ -31,6 +33,8 @@ class StubClient:
         self.at_once: list[bool] = []
         #: What publishing raises.
         self.failure: Exception | None = None
+        #: Whoever waits for room goes on.
+        self.has_room = trio.Event()
         self._numbers = count(1)
         self.receivers = self
 
@@ -71,6 +75,9 @@ class StubClient:
 
     async def post(self, data: bytes) -> None:
         self.send(data, is_last=False)
+
+    async def room(self) -> None:
+        await self.has_room.wait()
 
     def send(self, data: bytes, *, is_last: bool) -> None:
         (found,) = from_client().feed(b"CONNECT {}\r\n" + data)[1:]
