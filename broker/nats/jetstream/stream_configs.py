@@ -42,6 +42,7 @@ _NOT_OFFERED: Final = (
     ("placement", "placement is not offered"),
     ("mirror_direct", "stream has no mirror but does have mirror direct"),
     ("allow_atomic", "atomic publishing is not offered"),
+    ("allow_batched", "fast batches are not offered"),
     ("allow_counter", "message counters are not offered"),
     ("allow_schedules", "message schedules are not offered"),
     ("delete_marker_ttl", "delete markers are not offered"),

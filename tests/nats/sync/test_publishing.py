@@ -1,6 +1,7 @@
 # ruff: noqa: PT012 - how a block ends is the matter here
 """Windows and batches for threads, with real servers."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,3 +248,25 @@ def test_a_fast_batch_waits_no_longer_than_it_may(server: NatsServer) -> None:
             assert batch.publish("mute", timeout=SOON) == 2
             assert mute.receive(timeout=SOON).reply.endswith(".2.1.$FI")
             asked.respond(b"rubbish")
+
+
+def test_a_fast_batch_in_asyncio(server: NatsServer, js: sync.JetStream) -> None:
+    with sync.connect(server.url) as client:
+        if not knows_fast_batches(client.server):
+            return
+    js.create_stream(StreamConfig(name="fast", storage=Storage.MEMORY, subjects=("fast.>",), allow_batched=True))
+
+    def fill(subject: str) -> int:
+        with js.fast_batch() as batch:
+            for _ in range(100):
+                batch.publish(subject, timeout=SOON)
+        return batch.stored
+
+    async def main() -> list[int]:
+        return await asyncio.gather(*[asyncio.to_thread(fill, f"fast.{number}") for number in range(3)])
+
+    try:
+        assert asyncio.run(main()) == [100, 100, 100]
+        assert js.stream("fast").state.messages == 300
+    finally:
+        js.delete_stream("fast")

@@ -233,6 +233,7 @@ DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
             ("subject_transform", {"src": ">", "dest": "a.>"}, "subject transforms are not offered"),
             ("compression", "s2", "compression is not offered"),
             ("allow_atomic", True, "atomic publishing is not offered"),
+            ("allow_batched", True, "fast batches are not offered"),
             ("allow_msg_counter", True, "message counters are not offered"),
             ("allow_msg_schedules", True, "message schedules are not offered"),
             ("consumer_limits", {"max_ack_pending": 5}, "limits of all consumers are not offered"),

@@ -57,6 +57,7 @@ REFUSES: dict[str, tuple[Any, str]] = {
     "compression": ("s2", "compression is not offered"),
     "mirror_direct": (True, "no mirror"),
     "allow_atomic": (True, "atomic publishing is not offered"),
+    "allow_batched": (True, "fast batches are not offered"),
     "allow_counter": (True, "message counters are not offered"),
     "allow_schedules": (True, "message schedules are not offered"),
     "delete_marker_ttl": (1_000_000_000, "delete markers are not offered"),

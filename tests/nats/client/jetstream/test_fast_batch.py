@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.nats.client.jetstream.relay import Relay, relayed
 from tests.nats.client.jetstream.stub import StubClient, status
-from tests.nats.servers import NatsServer, running
+from tests.nats.servers import BROKER, NatsServer, running
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import FastBatchFailed, JetStream, Missed, NotSupported
 from trunkline.nats.client.jetstream.fast_batch import MAX_MISSES, FastBatch
@@ -452,9 +452,9 @@ async def test_a_server_that_knows_none(server: NatsServer) -> None:
         with pytest.raises(NotSupported, match="a fast batch: this server, .*, does not know allow_batched"):
             async with js.fast_batch():
                 pass
-        if server.kind == "old":
-            with pytest.raises(NotSupported, match="allow_batched"):
-                await js.create_stream(StreamConfig(name="fast", subjects=("fast",), allow_batched=True))
+        kind, said = (ApiError, "not offered") if server.kind == BROKER else (NotSupported, "allow_batched")
+        with pytest.raises(kind, match=said):
+            await js.create_stream(StreamConfig(name="fast", subjects=("fast",), allow_batched=True))
 
 
 @pytest.mark.parametrize("gaps", [True, False])
