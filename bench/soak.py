@@ -8,7 +8,6 @@ more tasks and open files than at the start, no actor of a connection, and one a
 
 import argparse
 import contextlib
-import os
 import random
 import resource
 import socket
@@ -276,28 +275,12 @@ class Outcome:
         return [text for text, is_so in found.items() if is_so]
 
 
-class Soak:
-    def __init__(
-        self,
-        broker: Running,
-        ports: dict[str, int],
-        trust: ssl.SSLContext,
-        connections: int,
-        seconds: float,
-        interval: float,
-    ) -> None:
-        self.broker, self.ports, self.trust, self.seconds, self.interval = broker, ports, trust, seconds, interval
-        pairs = max(2, connections // 5)
-        self.publishers = [Publisher(self, number, 1 + number % 2) for number in range(pairs)]
-        self.subscribers = [Subscriber(self, number, 1 + number % 2) for number in range(pairs)]
-        idle = [Client(self, f"i-{number}", number) for number in range(max(0, connections - 2 * pairs))]
-        self.clients: list[Client] = [*self.subscribers, *self.publishers, *idle]
-        self.counted: Counter[str] = Counter()
-        self.connecting = trio.CapacityLimiter(AT_ONCE)
-        #: No new messages from now on, and no trouble; publishers with nothing left to send.
-        self.stopped = trio.Event()
-        self.idle: set[Publisher] = set()
-        self.over = False
+class Watch:
+    """What a broker has open, and until when one waits for it."""
+
+    def __init__(self, broker: Running) -> None:
+        self.broker = broker
+        #: Each second.
         self.memory: list[int] = []
 
     def tasks(self) -> int:
@@ -309,11 +292,47 @@ class Soak:
         return len(done.stdout.splitlines())
 
     def files(self) -> int:
-        return len(os.listdir(f"/proc/{self.broker.process.pid}/fd"))
+        """What is open several times counts once: a store opens its log again when it reads for the first time."""
+        found: set[str] = set()
+        for each in Path(f"/proc/{self.broker.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.add(str(each.readlink()))
+        return len(found)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Until then, or until patience ends."""
+        with trio.move_on_after(PATIENCE):
+            while not condition():  # noqa: ASYNC110 - the broker is another process
+                await trio.sleep(0.1)
+
+
+class Soak(Watch):
+    def __init__(
+        self,
+        broker: Running,
+        ports: dict[str, int],
+        trust: ssl.SSLContext,
+        connections: int,
+        seconds: float,
+        interval: float,
+    ) -> None:
+        super().__init__(broker)
+        self.ports, self.trust, self.seconds, self.interval = ports, trust, seconds, interval
+        pairs = max(2, connections // 5)
+        self.publishers = [Publisher(self, number, 1 + number % 2) for number in range(pairs)]
+        self.subscribers = [Subscriber(self, number, 1 + number % 2) for number in range(pairs)]
+        idle = [Client(self, f"i-{number}", number) for number in range(max(0, connections - 2 * pairs))]
+        self.clients: list[Client] = [*self.subscribers, *self.publishers, *idle]
+        self.counted: Counter[str] = Counter()
+        self.connecting = trio.CapacityLimiter(AT_ONCE)
+        #: No new messages from now on, and no trouble; publishers with nothing left to send.
+        self.stopped = trio.Event()
+        self.idle: set[Publisher] = set()
+        self.over = False
 
     async def run(self) -> Outcome:
         for port in self.ports.values():
-            await self.until(partial(_listens, port))
+            await self.until(partial(listens, port))
         await trio.sleep(1)  # and whatever else belongs to the start
         before, tasks = self.files(), self.tasks()
         async with trio.open_nursery() as nursery:
@@ -358,14 +377,8 @@ class Soak:
             for publisher, subscriber in zip(self.publishers, self.subscribers, strict=True)
         )
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Until then, or until patience ends."""
-        with trio.move_on_after(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - the broker is another process
-                await trio.sleep(0.1)
 
-
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as sock:
         return not sock.connect_ex(("127.0.0.1", port))
 
@@ -386,23 +399,25 @@ def secured(folder: Path) -> tuple[Peer, dict[str, int], ssl.SSLContext]:
     return replace(peer, command=command, config=config), ports, trust
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+def allow_files(connections: int) -> None:
+    """As many as the system allows, to this process and to the broker, which inherits it; enough, or it ends."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard < connections + 100:
+        sys.exit(f"{connections} connections need as many open files, and the system allows {hard}: ulimit -Hn")
+
+
+def options(name: str, about: str | None, interval: float) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=about)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two messages of a publisher")
+    parser.add_argument("--interval", type=float, default=interval, help="seconds between two messages of a publisher")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    given = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the broker inherits it
-    if hard < given.connections + 100:
-        sys.exit(f"{given.connections} connections need as many open files, and the system allows {hard}: ulimit -Hn")
-    with tempfile.TemporaryDirectory(prefix="bench-soak-") as place:
-        peer, ports, trust = secured(Path(place))
-        with running(peer, None, folder=Path(place)) as broker:
-            ports["tcp"] = broker.address[1]
-            soak = Soak(broker, ports, trust, given.connections, given.minutes * 60, given.interval)
-            outcome = trio.run(soak.run)
+    return parser
+
+
+def tell(given: argparse.Namespace, outcome: Outcome) -> int:
+    """The exit status: whether something is wrong."""
     memory = outcome.settled
     print(f"{given.connections:,} connections, {given.minutes:g} minutes: {outcome.sent:,} messages")
     print(f"{outcome.lost:,} lost, {outcome.twice:,} of QoS 2 twice")
@@ -418,6 +433,18 @@ def main() -> int:
         print(f"MISSED: {problem}")
     write_results(given, outcome.__dict__)
     return 1 if outcome.problems else 0
+
+
+def main() -> int:
+    given = options("soak", __doc__, interval=1.0).parse_args()
+    allow_files(given.connections)
+    with tempfile.TemporaryDirectory(prefix="bench-soak-") as place:
+        peer, ports, trust = secured(Path(place))
+        with running(peer, None, folder=Path(place)) as broker:
+            ports["tcp"] = broker.address[1]
+            soak = Soak(broker, ports, trust, given.connections, given.minutes * 60, given.interval)
+            outcome = trio.run(soak.run)
+    return tell(given, outcome)
 
 
 if __name__ == "__main__":
