@@ -8,13 +8,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.streams.audience import Audiences
-from trunkline.streams.blocks import seek_time
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Retention
 from trunkline.streams.consumer import ConsumerCursor
 from trunkline.streams.errors import ConsumerExists, ConsumerNotFound, InvalidStreamConfig
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import ConsumerInfo
-from trunkline.streams.search import last_sequence, last_sequences
+from trunkline.streams.search import last_sequence, last_sequences, near_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 #: Seconds that an ephemeral consumer without receivers stays, unless it says otherwise.
 INACTIVE_THRESHOLD: Final = 5.0
-
-#: Seconds by which a time may be wrong that was turned into the store's. What is found too early is looked at again.
-ROUNDING: Final = 0.001
 
 
 class Consumers:
@@ -93,9 +89,7 @@ class Consumers:
             position = end = log.last + 1
             starts = await last_sequences(log, store, TopicFilters(config.filters), end)
         elif config.start_time is not None:
-            number, low, high = log.number, log.first, log.last + 1
-            wanted = config.start_time - log.behind - ROUNDING
-            position = await store.read(lambda engine: seek_time(engine, number, wanted, low, high))
+            position = await near_time(log, store, config.start_time)
         if config.name in self._by_name:  # somebody else has made it meanwhile
             return await self.add(store, config, now)
         cursor = self.new(config, now, position, starts)

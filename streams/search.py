@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from trunkline.streams.blocks import seek_time
 from trunkline.streams.errors import MessageNotFound
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.log import MAX_STEP
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from trunkline.streams.blocks import Piece
     from trunkline.streams.log import StreamLog, StreamStore
     from trunkline.streams.topics import TopicFigures
+
+#: Seconds by which a time may be wrong that was turned into the store's. What is found too early is looked at again.
+ROUNDING: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,58 @@ async def get_next(log: StreamLog, store: StreamStore, topic_filter: str, sequen
     if found:
         low = max(sequence, min(figures.first for _, figures in found))
         end = max(figures.last for _, figures in found) + 1
-    following = await next_match(log, store, filters, low, end)
+    following = await first_between(log, store, filters, low, end)
     if following is None:
         raise MessageNotFound(f"the stream {log.config.name!r} has no message of {topic_filter!r} from {sequence} on")
-    sequence, piece = following
+    return following
+
+
+async def first_between(
+    log: StreamLog, store: StreamStore, filters: TopicFilters, low: int, end: int
+) -> StreamMessage | None:
+    """The first one that matches, from one sequence on and before another one."""
+    found = await next_match(log, store, filters, low, end)
+    if found is None:
+        return None
+    sequence, piece = found
     return StreamMessage(sequence, piece.time + log.behind, piece.message(sequence))
+
+
+async def count_from(log: StreamLog, store: StreamStore, filters: TopicFilters, low: int) -> int:
+    """How many messages match from a sequence on."""
+    low, end = max(low, log.first), log.last + 1
+    if not filters.filters:
+        return max(0, end - low - log.deleted.count(low, end))
+    found = [figures for _, figures in await topics(log, store, filters)]
+    if not found:
+        return 0
+    if low <= min(figures.first for figures in found):
+        return sum(figures.count for figures in found)
+    count, end = 0, max(figures.last for figures in found) + 1
+    while (match := await next_match(log, store, filters, low, end)) is not None:
+        low, count = match[0] + 1, count + 1
+    return count
+
+
+async def near_time(log: StreamLog, store: StreamStore, moment: float) -> int:
+    """A sequence at or before the first message of this moment, in seconds since the epoch, or later."""
+    number, low, high = log.number, log.first, log.last + 1
+    return await store.read(lambda engine: seek_time(engine, number, moment - log.behind - ROUNDING, low, high))
+
+
+async def since(log: StreamLog, store: StreamStore, moment: float) -> int:
+    """The first message of this moment or later; `log.last + 1` if there is none."""
+    sequence = log.next_live(await near_time(log, store, moment))
+    while sequence <= log.last:
+        piece = log.find(sequence)
+        if piece is None:
+            await log.fetch(store, sequence)
+        elif piece.time + log.behind >= moment:
+            break
+        else:
+            sequence = piece.end
+        sequence = log.next_live(sequence)
+    return sequence
 
 
 async def next_match(
@@ -180,6 +231,31 @@ async def last_sequences(log: StreamLog, store: StreamStore, filters: TopicFilte
         await resolve(log, store, topic)
     lasts = [figures.last for topic, _ in found if (figures := log.topics.get(topic)) is not None and figures.exact]
     return sorted(last for last in lasts if last < end)
+
+
+class TooManyTopics(Exception):
+    """More than may be asked for together."""
+
+
+async def lasts_before(log: StreamLog, store: StreamStore, filters: TopicFilters, end: int, limit: int) -> list[int]:
+    """Of the last message before the sequence `end` of each topic that matches.
+
+    Raises:
+        TooManyTopics: more than the limit match.
+    """
+    before = {topic: figures for topic, figures in await topics(log, store, filters) if figures.first < end}
+    if len(before) > limit:
+        raise TooManyTopics
+    lasts = await last_sequences(log, store, filters, end)
+    later = {topic: figures for topic, figures in before.items() if figures.last >= end}
+    if not later:
+        return lasts
+    found: dict[str, int] = {}
+    among, low = TopicFilters(tuple(later)), min(figures.first for figures in later.values())
+    while (match := await next_match(log, store, among, low, end)) is not None:
+        low = match[0] + 1
+        found[match[1].topic(match[0])] = match[0]
+    return sorted([*lasts, *found.values()])
 
 
 def _last(found: tuple[str, TopicFigures]) -> int:

@@ -10,6 +10,8 @@ from collections import deque
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import trio
+
 from trunkline.actors import Due
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.access import Question
@@ -18,7 +20,7 @@ from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.subjects import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from trunkline.broker.nats.dialogue import Dialogue
     from trunkline.broker.nats.jetstream.pulling import PullQueue
@@ -30,7 +32,16 @@ T = TypeVar("T")
 
 
 class Asker:
-    __slots__ = ("_actions", "_inbox", "_may_consume", "_subscriptions", "dialogue", "queues", "standing")
+    __slots__ = (
+        "_actions",
+        "_inbox",
+        "_may_consume",
+        "_poured",
+        "_subscriptions",
+        "dialogue",
+        "queues",
+        "standing",
+    )
 
     def __init__(self, standing: Standing, dialogue: Dialogue, subscriptions: SubjectSubscriptions) -> None:
         self.standing = standing
@@ -40,6 +51,8 @@ class Asker:
         self._inbox: tuple[bytes, SubjectSubscription] | None = None
         #: What waits for a turn.
         self._actions: deque[Callable[[], object]] = deque()
+        #: Set when it has read what was poured.
+        self._poured = trio.Event()
         #: How many of its pulls wait in each queue.
         self.queues: dict[PullQueue, int] = {}
         #: Filters that it may subscribe to, while the access rules are the same.
@@ -107,6 +120,27 @@ class Asker:
         if subscription.delivered == subscription.maximum:
             self._subscriptions.end(subscription)
         self.dialogue.wrote(len(piece))
+
+    async def pour(self, reply: bytes, answers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Several answers, payloads and blocks of headers, in a turn of the client's own. Returns when it reads as fast
+        as they come."""
+        done = trio.Event()
+
+        def give() -> None:
+            for payload, block in answers:
+                self.answer(reply, payload, block)
+            self.dialogue.flush()
+            if self.is_slow:
+                self._poured = done
+            else:
+                done.set()
+
+        self.dialogue.soon(give)
+        await done.wait()
+
+    def drained(self) -> None:
+        """All that was sent has been written."""
+        self._poured.set()
 
     def is_there(self, subscription: SubjectSubscription) -> bool:
         return self._subscriptions.by_sid.get(subscription.sid) is subscription

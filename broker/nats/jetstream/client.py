@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.nats.jetstream import acknowledging, api, direct
@@ -73,9 +72,10 @@ class ClientJetStream:
         if stream is None:
             return False
         asker, reply = self._asker, asked.reply
-        payload = json.dumps({"last_by_subj": subject}).encode() if subject else asked.payload
-        request = ApiRequest(asker, name, "", "", payload)
-        asker.ask(lambda: direct.answer(self._jetstream, request, stream), lambda answer: asker.answer(reply, *answer))
+        request = ApiRequest(asker, name, "", subject, asked.payload)
+        asker.ask(
+            lambda: direct.answer(self._jetstream, request, stream, reply), lambda answer: asker.answer(reply, *answer)
+        )
         return True
 
     def answer(self, reply: bytes, block: bytes) -> None:
@@ -152,6 +152,7 @@ class ClientJetStream:
         """All that was sent has been written."""
         for queue in list(self._asker.queues):
             queue.go_on(self._asker)
+        self._asker.drained()
         self._jetstream.release(self._asker.standing)
 
     def leave(self) -> None:

@@ -1,9 +1,12 @@
-"""Direct get: a message of a stream with its headers, not in JSON."""
+"""Direct get (ADR-31): messages of a stream with their headers, not in JSON."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.nats.jetstream import direct_batches
 from trunkline.broker.nats.jetstream.messages import with_origin
 from trunkline.broker.nats.jetstream.refusals import BAD_JSON, BAD_REQUEST, NOT_STORED, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import kept_in
@@ -27,6 +30,8 @@ _STATUSES: Final = {
     BAD_JSON: Status(408, "Malformed Request"),
     NOT_STORED().err_code: Status(503, "Stream Unavailable"),
 }
+#: What a request may look for. One that has nothing of it says nothing.
+_LOOKED_FOR: Final = ("seq", "last_by_subj", "next_by_subj", "start_time", "multi_last")
 
 
 def stream_of(jetstream: JetStream, name: str) -> Stream | None:
@@ -35,11 +40,18 @@ def stream_of(jetstream: JetStream, name: str) -> Stream | None:
     return stream if stream is not None and kept_in(stream.config.metadata).get("allow_direct") else None
 
 
-async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream) -> tuple[bytes, bytes]:
-    """The payload and the block of headers. A subject behind the stream's name asks for its last message."""
-    if request.payload.strip() in (b"", b"{}"):
-        return b"", encode_headers(NO_HEADERS, _EMPTY)
+async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream, reply: bytes) -> tuple[bytes, bytes]:
+    """The payload and the block of headers of the only answer, or of the one behind all messages of a batch. A subject
+    behind the stream's name asks for its last message."""
     try:
+        if request.rest:
+            if request.payload:
+                raise BAD_REQUEST()
+            request = replace(request, payload=json.dumps({"last_by_subj": request.rest}).encode())
+        if not any(map(request.body.get, _LOOKED_FOR)):
+            return b"", encode_headers(NO_HEADERS, _EMPTY)
+        if direct_batches.asks_several(request):
+            return b"", await direct_batches.send(jetstream, request, stream, reply)
         found = await find_message(jetstream, request, stream)
     except (ApiError, StreamError, StoreError) as error:
         return b"", encode_headers(NO_HEADERS, _STATUSES.get(refusal_of(error).err_code, _MISSING))

@@ -16,6 +16,8 @@ from trunkline.nats.protocol.headers import Headers
 from trunkline.store import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trunkline.mqtt.message import Message
     from trunkline.streams.consumer import ConsumerCursor, Delivered
     from trunkline.streams.host import StreamHost
@@ -64,14 +66,15 @@ def stored_message(found: StreamMessage) -> dict[str, Any]:
     return said
 
 
-def with_origin(found: StreamMessage, stream: str) -> bytes:
-    """The block of headers of a message that is read directly."""
+def with_origin(found: StreamMessage, stream: str, more: Iterable[tuple[str, str]] = ()) -> bytes:
+    """The block of headers of a message that is read directly, with some more."""
     message = found.message
     own = [
         ("Nats-Stream", stream),
         ("Nats-Subject", subject_of(message.topic)),
         ("Nats-Sequence", str(found.sequence)),
         ("Nats-Time-Stamp", moment(found.time)),
+        *more,
     ]
     return block_of(message.properties, own)
 

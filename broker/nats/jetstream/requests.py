@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trunkline.broker.nats.jetstream.json_objects import read_object
 from trunkline.broker.nats.jetstream.refusals import BAD_REQUEST, NOT_EMPTY, bad_json
+from trunkline.nats.jetstream.fields import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.asker import Asker
 
 T = TypeVar("T")
+
+_MOMENT: Final = Moment()
 
 #: Names, and whole descriptions, in one answer.
 NAMES: Final = 1024
@@ -82,6 +85,18 @@ class ApiRequest:
         if value < 0:
             raise bad_json(f"{name}: {value}")
         return value
+
+    def moment(self, name: str) -> float | None:
+        """Seconds since the epoch.
+
+        Raises:
+            ApiError: it is no time.
+        """
+        try:
+            text = self.value(name, str, "")
+            return _MOMENT.read(text) if text else None
+        except (ValueError, OverflowError):
+            raise bad_json(f"{name}: no time") from None
 
     def page(self, found: Sequence[T], limit: int) -> tuple[Sequence[T], dict[str, int]]:
         """Those of what was found that the answer has, and what it says about the others."""

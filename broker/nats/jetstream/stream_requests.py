@@ -18,7 +18,7 @@ from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams.errors import MessageNotFound
 from trunkline.streams.filters import TopicFilters
-from trunkline.streams.search import deleted_sequences, get, get_last, get_next, topic_counts
+from trunkline.streams.search import deleted_sequences, get, get_last, get_next, since, topic_counts
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
@@ -183,9 +183,11 @@ async def find_message(jetstream: JetStream, request: ApiRequest, stream: Stream
     """
     host, log = jetstream.host, stream.log
     sequence, last = request.natural("seq"), request.value("last_by_subj", str, "")
-    following = request.value("next_by_subj", str, "")
-    if bool(last) == bool(sequence or following):
+    following, start = request.value("next_by_subj", str, ""), request.moment("start_time")
+    if bool(last) == bool(sequence or following or start is not None) or (sequence and start is not None):
         raise BAD_REQUEST()
+    if start is not None:
+        sequence = await since(log, host, start)
     if last:
         found = await get_last(log, host, _filter(last))
     elif following:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _SUBJECT: Final = "Nats-Subject"
 _SEQUENCE: Final = "Nats-Sequence"
 _TIME: Final = "Nats-Time-Stamp"
-_OWN: Final = ("Nats-Stream", _SUBJECT, _SEQUENCE, _TIME)
+#: Of a batch: how many messages are left.
+PENDING: Final = "Nats-Num-Pending"
+_OWN: Final = ("Nats-Stream", _SUBJECT, _SEQUENCE, _TIME, PENDING, "Nats-Last-Sequence")
 
 _NOT_FOUND: Final = 404
 #: The server's number of it, which is not told directly.
@@ -76,10 +78,16 @@ async def get_directly(api: Api, stream: str, body: Mapping[str, Any], seconds: 
         answer = await api.client.request(f"{api.prefix}.{what}", payload, timeout=seconds)
     except (NoResponders, RequestTimeout):
         return None
-    return _told_directly(stream, answer)
+    return told_directly(stream, answer)
 
 
-def _told_directly(stream: str, answer: Message) -> StoredMessage:
+def told_directly(stream: str, answer: Message) -> StoredMessage:
+    """From an answer to a direct get.
+
+    Raises:
+        MessageMissing, ApiError: it is a status.
+        BadReply: it is no message of a stream.
+    """
     try:
         status, headers = answer.status, answer.headers
         if status is not None:
