@@ -269,7 +269,10 @@ Section Seen Selection Settings Span State Stop Target Window
 SAME_NAMES = (
     "client/sync.py",
     "client/client_thread.py",
-    *(f"nats/sync/{name}.py" for name in ("client", "consuming", "jetstream", "messages", "publishing", "services")),
+    *(
+        f"nats/sync/{name}.py"
+        for name in ("client", "consuming", "direct", "jetstream", "messages", "publishing", "services")
+    ),
 )
 
 

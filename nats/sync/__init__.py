@@ -11,6 +11,7 @@ and takes no message. Both leave the client open. Any number of threads may use 
 
 from trunkline.nats.sync.client import Answers, Client, connect
 from trunkline.nats.sync.consuming import JetStreamMessage, OrderedSubscription, PullSubscription, PushSubscription
+from trunkline.nats.sync.direct import DirectReader
 from trunkline.nats.sync.jetstream import JetStream
 from trunkline.nats.sync.messages import Message, Subscription
 from trunkline.nats.sync.publishing import Batch, FastBatch, Publisher, Receipt
@@ -20,6 +21,7 @@ __all__ = [
     "Answers",
     "Batch",
     "Client",
+    "DirectReader",
     "FastBatch",
     "Group",
     "JetStream",

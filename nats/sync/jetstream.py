@@ -10,6 +10,7 @@ from trunkline.nats.client.jetstream.fast_batch import EVERY
 from trunkline.nats.client.jetstream.publishing import WINDOW
 from trunkline.nats.client.jetstream.pull import AHEAD
 from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
+from trunkline.nats.sync.direct import DirectReader
 from trunkline.nats.sync.publishing import Batch, FastBatch, Publisher
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class JetStream:
         """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
         matches one. With `direct` any server that has the stream may answer."""
         return self._thread.run(timeout, self._jetstream.get, stream, sequence, last=last, next=next, direct=direct)
+
+    def direct(self, stream: str) -> DirectReader:
+        """Several messages of a stream at once."""
+        return DirectReader(self._jetstream.direct(stream), self._thread)
 
     def delete_message(self, stream: str, sequence: int, *, erase: bool = False, timeout: float | None = None) -> None:
         """`erase` overwrites it on the disk."""

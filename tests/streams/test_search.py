@@ -9,6 +9,8 @@ from trunkline.streams.filters import EVERYTHING, TopicFilters
 from trunkline.streams.purging import delete_message
 from trunkline.streams.search import (
     StreamMessage,
+    TooManyTopics,
+    count_from,
     deleted_sequences,
     filter_last,
     get,
@@ -16,7 +18,9 @@ from trunkline.streams.search import (
     get_next,
     last_sequence,
     last_sequences,
+    lasts_before,
     next_match,
+    since,
     topic_counts,
     topics,
 )
@@ -185,3 +189,47 @@ def test_it_is_looked_for_again_when_much_has_come(monkeypatch: pytest.MonkeyPat
     of = world.do(filter_last(world.stream.log, world, TopicFilters(("a",))))
     world.publish("b", *[b""] * 4)
     assert of.now(world.stream.log) is None
+
+
+def test_how_many_there_are_from_a_sequence_on(world: World) -> None:
+    def count(low: int, *filters: str) -> int:
+        return world.do(count_from(world.stream.log, world, TopicFilters(filters), low))
+
+    assert [count(low) for low in (0, 1, 5, 9, 10)] == [9, 9, 5, 1, 0]
+    assert [count(low, "a/+") for low in (0, 1, 2, 5, 7, 8)] == [5, 5, 4, 2, 1, 0]
+    assert [count(low, "b") for low in (1, 3, 4, 9, 10)] == [4, 4, 3, 1, 0]
+    assert count(3, "b", "a/2") == 5
+    assert count(1, "c") == 0
+    delete(world, 1, 5)
+    assert [count(1), count(5), count(1, "a/+"), count(4, "b"), count(2, "a/1")] == [7, 4, 4, 2, 2]
+
+
+def test_the_first_since_a_moment(world: World) -> None:
+    def first(moment: float) -> int:
+        return world.do(since(world.stream.log, world, moment))
+
+    assert [first(moment) for moment in (0.0, 1000.0, 1000.1, 1004.0, 1008.0, 1008.1)] == [1, 1, 2, 5, 9, 10]
+    delete(world, 5)
+    assert first(1004.0) == 6
+
+
+def test_the_last_of_each_topic_at_an_earlier_moment(world: World) -> None:
+    def lasts(end: int, *filters: str, limit: int = 9) -> list[int]:
+        return world.do(lasts_before(world.stream.log, world, TopicFilters(filters), end, limit))
+
+    assert [lasts(end) for end in (10, 9, 7, 6, 3, 2, 1)] == [
+        [6, 7, 9],
+        [6, 7, 8],
+        [2, 5, 6],
+        [2, 4, 5],
+        [1, 2],
+        [1],
+        [],
+    ]
+    assert lasts(7, "a/+") == [2, 6]
+    assert lasts(9, "c") == []
+    delete(world, 4, 5)
+    assert lasts(6) == [1, 2, 3]
+    assert lasts(3, limit=2) == [1, 2], "the third begins later"
+    with pytest.raises(TooManyTopics):
+        lasts(4, limit=2)

@@ -3,7 +3,7 @@ they were at one moment."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.nats.jetstream.messages import wire_size, with_origin
 from trunkline.broker.nats.jetstream.refusals import BAD_REQUEST, MESSAGE_MISSING, bad_json

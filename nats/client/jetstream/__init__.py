@@ -1,6 +1,7 @@
 """JetStream, by a client.
 
-- `context`: what `client.jetstream()` gives: messages, streams and consumers; `stored` is one message of a stream.
+- `context`: what `client.jetstream()` gives: messages, streams and consumers; `stored` is one message of a stream,
+  `direct` several at once.
 - `publishing` has a window of acknowledgements, `batch` messages that are taken together, `fast_batch` those that are
   acknowledged many at a time.
 - `subscribing` finds or creates the consumer of a subscription; `push`, `ordered` and `pull` are what it gives, with
@@ -10,6 +11,7 @@
 """
 
 from trunkline.nats.client.jetstream.context import JetStream
+from trunkline.nats.client.jetstream.direct import DirectReader, StoredBatch
 from trunkline.nats.client.jetstream.fast_batch import FastBatchFailed, Missed
 from trunkline.nats.client.jetstream.keyvalue import KeyValue, KeyValues
 from trunkline.nats.client.jetstream.objects import ObjectStore, ObjectStores
@@ -17,6 +19,7 @@ from trunkline.nats.client.jetstream.publishing import PublishFailed
 from trunkline.nats.errors import NotSupported
 
 __all__ = [
+    "DirectReader",
     "FastBatchFailed",
     "JetStream",
     "KeyValue",
@@ -26,4 +29,5 @@ __all__ = [
     "ObjectStore",
     "ObjectStores",
     "PublishFailed",
+    "StoredBatch",
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from trunkline.nats.client.jetstream.batch import Batch, knows_batches
+from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.fast_batch import EVERY, FastBatch, fast_batch
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
@@ -172,6 +173,11 @@ class JetStream:
             body["next_by_subj"] = next
         found = await get_directly(self, stream, body, self.timeout) if direct else None
         return found or stored_of(stream, await self.ask(f"STREAM.MSG.GET.{stream}", body))
+
+    def direct(self, stream: str) -> DirectReader:
+        """Several messages of a stream at once."""
+        check_name(stream, "stream")
+        return DirectReader(self, stream)
 
     async def delete_message(self, stream: str, sequence: int, *, erase: bool = False) -> None:
         """`erase` overwrites it on the disk.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trunkline.nats.client.jetstream.stored import PENDING, told_directly
 from trunkline.nats.errors import BadHeaders, NotSupported, RequestTimeout
@@ -13,7 +13,7 @@ from trunkline.nats.protocol.headers import Status
 
 if TYPE_CHECKING:
     from trunkline.nats.client.jetstream.stored import StoredMessage
-    from trunkline.nats.client.jetstream.subscribed import Api
+    from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.client.message import Message
 
 _UP_TO: Final = "Nats-UpTo-Sequence"
@@ -21,6 +21,15 @@ _END: Final = 204
 _NOT_FOUND: Final = 404
 #: What servers that know no batches say to a request that asks for nothing else.
 _EMPTY: Final = Status(408, "Empty Request")
+
+
+class DirectApi(Protocol):
+    """Of JetStream, what is needed here."""
+
+    client: Client
+    prefix: str
+    #: Seconds for an answer.
+    timeout: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class StoredBatch:
 class DirectReader:
     """What `js.direct("orders")` gives. The stream must allow direct answers. A batch is in memory as a whole."""
 
-    def __init__(self, api: Api, stream: str) -> None:
+    def __init__(self, api: DirectApi, stream: str) -> None:
         self._api = api
         self._stream = stream
 

@@ -16,7 +16,8 @@ from trunkline.nats.jetstream.configs import AckPolicy
 from trunkline.nats.protocol.acknowledging import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from trunkline.nats.client.events import Event
     from trunkline.nats.client.message import Message
@@ -81,6 +82,14 @@ class Client(Protocol):
         headers: Headers | Mapping[str, str] | None = None,
         timeout: float = 5.0,  # noqa: ASYNC109  as the client has it
     ) -> Message: ...
+
+    def request_many(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float = 5.0,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Message]]: ...
 
 
 class Api(Protocol):

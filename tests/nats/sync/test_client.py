@@ -21,6 +21,7 @@ from trunkline.nats import sync
 from trunkline.nats.client.events import Event, Reconnected
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.batch import Batch
+from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription
 from trunkline.nats.client.jetstream.publishing import Publisher, Receipt
@@ -82,6 +83,7 @@ INNER = {
         (sync.Publisher, Publisher),
         (sync.Receipt, Receipt),
         (sync.Batch, Batch),
+        (sync.DirectReader, DirectReader),
         (sync.Service, Service),
         (sync.Group, Group),
         (sync.ServiceRequest, ServiceRequest),

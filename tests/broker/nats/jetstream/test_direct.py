@@ -69,7 +69,7 @@ async def test_a_publisher_cannot_say_where_a_message_is_from() -> None:
         (b'{"seq": -1}', "", "408 Malformed Request"),
         (b'{"seq": ' + b"9" * 400 + b"}", "", "408 Malformed Request"),
         (b'{"seq": NaN}', "", "408 Malformed Request"),
-        (b'{"seq": 0}', "", "408 Bad Request"),
+        (b'{"seq": 0}', "", "408 Empty Request"),
         (b'{"seq": 1, "last_by_subj": "s.a"}', "", "408 Bad Request"),
         (b'{"seq": 9}', "", "404 Message Not Found"),
         (b'{"last_by_subj": "s.no"}', "", "404 Message Not Found"),
