@@ -65,7 +65,7 @@ INNER = {
     *("acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm", "denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
     *("commit", "encode", "post", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),
-    *("attempts", "is_safe", "is_sent", "is_told", "sent_at"),
+    *("attempts", "is_safe", "is_sent", "is_told", "room", "sent_at"),
 }
 
 
