@@ -11,13 +11,13 @@ import trio
 from trunkline.client.connection import ClientConnection, Phase
 from trunkline.client.errors import Disconnected
 from trunkline.network_errors import NETWORK_ERRORS, reason_of
+from trunkline.network_reads import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.mqtt.session.receiving import Handover
 
-MAX_READ: Final = 65_536
 #: A read of fewer bytes, all of them answers, is small: reading again at once would bring as few.
 SMALL_READ: Final = 2048
 #: Seconds after a small read, while many answers are to come. Otherwise a client that is faster than its server takes
@@ -54,6 +54,7 @@ class Runner:
     ) -> None:
         self.connection = connection
         self._stream = stream
+        self._reader = StreamReader(stream)
         self._requests = requests
         self._receivers = receivers
         self._output = trio.Event()
@@ -127,7 +128,7 @@ class Runner:
         is_small = False
         while connection.phase is not Phase.OVER:
             try:
-                data = bytes(await self._stream.receive_some(MAX_READ))
+                data = await self._reader.next()
             except NETWORK_ERRORS as error:
                 connection.lost(Disconnected(f"the connection broke: {reason_of(error)}"))
             else:
@@ -191,5 +192,5 @@ class Runner:
         if self.connection.error is None and isinstance(self._stream, trio.abc.HalfCloseableStream):
             with trio.move_on_after(LINGER), suppress(*NETWORK_ERRORS):
                 await self._stream.send_eof()
-                while await self._stream.receive_some(MAX_READ):
+                while await self._reader.next():
                     pass

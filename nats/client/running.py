@@ -12,13 +12,13 @@ from trunkline.nats.client.connection import Connection, Phase
 from trunkline.nats.client.transport import encrypt
 from trunkline.nats.errors import ConnectionLost, StaleConnection
 from trunkline.network_errors import NETWORK_ERRORS, reason_of
+from trunkline.network_reads import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.nats.client.settings import Address, Settings
 
-MAX_READ: Final = 1 << 16
 #: Bytes that a slow network takes in the time in which a server has to answer.
 MAX_WRITE: Final = 1 << 16
 #: Seconds that it may take to write what is left at the end.
@@ -39,6 +39,7 @@ class Runner:
         connection.on_output = self.wake
         self.address = address
         self._stream = stream
+        self._reader = StreamReader(stream)
         self._settings = settings
         self._output = trio.Event()
         #: Whether the writer waits for output, so that another task may write.
@@ -59,6 +60,7 @@ class Runner:
         if plain is not None and connection.phase is not Phase.OVER and connection.begins_tls():
             try:
                 self._stream = await encrypt(plain, self.address, self._settings.tls)
+                self._reader = StreamReader(self._stream)
             except NETWORK_ERRORS as error:
                 connection.lost(ConnectionLost(reason_of(error)))
         while not connection.is_settled:
@@ -125,7 +127,7 @@ class Runner:
 
     async def _read_some(self) -> None:
         try:
-            data = bytes(await self._stream.receive_some(MAX_READ))
+            data = await self._reader.next()
         except NETWORK_ERRORS as error:
             self.connection.lost(ConnectionLost(f"the connection broke: {reason_of(error)}"))
         else:
