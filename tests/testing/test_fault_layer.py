@@ -114,3 +114,16 @@ async def test_a_broker_that_ends_leaves_no_silent_socket() -> None:
         await b.wait_until(lambda: not b.clients)
     await wire.expect_disconnect(Reason.ADMINISTRATIVE_ACTION)
     await wire.abort()
+
+
+async def test_what_is_to_leave_at_once_does_not_overtake_what_is_held_back() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        (layer,) = here.broker._running.network  # pyright: ignore[reportPrivateUsage]
+        fault = here.broker.faults.stop_reading(client="a", direction="to")
+        layer.send(b"\x40\x02\x00\x01")
+        layer.send_now(b"\x40\x02\x00\x02")
+        await wait_all_tasks_blocked()
+        fault.remove()
+        await client.expect(b"\x40\x02\x00\x01")
+        await client.expect(b"\x40\x02\x00\x02")
