@@ -142,6 +142,11 @@ class PublishBatch:
         return self._messages
 
     @property
+    def has_properties(self) -> bool:
+        """Whether any of them has."""
+        return bool(self.properties or self._each)
+
+    @property
     def payloads(self) -> list[bytes]:
         """Of each packet, without making the messages."""
         wire, starts = self._wire, self._starts

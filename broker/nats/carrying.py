@@ -14,11 +14,15 @@ header whose value is no UTF-8. Between clients of NATS the headers are passed o
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.nats.mapping import subject_of, topic_of_reply
+from trunkline.mqtt.frames import publish_head
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
+from trunkline.mqtt.versions import Version
 from trunkline.nats.errors import BadHeaders
 from trunkline.nats.protocol.headers import Headers, decode_headers, encode_headers
 
@@ -90,7 +94,33 @@ def _is_text(value: str) -> bool:
         return False
 
 
+def gathered(topic: str, payloads: Sequence[bytes]) -> PublishBatch:
+    """Messages of one topic that came together, as MQTT 3.1.1 has them."""
+    sizes = list(map(len, payloads))
+    heads = {size: publish_head(topic, 0, False, size) for size in set(sizes)}
+    starts: Sequence[int]
+    if len(heads) == 1:
+        ((size, head),) = heads.items()
+        wire = head + head.join(payloads)
+        starts = range(0, len(wire), len(head) + size)
+    else:
+        packets = [heads[len(payload)] + payload for payload in payloads]
+        wire = b"".join(packets)
+        starts = list(accumulate(map(len, packets[:-1]), initial=0))
+    return PublishBatch((topic,), wire[0], Version.V311, wire, starts, ())
+
+
 # From either to NATS
+
+
+def deliver_all(topic: str, sid: bytes, payloads: Sequence[bytes]) -> bytes:
+    """Messages of one topic, without headers, to one subscription."""
+    start = b"MSG %b %b " % (subject_of(topic).encode(), sid)
+    sizes = set(map(len, payloads))
+    if len(sizes) == 1:
+        line = b"%b%d\r\n" % (start, sizes.pop())
+        return line + (b"\r\n" + line).join(payloads) + b"\r\n"
+    return b"".join([b"%b%d\r\n%b\r\n" % (start, len(payload), payload) for payload in payloads])
 
 
 def forms_of(subject: bytes, reply: bytes, block: bytes, payload: bytes) -> dict[int, tuple[bytes, bytes]]:

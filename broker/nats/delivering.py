@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of
+from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, deliver_all, form_of
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_DELIVER, MESSAGE_DELIVERED
+from trunkline.mqtt.publication import PublishBatch
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.dialogue import Dialogue
@@ -51,6 +52,8 @@ class Delivering:
         if standing.pressure.high_bytes < self._dialogue.pending:
             standing.pressure.hold(publication.publisher, self._dialogue.scheduler.now)
             standing.jetstream.hold(publication.topic, standing)
+        if isinstance(publication, PublishBatch) and self._delivered_together(publication, target):
+            return
         for message in publication.messages:
             topic = message.topic
             if self._dialogue.is_too_slow:
@@ -74,6 +77,37 @@ class Delivering:
                 hooks.notify(MESSAGE_DELIVERED, standing.client, written, "live")
             if hooks.delivery_completed:
                 hooks.notify(DELIVERY_COMPLETED, standing.client, written, "live")
+
+    def _delivered_together(self, publication: PublishBatch, target: Target[Subscriber]) -> bool:
+        """Whether that was possible: nothing looks at each message."""
+        dialogue, hooks, topic = self._dialogue, self._services.hooks, publication.topic
+        if (
+            len(publication.topics) > 1
+            or publication.has_properties
+            or publication.expires_at <= dialogue.scheduler.now
+            or dialogue.is_too_slow
+            or not self._may_read.get(topic)
+            or hooks.message_deliver
+            or hooks.message_delivered
+            or hooks.delivery_completed
+        ):
+            return False
+        subscriptions: list[SubjectSubscription] = []
+        for route in filter(None, map(self._routes.get, target.identifiers)):
+            if route.is_shared and len(route.subscriptions) > 1:
+                return False  # each message goes to another one
+            subscriptions += route.subscriptions.values()
+        if any(each.maximum for each in subscriptions):
+            return False
+        payloads, count = publication.payloads, publication.count
+        for subscription in subscriptions:
+            if not dialogue.is_too_slow:
+                data = deliver_all(topic, subscription.sid, payloads)
+                subscription.delivered += count
+                self._pieces.append(data)
+                self._services.metrics.messages_out[0] += count
+                dialogue.wrote(len(data))
+        return True
 
     def _write(self, message: Message, target: Target[Subscriber]) -> None:
         head, tail = form_of(message, self._form)

@@ -17,6 +17,7 @@ from trunkline.actors import Due, Later
 from trunkline.broker.session.waiting import at_once
 from trunkline.mqtt.reasons import Reason
 from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.operations import Publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -115,6 +116,25 @@ class Dialogue:
         else:
             self._left = OPERATIONS_AT_ONCE
             self._go_on()
+
+    def alike(self, first: Publish, most: int) -> list[bytes]:
+        """The payloads, each of up to `most` bytes, of the messages that follow at once and differ in nothing else.
+        They are handled with the first one, which has no reply and no headers."""
+        operations, subject, payloads = self._operations, first.subject, list[bytes]()
+        while operations and len(payloads) < self._left:
+            following = operations[0]
+            if (
+                type(following) is not Publish
+                or following.subject != subject
+                or following.reply
+                or following.block
+                or len(following.payload) > most
+            ):
+                break
+            payloads.append(following.payload)
+            operations.popleft()
+        self._left -= len(payloads)
+        return payloads
 
     def put_back(self, operation: FromClient) -> None:
         """It is handled again, before all others."""

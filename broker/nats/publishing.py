@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.nats.carrying import forms_of, properties_of
+from trunkline.broker.nats.carrying import forms_of, gathered, properties_of
 from trunkline.broker.nats.mapping import read_subject, topic_of
 from trunkline.broker.stream_keeper import stream_among
 from trunkline.hooks.decisions import Deny, Withhold
@@ -30,12 +30,17 @@ if TYPE_CHECKING:
     from trunkline.broker.nats.standing import Standing
     from trunkline.broker.rate_limits import Buckets
     from trunkline.broker.routes import Subscriber
+    from trunkline.mqtt.publication import Publication
     from trunkline.nats.protocol.operations import Publish
     from trunkline.router import Route
 
 INVALID: Final = "Invalid Publish Subject"
 #: Bytes of a message's headers: each becomes a user property, in one step.
 MAX_BLOCK: Final = 65_536
+#: Bytes of a payload up to which messages that follow each other are gathered, and characters of their topic: encoded,
+#: they have to be less than 256 bytes.
+MOST_GATHERED: Final = 1024
+_MOST_GATHERED_TOPIC: Final = 63
 #: Subjects that mean something to the broker itself.
 _OF_JETSTREAM: Final = b"$JS."
 #: Headers that say what a stream is to do.
@@ -81,9 +86,38 @@ class SubjectPublishing:
         dialogue.acknowledge()
         if not topic:
             return
+        if not (asked.reply or asked.block) and self._may_gather(topic, asked.payload):
+            route = services.pubsub.router.match(topic)
+            following = [] if route.sinks else dialogue.alike(asked, MOST_GATHERED)
+            if following:
+                self._publish_all(asked, topic, [asked.payload, *following], route)
+                return
         services.metrics.messages_in[0] += 1
         message = Message(topic, asked.payload, 0, False, properties, channel.client.client_id, channel.client.username)
         self._decide(asked, message, self._allowed)
+
+    def _may_gather(self, topic: str, payload: bytes) -> bool:
+        """Whether messages that follow and are like this one can be handled together: nothing looks at each."""
+        standing = self._standing
+        return (
+            len(payload) <= MOST_GATHERED
+            and len(topic) <= _MOST_GATHERED_TOPIC
+            and not self._dialogue.is_verbose
+            and not standing.terms.is_pedantic
+            and standing.terms.echo  # or each of its own copies is another one that nobody may get
+            and standing.channel.quota is None
+            and not self._services.hooks.message_publish
+            and self._may_publish.get(topic) is True
+        )
+
+    def _publish_all(self, asked: Publish, topic: str, payloads: list[bytes], route: Route[Subscriber]) -> None:
+        services, client = self._services, self._standing.channel.client
+        publication = gathered(topic, payloads)
+        services.metrics.messages_in[0] += publication.count
+        publication.publisher, publication.username = client.client_id, client.username
+        publication.timestamp = wall = self._dialogue.scheduler.now + services.clock.calendar
+        publication.guid = services.guids.next(wall, publication.count)
+        self._route(asked, publication, route)
 
     def _to_jetstream(self, asked: Publish) -> None:
         """An acknowledgement or a request. Its access is decided by what it is about, not by each subject: those of
@@ -159,7 +193,7 @@ class SubjectPublishing:
                 return
         self._route(asked, routed, route)
 
-    def _route(self, asked: Publish, message: Message, route: Route[Subscriber] | None = None) -> None:
+    def _route(self, asked: Publish, message: Publication, route: Route[Subscriber] | None = None) -> None:
         """To whoever has a route that matches."""
         standing, services, dialogue, delivering = self._standing, self._services, self._dialogue, self._delivering
         delivering.kept_back = 0

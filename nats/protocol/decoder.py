@@ -118,8 +118,11 @@ class Decoder(Generic[T]):
             if one is None:
                 self._needed -= at
                 return at
-            found.append(one[0])
-            at = one[1]
+            operation, after = one
+            found.append(operation)
+            if data.startswith(data[at : end + 1], after) and isinstance(operation, Publish | Deliver):
+                after = _repeated(operation, data, at, end + 1, after, found)
+            at = after
 
     def size(self, word: bytes) -> int:
         """The size of a payload, as a line has it."""
@@ -138,6 +141,21 @@ class Decoder(Generic[T]):
         if data[end : end + 2] != _END:
             raise ProtocolError(f"{data[end : end + 2]!r} behind a payload, where its line ends")
         return True
+
+
+def _repeated(operation: Publish | Deliver, data: bytes, at: int, body: int, after: int, found: list[Any]) -> int:
+    """Messages in a row that differ in their payload only, and so are of the same length: their lines, from `at` to
+    `body` in the first one, are not read once more. Returns where the next operation begins."""
+    if operation.block:
+        return after
+    line, step, skip = data[at:body], after - at, body - at
+    while data.startswith(line, after):
+        end = after + step
+        if data[end - 2 : end] != _END:
+            break
+        found.append(operation.with_payload(data[after + skip : end - 2]))
+        after = end
+    return after
 
 
 def from_server(*, max_payload: int = MOST_PAYLOAD) -> Decoder[FromServer]:

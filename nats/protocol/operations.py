@@ -25,6 +25,10 @@ class Deliver:
     block: bytes
     payload: bytes
 
+    def with_payload(self, payload: bytes) -> Deliver:
+        """Of one without headers: the same with another payload."""
+        return Deliver(self.subject, self.sid, self.reply, b"", payload)
+
     @property
     def status(self) -> Status | None:
         """Raises BadHeaders if the block is none."""
@@ -45,6 +49,10 @@ class Publish:
     #: The block of headers, or nothing.
     block: bytes
     payload: bytes
+
+    def with_payload(self, payload: bytes) -> Publish:
+        """Of one without headers: the same with another payload."""
+        return Publish(self.subject, self.reply, b"", payload)
 
 
 @dataclass(slots=True)

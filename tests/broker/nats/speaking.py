@@ -133,9 +133,9 @@ class NatsRoom:
         self._speakers.append(speaker)
         return speaker
 
-    async def wire(self, client_id: str, **settings: Any) -> Wire:
+    async def wire(self, client_id: str, *, version: int = 5, **settings: Any) -> Wire:
         """A client of MQTT."""
-        wire = Wire(self.broker.connect(), patience=PATIENCE)
+        wire = Wire(self.broker.connect(), version=version, patience=PATIENCE)
         self._wires.append(wire)
         await wire.connect(client_id, **settings)
         return wire

@@ -4,8 +4,18 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.nats.carrying import WITH_HEADERS, WITHOUT_HEADERS, form_of, forms_of, properties_of
+from trunkline.broker.nats.carrying import (
+    WITH_HEADERS,
+    WITHOUT_HEADERS,
+    deliver_all,
+    form_of,
+    forms_of,
+    gathered,
+    properties_of,
+)
+from trunkline.mqtt.frames import publish_whole
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.versions import Version
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.protocol.headers import Headers, encode_headers
 from trunkline.nats.protocol.operations import Publish
@@ -79,3 +89,21 @@ def test_a_block_that_is_none_is_no_property() -> None:
 def test_a_form_is_made_once() -> None:
     message = Message("a/b", b"x")
     assert form_of(message, WITH_HEADERS) is form_of(message, WITH_HEADERS)
+
+
+@pytest.mark.parametrize(
+    "payloads", [[b"ab", b"cd", b"ef"], [b"", b"a", b""], [b"", b""], [bytes(200), bytes(1)], [bytes(16_000)] * 2]
+)
+def test_messages_that_came_together(payloads: list[bytes]) -> None:
+    batch = gathered("t/é", payloads)
+    assert [(each.topic, each.payload, each.qos, each.retain) for each in batch.messages] == [
+        ("t/é", payload, 0, False) for payload in payloads
+    ]
+    assert (batch.payloads, batch.sizes, batch.count) == (payloads, list(map(len, payloads)), len(payloads))
+    assert batch.wire(Version.V311) == b"".join(publish_whole(each, Version.V311) for each in batch.messages)
+    assert batch.wire(Version.V5) == b"".join(publish_whole(Message("t/é", each), Version.V5) for each in payloads)
+    for some in (batch.part(0, 1), batch.select([len(payloads) - 1])):
+        assert some.payloads[0] in payloads
+    assert deliver_all("t/é", b"7", payloads) == b"".join(
+        b"7".join(form_of(each, WITHOUT_HEADERS)) for each in batch.messages
+    )

@@ -170,3 +170,26 @@ async def test_answers_leave_together() -> None:
         dialogue.flush()
         dialogue.flush()
         assert line.sent.data == [b"+OK\r\n-ERR 'no'\r\n"]
+
+
+async def test_what_follows_and_is_alike() -> None:
+    """It counts as operations of the turn."""
+    line = Spoken()
+    async with system() as actors:
+        ref = actors.start(line)
+        payloads: list[list[bytes]] = []
+        line.acts = lambda one: payloads.append(line.dialogue.alike(one, 3)) if isinstance(one, Publish) else None
+
+        def pubs(*told: bytes, subject: bytes = b"a") -> list[FromClient]:
+            return [Publish(subject, b"", b"", each) for each in told]
+
+        others = [Publish(b"a", b"r", b"", b"4"), Publish(b"a", b"", b"NATS/1.0\r\n\r\n", b"5")]
+        said = [*pubs(b"1", b"2", b"333"), PING, *pubs(b"1", b"4444"), *pubs(b"3", subject=b"b"), *pubs(b"1"), *others]
+        ref.cast(said)
+        await trio.testing.wait_all_tasks_blocked()
+        assert payloads == [[b"2", b"333"], [], [], [], [], [], []]
+        del payloads[:]
+        line.done.clear()
+        ref.cast(pubs(*[b"x"] * (2 * OPERATIONS_AT_ONCE + 1)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(map(len, payloads)) == [OPERATIONS_AT_ONCE - 1, OPERATIONS_AT_ONCE - 1, 0]

@@ -259,3 +259,33 @@ def test_random_bytes_never_raise() -> None:
         single = [plain(each) for byte in bytes(data) for each in pieces.feed(bytes([byte]))]
         assert single == whole
         assert str(pieces.error) == str(one.error)
+
+
+def test_lines_that_are_the_same() -> None:
+    """They are read once. What ends such a row is looked at as if it came alone."""
+    row = b"".join([b"PUB a 2\r\n%02d\r\n" % number for number in range(20)])
+    for subject, line in ((b"", b"PUB a r 2\r\n"), (b"MSG", b"MSG a 1 2\r\n"), (b"MSG", b"MSG a 1 r 2\r\n")):
+        decoder = from_server() if subject else from_client()
+        found = decoder.feed(line + b"x\n\r\n" + line + b"\r\n\r\n" + line)
+        assert [each.payload for each in found] == [b"x\n", b"\r\n"]
+        assert {(each.subject, each.reply, each.block) for each in found} == {(b"a", b"r" * (b" r " in line), b"")}
+        assert decoder.buffered == len(line)
+        assert [each.payload for each in decoder.feed(b"zz\r\n" + line)] == [b"zz"]
+    decoder = from_client()
+    found = decoder.feed(row + b"pub a 2\r\n20\r\nPUB a 3\r\n021\r\nPUB a 3\r\n022\r\nPING\r\nPING\r\nPUB a 3\r\n")
+    assert [each.payload for each in found if isinstance(each, Publish)] == [
+        *[b"%02d" % number for number in range(21)],
+        b"021",
+        b"022",
+    ]
+    assert found[-2:] == [PING, PING]
+    for cut in range(len(row)):  # wherever a read ends
+        decoder = from_client()
+        pieces = decoder.feed(row[:cut]) + decoder.feed(row[cut:])
+        assert [plain(each) for each in pieces] == [pub(payload=b"%02d" % number) for number in range(20)]
+    decoder = from_client()
+    assert len(decoder.feed(row + b"PUB a 2\r\nlonger\r\n" + row)) == 20
+    assert isinstance(decoder.error, ProtocolError)
+    headed = b"HPUB a 18 20\r\n" + BLOCK
+    found = from_client().feed(headed + b"xy\r\n" + headed + b"zz\r\n")
+    assert [plain(each) for each in found] == [pub(block=BLOCK, payload=b"xy"), pub(block=BLOCK, payload=b"zz")]

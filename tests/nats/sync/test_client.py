@@ -22,6 +22,7 @@ from trunkline.nats.client.events import Event, Reconnected
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.batch import Batch
 from trunkline.nats.client.jetstream.direct import DirectReader
+from trunkline.nats.client.jetstream.fast_batch import FastBatch
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription
 from trunkline.nats.client.jetstream.publishing import Publisher, Receipt
@@ -62,10 +63,11 @@ def answering(client: sync.Client, subject: str, *answers: bytes) -> Iterator[No
 
 #: What the parts of the client call on each other.
 INNER = {
-    *("acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm", "denied", "end"),
+    *("abandon", "acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm"),
+    *("denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
-    *("commit", "encode", "post", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),
-    *("attempts", "is_safe", "is_sent", "is_told", "room", "sent_at"),
+    *("commit", "encode", "post", "room", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),
+    *("attempts", "is_safe", "is_sent", "is_told", "sent_at"),
 }
 
 
@@ -83,6 +85,7 @@ INNER = {
         (sync.Publisher, Publisher),
         (sync.Receipt, Receipt),
         (sync.Batch, Batch),
+        (sync.FastBatch, FastBatch),
         (sync.DirectReader, DirectReader),
         (sync.Service, Service),
         (sync.Group, Group),
