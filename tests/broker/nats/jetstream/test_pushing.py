@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,7 +148,9 @@ async def test_flow_control(autojump_clock: trio.testing.MockClock) -> None:
             else:
                 came += 1
                 sent += len(got.payload)
-        assert 0.9 * WINDOW <= sent <= WINDOW + 70 * 4100, "what was sent behind a question is not confirmed by its answer"
+        assert 0.9 * WINDOW <= sent <= WINDOW + 70 * 4100, (
+            "what was sent behind a question is not confirmed by its answer"
+        )
         while came < 1000:
             await puller.publish(question.reply)
             while not (got := await puller.got()).status and came < 1000:
@@ -344,6 +347,51 @@ async def test_one_that_nobody_reads_is_deleted_in_time(autojump_clock: trio.tes
         bound = await puller.api("CONSUMER.CREATE.s", {"stream_name": "s", "config": {"deliver_subject": "r.d"}})
         await trio.sleep(60)
         assert (await puller.api(f"CONSUMER.INFO.s.{bound['name']}"))["push_bound"]
+
+
+async def test_a_day_without_anything(autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    hour, day = 3600, 86_400
+    monkeypatch.setattr("tests.broker.nats.speaking.PATIENCE", inf)
+    async with jetstream_room(nats={"ping_interval": 10 * day}) as here:
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        config = {
+            "name": "e",
+            "deliver_subject": "d",
+            "idle_heartbeat": hour * SECOND,
+            "inactive_threshold": 2 * hour * SECOND,
+        }
+        await puller.api("CONSUMER.CREATE.s.e", {"stream_name": "s", "config": config})
+        begun = trio.current_time()
+        for beat in range(1, 24):
+            assert (await puller.got()).status == "100 Idle Heartbeat"
+            assert trio.current_time() - begun == pytest.approx(beat * hour, abs=1)
+        await here.fill(b"1")
+        assert await payloads(puller, 1) == [b"1"]
+        assert (await puller.api("CONSUMER.INFO.s.e"))["push_bound"], "somebody has been there all the time"
+        await puller.say(b"UNSUB 2")
+        await puller.nothing()
+        await trio.sleep(1.9 * hour)
+        assert "push_bound" not in await puller.api("CONSUMER.INFO.s.e")
+        await trio.sleep(0.2 * hour)
+        assert (await puller.api("CONSUMER.INFO.s.e"))["error"]["err_code"] == 10014
+        assert not here.jetstream._pushers
+
+
+@pytest.mark.parametrize("subject", ["$JS.x", "$JS.API.STREAM.PURGE.s", "$JS.ACK.s.c.1.1.1.1.1", "$JS.FC.s.c.1"])
+async def test_what_is_pushed_is_no_request(subject: str) -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        puller = await here.puller()
+        made = await puller.consumer(deliver_subject=subject, ack_policy="none")
+        assert made["config"]["deliver_subject"] == subject
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await puller.api("CONSUMER.INFO.s.c"))["delivered"]["consumer_seq"] == 0
+        await puller.say(f"SUB {subject} 2".encode())
+        got = await puller.got()
+        assert (got.subject, got.sid, got.payload) == ("s.a", "2", b"1")
+        await puller.nothing()
+        assert here.streams.info("s").messages == 1
 
 
 async def test_it_pushes_again_after_a_start(tmp_path: Path) -> None:
