@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.streams.world import World, small_sizes
+from trunkline.streams.config import StreamConfig
 from trunkline.streams.errors import InvalidStreamConfig, MessageNotFound, StreamForbids
 from trunkline.streams.purging import delete_message, purge
 
@@ -65,12 +66,17 @@ def test_one_message_is_deleted_once(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "may_delete", "may_purge", "why"),
-    [({"deny_delete": True}, False, True, "delete"), ({"deny_purge": True}, True, False, "purge")],
+    [
+        ({"deny_delete": True}, False, True, "delete"),
+        ({"deny_purge": True}, True, False, "purge"),
+        ({"sealed": True}, False, False, "sealed"),
+    ],
 )
 def test_a_stream_may_forbid_either(settings: dict[str, bool], may_delete: bool, may_purge: bool, why: str) -> None:
     world = World()
-    world.create("#", **settings)
+    world.create("#")
     world.publish("t", b"1", b"2")
+    world.registry.update(StreamConfig(name="s", filters=("#",), **settings))
     for request, may in (
         (delete_message(world.stream, world, 1), may_delete),
         (purge(world.stream, world), may_purge),
