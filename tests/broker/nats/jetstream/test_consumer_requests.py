@@ -184,6 +184,15 @@ async def test_a_work_queue() -> None:
             10012,
         )
         assert "error" not in await puller.api("CONSUMER.CREATE.w.b", asked("w", filter_subject="w.b"))
+        assert failed(await puller.api("CONSUMER.CREATE.w.c", asked("w"))) == (400, 10100)
+
+
+async def test_a_work_queue_of_topics_that_begin_with_a_dollar() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.api("STREAM.CREATE.w", {"name": "w", "subjects": ["$KV.w.*"], "retention": "workqueue"})
+        assert "error" not in await puller.api("CONSUMER.CREATE.w.a", asked("w", filter_subject="$KV.w.a"))
+        assert failed(await puller.api("CONSUMER.CREATE.w.b", asked("w"))) == (400, 10100)
 
 
 async def test_what_is_told_of_a_consumer() -> None:
