@@ -11,7 +11,7 @@ from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.keys import STREAM_TOPICS
-from trunkline.streams.topics import MAX_ROWS, TopicIndex
+from trunkline.streams.topics import MAX_ROWS, PLANTED_AT_ONCE, TopicIndex
 
 
 def commit(index: TopicIndex, engine: MemoryEngine) -> bool:
@@ -65,6 +65,21 @@ def test_a_look_through_many_topics_lets_others_have_their_turn(filters: tuple[s
     turns = [place for place, each in enumerate([*found, None]) if each is None]
     assert max(later - place for place, later in pairwise([-1, *turns])) <= PATIENCE + 1
     assert len(turns) < 8
+
+
+def test_they_are_made_ready_in_steps() -> None:
+    index = TopicIndex()
+    for number in range(3 * PLANTED_AT_ONCE):
+        index.add(f"t{number}", number + 1, 1, 1)
+    assert [index.plant() for _ in range(3)] == [False, False, True]
+
+
+def test_a_topic_that_several_filters_match_is_found_once() -> None:
+    index = TopicIndex()
+    index.add("a/b", 1, 1, 1)
+    index.plant()
+    found = [each for each in index.matching(TopicFilters(("a/+", "a/b", "#"))) if each is not None]
+    assert [topic for topic, _ in found] == ["a/b"]
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

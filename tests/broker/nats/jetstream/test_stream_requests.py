@@ -301,6 +301,8 @@ async def test_everything_is_also_what_begins_with_a_dollar() -> None:
         await here.fill(b"x", topic="$KV/b/k")
         assert (await puller.api("STREAM.NAMES", {"subject": ">"}))["streams"] == ["KV_b", "s"]
         assert (await puller.api("STREAM.MSG.GET.KV_b", {"last_by_subj": ">"}))["message"]["subject"] == "$KV.b.k"
+        following = await puller.api("STREAM.MSG.GET.KV_b", {"next_by_subj": ">"})
+        assert following["message"]["seq"] == 1
         assert (await puller.api("STREAM.PURGE.KV_b", {"filter": ">"}))["purged"] == 1
         assert (await puller.api("STREAM.NAMES", {"subject": "no"}))["streams"] is None, "as servers have it"
 
