@@ -100,6 +100,19 @@ async def test_consumers_that_are_there() -> None:
         assert failed(await puller.api("CONSUMER.CREATE.s.n", push)) == (500, 10012)
 
 
+async def test_one_that_is_made_again_as_it_is_pushes_on_undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has asked its client still counts."""
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="r.d")
+        followed: list[object] = []
+        monkeypatch.setattr(here.jetstream, "follow", lambda *asked: followed.append(asked))
+        await puller.consumer(deliver_subject="r.d")
+        assert not followed
+        await puller.consumer(deliver_subject="r.d", description="changed")
+        assert len(followed) == 1
+
+
 async def test_where_a_consumer_pushes_changes_while_nobody_listens() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
