@@ -39,6 +39,8 @@ class TopicFilters:
     def overlap(self, other: "TopicFilters") -> tuple[str, str] | None:
         """Two filters, one of each, that some topic matches both of."""
         mine, others = self.filters or ("#",), other.filters or ("#",)
+        if not (self.filters and other.filters):
+            return mine[0], others[0]  # no filter is more than `#`: it matches what begins with `$`, too
         return next(((one, two) for one in mine for two in others if overlap(one, two)), None)
 
 

@@ -42,13 +42,13 @@ async def get(log: StreamLog, store: StreamStore, sequence: int) -> StreamMessag
 
 
 async def get_last(log: StreamLog, store: StreamStore, topic: str) -> StreamMessage:
-    """The last one of a topic, or of all topics that match a filter.
+    """The last one of a topic, or of all topics that match a filter; without one, of all there are.
 
     Raises:
         MessageNotFound: there is none.
     """
     while True:
-        last = await last_sequence(log, store, TopicFilters((topic,)))
+        last = await last_sequence(log, store, TopicFilters((topic,) if topic else ()))
         if last is None:
             raise MessageNotFound(f"the stream {log.config.name!r} has no message of {topic!r}")
         try:
@@ -58,12 +58,12 @@ async def get_last(log: StreamLog, store: StreamStore, topic: str) -> StreamMess
 
 
 async def get_next(log: StreamLog, store: StreamStore, topic_filter: str, sequence: int = 1) -> StreamMessage:
-    """The first one from a sequence on that matches.
+    """The first one from a sequence on that matches; without a filter, of all there are.
 
     Raises:
         MessageNotFound: there is none.
     """
-    filters = TopicFilters((topic_filter,))
+    filters = TopicFilters((topic_filter,) if topic_filter else ())
     low, end = sequence, 0
     found = await topics(log, store, filters)
     if found:

@@ -109,8 +109,8 @@ class Thinning:
         self._low, self._end = self._log.last + 1, 0
         for topic in self._crowded:
             figures = topics.get(topic)
-            if figures is not None and self._has_too_many(figures):
-                self._include(topic, figures.first, figures.last + 1, 0)
+            if figures is not None:
+                self._include(topic, figures.first, figures.last, 0)  # the last one stays
         self._crowded.clear()
         for topic, rolled_up in islice(topics.rolled_up.items(), MAX_ROLLED_UP):
             self._include(topic, rolled_up.low, rolled_up.end, rolled_up.end)

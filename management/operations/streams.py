@@ -275,7 +275,7 @@ async def get_message(
             found = await streams.get_last(name, last)
         elif next is not None or sequence is None:
             first = streams.info(name).first_sequence if sequence is None else sequence
-            found = await streams.get_next(name, next or "#", first)
+            found = await streams.get_next(name, next or "", first)
         else:
             found = await streams.get(name, sequence)
     message = found.message

@@ -36,7 +36,10 @@ def test_any_of_them() -> None:
     assert [several.match(topic) for topic in ("a/x", "b", "c", "a/x")] == [True, True, False, True]
     assert TopicFilters(()).match("anything")
     assert several.overlap(TopicFilters(("c", "+/y"))) == ("a/+", "+/y")
-    assert TopicFilters(()).overlap(TopicFilters(("c",))) == ("#", "c")
+    for filter in ("c", "$KV/b/#"):
+        assert TopicFilters(()).overlap(TopicFilters((filter,))) == ("#", filter)
+        assert TopicFilters((filter,)).overlap(TopicFilters(())) == (filter, "#")
+    assert TopicFilters(("#",)).overlap(TopicFilters(("$KV/b/#",))) is None
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.streams.world import World, small_sizes
+from trunkline.streams.config import StreamConfig
 from trunkline.streams.errors import InvalidStreamConfig, MessageNotFound, StreamForbids
 from trunkline.streams.purging import delete_message, purge
 
@@ -29,6 +30,7 @@ def left(world: World) -> list[int]:
     [
         (None, None, None, []),
         (None, 4, None, [4, 5, 6, 7, 8, 9, 10]),
+        (None, 10, None, [10]),
         (None, 99, None, []),
         (None, None, 3, [8, 9, 10]),
         (None, None, 0, []),
@@ -36,6 +38,7 @@ def left(world: World) -> list[int]:
         ("odd", None, None, [2, 4, 6, 8, 10]),
         ("odd", 4, None, [2, 4, 5, 6, 7, 8, 9, 10]),
         ("odd", None, 2, [2, 4, 6, 7, 8, 9, 10]),
+        ("even", None, None, [1, 3, 5, 7, 9]),
         ("none", None, None, [*range(1, 11)]),
     ],
 )
@@ -46,6 +49,22 @@ def test_what_a_purge_leaves(
     assert left(world) == kept
     world.restart()
     assert left(world) == kept
+
+
+@pytest.mark.parametrize("keep", [None, 0])
+def test_a_purge_of_everything_reads_nothing(world: World, keep: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "read", None)
+    assert world.do(purge(world.stream, world, keep=keep)) == 10
+
+
+def test_it_is_written_soon(world: World) -> None:
+    told: list[bool] = []
+    world.stream.notify = told.append
+    world.do(delete_message(world.stream, world, 3))
+    assert told
+    told.clear()
+    world.do(purge(world.stream, world, "even", keep=2))
+    assert len(told) >= 3
 
 
 def test_a_purge_is_up_to_a_sequence_or_keeps_a_number(world: World) -> None:
@@ -65,12 +84,17 @@ def test_one_message_is_deleted_once(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "may_delete", "may_purge", "why"),
-    [({"deny_delete": True}, False, True, "delete"), ({"deny_purge": True}, True, False, "purge")],
+    [
+        ({"deny_delete": True}, False, True, "delete"),
+        ({"deny_purge": True}, True, False, "purge"),
+        ({"sealed": True}, False, False, "sealed"),
+    ],
 )
 def test_a_stream_may_forbid_either(settings: dict[str, bool], may_delete: bool, may_purge: bool, why: str) -> None:
     world = World()
-    world.create("#", **settings)
+    world.create("#")
     world.publish("t", b"1", b"2")
+    world.registry.update(StreamConfig(name="s", filters=("#",), **settings))
     for request, may in (
         (delete_message(world.stream, world, 1), may_delete),
         (purge(world.stream, world), may_purge),

@@ -118,6 +118,18 @@ def test_an_empty_one_is_none() -> None:
     assert live(world) == [1]
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("pair", [("nats-rollup", "sub"), ("Unit", "all")])
+def test_what_else_a_publisher_says_is_none(allowed: bool, pair: tuple[str, str]) -> None:
+    world = World()
+    world.create("#", allow_rollup=allowed)
+    world.publish("a")
+    message = single("a")
+    message.properties = {"user_property": [pair]}
+    assert not world.take(message)
+    assert live(world) == [1, 2]
+
+
 def test_a_duplicate_takes_the_place_of_nothing() -> None:
     world = World()
     world.create("#", allow_rollup=True)

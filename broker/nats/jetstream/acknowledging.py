@@ -48,4 +48,4 @@ def _delay(text: bytes) -> float:
         delay = read_object(text).get("delay") if text.strip() else None
     except ValueError:
         return 0.0
-    return max(delay, 0) / _SECOND if type(delay) is int else 0.0
+    return delay / _SECOND if type(delay) is int else 0.0

@@ -111,7 +111,7 @@ class ClientJetStream:
         self, reply: bytes, payload: bytes, stream: Stream, cursor: ConsumerCursor, refused: ApiError | None = None
     ) -> None:
         subscription = self._asker.subscription(reply) if reply else None
-        if subscription is None or self._jetstream.is_gone(stream, cursor):
+        if subscription is None:
             return
         extras = Extras.of(cursor.config.metadata)
         try:

@@ -50,11 +50,11 @@ async def create(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     if not request.consumer:
         if config.durable:
             raise ApiError(400, 10020, "consumer expected to be ephemeral but a durable name was set in request")
-    elif {config.durable, config.name} - {"", request.consumer}:
+    elif config.durable not in ("", request.consumer):
         raise _MISMATCH()
     if request.rest and request.rest != config.filter_subject:
         raise ApiError(400, 10131, "Consumer create request did not match filtered subject from create subject")
-    return await _make(jetstream, request, config, request.consumer)
+    return await _make(jetstream, request, config, request.consumer or config.name)
 
 
 async def create_durable(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:

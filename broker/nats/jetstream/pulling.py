@@ -75,6 +75,11 @@ class Pull:
         """Its client has gone, or does not want it any more."""
         return self.receiver.is_over or not self.receiver.is_there(self.inbox)
 
+    @property
+    def is_done(self) -> bool:
+        """It ends where there is nothing more. One that has a time waits for its first message."""
+        return self.no_wait and (self.has_got or self.expires_at == inf)
+
     def pending(self) -> Headers:
         return Headers({"Nats-Pending-Messages": str(self.left), "Nats-Pending-Bytes": str(self.room or 0)})
 
@@ -190,8 +195,6 @@ class PullQueue:
             self._take(pull)
         else:
             self._call_next()
-            if pull.no_wait and self.cursor.pending == 0:
-                self._end(pull, Status(404, "No Messages"))
         self._set_timer()
 
     def _forget_gone(self) -> None:
@@ -202,10 +205,8 @@ class PullQueue:
 
     def _call_next(self) -> None:
         """Let the first pull that can take something have its turn."""
-        if self._called is not None or self._is_reading:
-            return
         pull = next((each for each in self._waiting if not each.is_held), None)
-        if pull is not None:
+        if pull is not None and self._called is None:
             self._called = pull
             pull.receiver.soon(partial(self._in_turn, pull))
 
@@ -251,11 +252,11 @@ class PullQueue:
             if not self._is_reading:
                 self._is_reading = True
                 self._node.in_background(self._read, cursor.needs)
-        elif pull.no_wait and (pull.has_got or pull.expires_at == inf):
-            self._end(pull, Status(404, "No Messages"))
-            self._call_next()
         else:
             cursor.watch(self._call_next)
+            for each in [each for each in self._waiting if each.is_done]:
+                self._remove(each)
+                each.receiver.soon(partial(each.tell, Status(404, "No Messages")))
 
     def _give(self, pull: Pull, delivered: Delivered) -> None:
         pull.left -= 1

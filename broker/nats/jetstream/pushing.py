@@ -129,7 +129,6 @@ class Pusher:
         due = min(inf if self.is_stalled else due, self._next_heartbeat)
         with trio.move_on_at(due - self._node.epoch):
             await self._changed.wait()
-        self.cursor.unwatch(self.wake)
         if self._next_heartbeat <= self._host.now:
             self._beat()
 
@@ -138,7 +137,7 @@ class Pusher:
         self._send(out, delivered.message)
         self._sent += out.size
         if self.extras.rate_limit:
-            self._free_at = max(self._free_at, self._host.now) + 8 * out.size / self.extras.rate_limit
+            self._free_at = self._host.now + 8 * out.size / self.extras.rate_limit
         if self.extras.flow_control and not self._question and self._sent > WINDOW // 2:
             self._ask()
 
@@ -159,7 +158,7 @@ class Pusher:
 
     def _beat(self) -> None:
         said = place_of(self.cursor)
-        if self._question and self.is_stalled:
+        if self._question:
             said.add(STALLED, self._question.decode())
         self._tell(Status(100, "Idle Heartbeat"), said)
         self._put_off_heartbeat()

@@ -200,7 +200,7 @@ async def find_message(jetstream: JetStream, request: ApiRequest, stream: Stream
 
 def _filter(subject: str) -> str:
     try:
-        return "#" if subject == ">" else filters_of((subject,))[0]
+        return "" if subject == ">" else filters_of((subject,))[0]
     except ApiError:
         raise MESSAGE_MISSING() from None
 

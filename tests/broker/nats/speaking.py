@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -102,6 +103,11 @@ class Speaker:
         while data := await self.read():
             self._buffer += data
         return self._buffer
+
+    def narrow(self) -> None:
+        """The system keeps little of what it does not read."""
+        assert isinstance(self._stream, trio.SocketStream)
+        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
 
     async def leave(self) -> None:
         await trio.aclose_forcefully(self._stream)

@@ -60,7 +60,10 @@ class Puller:
         return self._before.popleft() if self._before else await self._read()
 
     async def _read(self) -> Got:
-        line = await self.speaker.line()
+        try:
+            line = await self.speaker.line()
+        except trio.TooSlowError:
+            raise AssertionError("no message comes") from None
         assert line.startswith((b"MSG ", b"HMSG ")), line
         parts = line.decode().split()
         has_block = parts[0] == "HMSG"

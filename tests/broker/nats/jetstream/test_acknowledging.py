@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.broker.nats.jetstream.pulled import Puller, jetstream_room
+from tests.broker.nats.jetstream.pulled import SECOND, Puller, jetstream_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +35,7 @@ async def test_it_is_done_with(payload: bytes) -> None:
         assert await state(puller) == (1, 0)
         assert (await puller.ask(reply, payload)).payload == b""
         assert await state(puller) == (0, 1)
+        assert "last_active" in (await puller.api("CONSUMER.INFO.s.c"))["ack_floor"]
         assert (await puller.ask(reply, payload)).payload == b"", "twice is no error"
 
 
@@ -66,6 +67,38 @@ async def test_it_comes_again(payload: bytes, delay: float, autojump_clock: trio
         again = await puller.got()
         assert again.reply.startswith("$JS.ACK.s.c.2.1.2.")
         assert trio.current_time() - begun == pytest.approx(delay, abs=0.1)
+
+
+async def test_it_comes_again_at_once_to_one_that_waits(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        puller = await here.puller()
+        await puller.consumer()
+        begun = trio.current_time()
+        await puller.pull(batch=2)
+        await puller.publish((await puller.got()).reply, b"-NAK")
+        assert (await puller.got()).payload == b"1"
+        assert trio.current_time() == begun
+
+
+async def test_more_time_is_kept_over_a_start(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    settings: dict[str, Any] = {"store": {"path": str(tmp_path / "store.db"), "durability": "os"}}
+    async with jetstream_room(**settings) as here:
+        await here.fill(b"1")
+        puller = await here.puller()
+        await puller.consumer(ack_wait=30 * SECOND, filter_subject="s.a")
+        reply = await pulled(puller)
+        await puller.ask("s.b")  # all that has happened is stored
+        mock_clock.jump(20)
+        await puller.ask(reply, b"+WPI")
+    async with jetstream_room(**settings) as here:
+        puller = await here.puller()
+        mock_clock.jump(15)
+        await puller.pull(batch=1, no_wait=True)
+        assert (await puller.got()).status == "404 No Messages"
+        mock_clock.jump(20)
+        await puller.pull(batch=1)
+        assert (await puller.got()).reply.startswith("$JS.ACK.s.c.2.1.2.")
 
 
 async def test_it_asks_for_the_next_one() -> None:

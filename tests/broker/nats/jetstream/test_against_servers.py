@@ -171,6 +171,12 @@ STORIES: dict[str, list[Request]] = {
         ("CONSUMER.CREATE.s.n.s.a", c(name="n", filter_subject="s.a", inactive_threshold=10**11)),
         ("CONSUMER.CREATE.s.n.s.b", c(name="n", filter_subject="s.a")),
         ("CONSUMER.CREATE.s.m", c(name="m", durable_name="o")),
+        ("CONSUMER.CREATE.s.k", c(name="l")),
+        ("CONSUMER.CREATE.s.k", c(name="l", durable_name="m")),
+        ("CONSUMER.CREATE.s.q.s.a", c(name="l", filter_subject="s.a")),
+        ("CONSUMER.CREATE.s", c(name="y")),
+        ("CONSUMER.CREATE.s", c(name="y", description="z")),
+        ("CONSUMER.DURABLE.CREATE.s.o", c(name="l", durable_name="o")),
         ("CONSUMER.CREATE.t", c()),
         ("CONSUMER.INFO.s.n", b""),
         ("CONSUMER.INFO.s.no", b""),
@@ -303,6 +309,20 @@ def test_stories(servers: dict[str, NatsServer], name: str) -> None:
         assert same(ours, new) or same(ours, old), (
             f"{request}\nours {json.dumps(ours)}\n new {json.dumps(new)}\n old {json.dumps(old)}"
         )
+
+
+@pytest.mark.parametrize("subject", ["$JS.x", "$JS.API.STREAM.PURGE.s", "$JS.ACK.s.d.1.1.1.1.1"])
+def test_what_is_pushed_below_the_prefix_of_jetstream(servers: dict[str, NatsServer], subject: str) -> None:
+    for kind, server in servers.items():
+        told(server, [("STREAM.CREATE.s", S), ("PUB s.a", b"1")])
+        with closing(Asking(server)) as asking:
+            config = {"durable_name": "p", "deliver_subject": subject, "ack_policy": "none"}
+            made = asking.api("CONSUMER.DURABLE.CREATE.s.p", {"stream_name": "s", "config": config})
+            assert made["config"]["deliver_subject"] == subject, kind
+            assert asking.api("CONSUMER.INFO.s.p")["delivered"]["consumer_seq"] == 0, kind
+            asking.say(f"SUB {subject} 2".encode())
+            assert asking.came()[0] == "s.a", kind
+            assert asking.api("STREAM.INFO.s")["state"]["messages"] == 1, kind
 
 
 @pytest.mark.parametrize("name", NEW_ALONE)

@@ -64,6 +64,15 @@ async def test_a_client_that_hears_everything_gets_answers_at_its_inbox() -> Non
         await puller.nothing()
 
 
+async def test_an_inbox_that_is_not_subscribed_to_any_more() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.say(b"UNSUB 1", b"SUB r.* 2")
+        assert [(await puller.ask("$JS.API.STREAM.INFO.s")).sid for _ in range(2)] == ["2", "2"]
+        await puller.say(b"UNSUB 2", b"SUB r.> 3")
+        assert (await puller.ask("$JS.API.STREAM.INFO.s")).sid == "3"
+
+
 async def test_a_subscription_for_one_answer_ends_with_it() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
@@ -89,12 +98,28 @@ async def test_requests_are_answered_in_order_and_what_follows_waits() -> None:
 
 async def test_one_client_without_headers() -> None:
     async with jetstream_room() as here:
-        await here.fill(b"1")
+        other = await here.puller()
+        await other.publish("s.a", b"1", Unit="C")
+        await other.nothing()
         puller = await here.puller(headers=False, no_responders=False)
         await puller.consumer()
-        await puller.pull(batch=1)
-        got = await puller.got()
-        assert (got.block, got.payload) == (b"", b"1")
+        await puller.pull(batch=2, no_wait=True)
+        got = [await puller.got(), await puller.got()]
+        assert [(each.subject, each.block, each.payload) for each in got] == [("s.a", b"", b"1"), ("r.p", b"", b"")]
+
+
+async def test_one_that_does_not_read_is_not_given_more() -> None:
+    async with jetstream_room() as here:
+        for _ in range(300):
+            await here.streams.publish("s/a", b"x" * 100_000)
+        slow, other = await here.puller(), await here.puller()
+        slow.speaker.narrow()
+        await slow.consumer(max_ack_pending=-1)
+        await slow.pull(batch=1000)
+        for _ in range(50):
+            info = await other.api("CONSUMER.INFO.s.c")
+        assert info["num_pending"] > 100
+        assert max(each.pending for each in here.room.connections) < 12_000_000
 
 
 async def test_it_leaves_in_the_middle_of_a_request() -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+import trio
+import trio.testing
 
 from tests.broker.nats.jetstream.pulled import jetstream_room
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.jetstream.asker import Asker
 from trunkline.broker.nats.jetstream.client import ClientJetStream
+from trunkline.streams import ConsumerConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -69,6 +78,105 @@ async def test_verbose_clients_are_told_ok() -> None:
         speaker = await here.room.speaker(verbose=True)
         await speaker.publish(b"$JS.API.INFO")
         assert await speaker.said() == b"+OK\r\n"
+
+
+async def test_one_that_asks_for_the_next_message_gets_nothing_else() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1", b"2")
+        puller = await here.puller()
+        await puller.consumer()
+        await puller.pull(batch=1)
+        await puller.publish((await puller.got()).reply, b"+NXT", "r.n")
+        assert (await puller.got()).payload == b"2"
+        await puller.nothing()
+
+
+async def test_one_that_reads_again_gets_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+    """Of what it pulls, and of what is pushed to it."""
+    autojump_clock.autojump_threshold = 1
+    large = b"x" * 100_000
+    async with jetstream_room() as here:
+        for _ in range(300):
+            await here.streams.publish("s/a", large)
+        puller = await here.puller()
+        puller.speaker.narrow()
+        await puller.consumer(max_ack_pending=-1)
+        await puller.pull(batch=300)
+        for _ in range(300):
+            assert (await puller.got()).payload == large
+        await puller.say(b"SUB d 2")
+        await puller.consumer("p", deliver_subject="d", ack_policy="none")
+        for _ in range(300):
+            assert (await puller.got()).payload == large
+
+
+async def test_nothing_is_left_of_one_that_leaves(autojump_clock: trio.testing.MockClock) -> None:
+    autojump_clock.autojump_threshold = 1
+    large = b"x" * 100_000
+    async with jetstream_room() as here:
+        slow = await here.puller()
+        client = here.room.connection.client
+        assert client is not None
+        other = await here.puller()
+        await slow.consumer(filter_subject="s.none")
+        await slow.pull(batch=1)
+        await slow.nothing()
+        slow.speaker.narrow()
+        for each in (slow, other):
+            await each.say(b"SUB d 2")
+            await each.nothing()
+        await other.consumer("p", deliver_subject="d", ack_policy="none")
+        (pusher,) = here.jetstream._pushers.values()
+        for _ in range(300):
+            await here.streams.publish("s/b", large)
+        while client.standing not in pusher.holders:
+            await trio.lowlevel.checkpoint()
+        await slow.say(b"what")  # it is told so, and does not read that either
+        for _ in range(300):
+            assert (await other.got()).payload == large
+        assert (await other.api("CONSUMER.INFO.s.c"))["num_waiting"] == 0
+
+
+async def test_a_consumer_that_is_deleted_before_a_pull_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer()
+        check = Asker.check_filters
+
+        async def delete_and_check(asker: Asker, filters: Any) -> None:
+            await here.streams.delete_consumer("s", "c")
+            await check(asker, filters)
+
+        monkeypatch.setattr(Asker, "check_filters", delete_and_check)
+        monkeypatch.setattr(Asker, "may_consume_at_once", lambda *_: False)
+        await puller.pull(batch=1)
+        assert (await puller.got()).status == "409 Consumer Deleted"
+        assert not here.jetstream._queues
+
+
+async def test_whether_a_pull_is_allowed_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = tmp_path / "acl.toml"
+    rules.write_text(
+        '[[rule]]\npermit = "deny"\naction = "subscribe"\ntopics = ["s/b"]\n'
+        '[[rule]]\npermit = "allow"\ntopics = ["#", "$JS/#"]\n'
+    )
+    async with jetstream_room(acl={"file": str(rules)}) as here:
+        await here.fill(*[b"x"] * 5)
+        puller = await here.puller()
+        for name, subject in (("c", "s.a"), ("d", "s.b")):
+            config = ConsumerConfig(name=name, durable=True, filters=(subject.replace(".", "/"),))
+            await here.streams.create_consumer("s", config)
+        questions: list[object] = []
+        ask = Asker.ask
+        monkeypatch.setattr(Asker, "ask", lambda *asked: (questions.append(asked), ask(*asked))[1])
+        for _ in range(5):
+            await puller.pull(batch=1)
+            assert (await puller.got()).payload == b"x"
+        assert len(questions) == 1
+        await puller.pull(consumer="d")
+        assert (await puller.got()).status == "409 permissions violation for subscription to the topic filter 's/b'"
 
 
 async def test_requests_count_for_limits() -> None:

@@ -8,11 +8,14 @@ import pytest
 
 from tests.broker.nats.jetstream.pulled import jetstream_room
 from trunkline.broker.nats.jetstream import consumer_requests
+from trunkline.nats.jetstream.fields import Moment
 from trunkline.store import StoreError
 from trunkline.streams import ConsumerConfig, StreamConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import trio.testing
 
 SECOND = 1_000_000_000
 
@@ -33,6 +36,10 @@ def failed(answer: dict[str, Any]) -> tuple[int, int]:
         ("CREATE.s", asked(), "", False),
         ("CREATE.s.n", asked(), "n", False),
         ("CREATE.s.n", asked(name="n"), "n", False),
+        ("CREATE.s", asked(name="n"), "n", False),
+        ("CREATE.s.n", asked(name="m"), "n", False),
+        ("CREATE.s.n", asked(name="m", durable_name="n"), "n", True),
+        ("DURABLE.CREATE.s.n", asked(name="m", durable_name="n"), "n", True),
         ("CREATE.s.n", asked(name="n", durable_name="n"), "n", True),
         ("CREATE.s.n", asked(durable_name="n"), "n", True),
         ("CREATE.s.n.s.a", asked(name="n", filter_subject="s.a"), "n", False),
@@ -53,7 +60,6 @@ async def test_consumers_are_made(verb: str, said: dict[str, Any], name: str, is
     ("verb", "said", "error"),
     [
         ("CREATE.s", asked(durable_name="n"), (400, 10020)),
-        ("CREATE.s.n", asked(name="m"), (400, 10017)),
         ("CREATE.s.n", asked(name="n", durable_name="m"), (400, 10017)),
         ("CREATE.s.n.s.a", asked(name="n", filter_subject="s.b"), (400, 10131)),
         ("CREATE.s.n.s.a", asked(name="n"), (400, 10131)),
@@ -92,6 +98,19 @@ async def test_consumers_that_are_there() -> None:
         assert failed(await puller.api("CONSUMER.CREATE.s.n", fixed)) == (500, 10012)
         push = asked(name="n", durable_name="n", deliver_subject="d.s")
         assert failed(await puller.api("CONSUMER.CREATE.s.n", push)) == (500, 10012)
+
+
+async def test_one_that_is_made_again_as_it_is_pushes_on_undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has asked its client still counts."""
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="r.d")
+        followed: list[object] = []
+        monkeypatch.setattr(here.jetstream, "follow", lambda *asked: followed.append(asked))
+        await puller.consumer(deliver_subject="r.d")
+        assert not followed
+        await puller.consumer(deliver_subject="r.d", description="changed")
+        assert len(followed) == 1
 
 
 async def test_where_a_consumer_pushes_changes_while_nobody_listens() -> None:
@@ -178,6 +197,15 @@ async def test_a_work_queue() -> None:
             10012,
         )
         assert "error" not in await puller.api("CONSUMER.CREATE.w.b", asked("w", filter_subject="w.b"))
+        assert failed(await puller.api("CONSUMER.CREATE.w.c", asked("w"))) == (400, 10100)
+
+
+async def test_a_work_queue_of_topics_that_begin_with_a_dollar() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.api("STREAM.CREATE.w", {"name": "w", "subjects": ["$KV.w.*"], "retention": "workqueue"})
+        assert "error" not in await puller.api("CONSUMER.CREATE.w.a", asked("w", filter_subject="$KV.w.a"))
+        assert failed(await puller.api("CONSUMER.CREATE.w.b", asked("w"))) == (400, 10100)
 
 
 async def test_what_is_told_of_a_consumer() -> None:
@@ -251,6 +279,37 @@ async def test_consumers_are_paused() -> None:
         assert (await puller.got()).payload == b"x"
         past = await puller.api("CONSUMER.PAUSE.s.c", {"pause_until": "2001-01-01T00:00:00Z"})
         assert (past["paused"], "pause_remaining" in past) == (False, False)
+
+
+async def test_one_that_is_paused_stays_so_over_a_start(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    settings: dict[str, Any] = {
+        "store": {"path": str(tmp_path / "store.db"), "durability": "os"},
+        "nats": {"ping_interval": 86_400},
+    }
+    async with jetstream_room(**settings) as here:
+        await here.fill(b"x")
+        puller = await here.puller()
+        for name, more in (("c", {}), ("p", {"deliver_subject": "r.d"})):
+            await puller.consumer(name, **more)
+        stream = here.jetstream.registry.get("s")
+        until = Moment().write(here.jetstream.host.now + stream.log.behind + 3600)
+        await puller.ask((await puller.got()).reply)  # what is pushed already
+        for name in ("c", "p"):
+            assert (await puller.api(f"CONSUMER.PAUSE.s.{name}", {"pause_until": until}))["paused"]
+        await here.fill(b"y")
+    async with jetstream_room(**settings) as here:
+        puller = await here.puller()
+        for name in ("c", "p"):
+            told = await puller.api(f"CONSUMER.INFO.s.{name}")
+            assert (told["paused"], told["config"]["pause_until"]) == (True, until)
+            assert 3000 * SECOND < told["pause_remaining"] <= 3600 * SECOND, "by the calendar"
+        await puller.pull(batch=1, no_wait=True)
+        assert (await puller.got()).status == "404 No Messages"
+        await puller.pull(batch=1)
+        await puller.nothing()
+        mock_clock.jump(3601)
+        assert {(await puller.got()).payload for _ in range(2)} == {b"x", b"y"}
+        assert "paused" not in await puller.api("CONSUMER.INFO.s.c")
 
 
 @pytest.mark.parametrize(

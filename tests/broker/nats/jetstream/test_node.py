@@ -57,26 +57,62 @@ async def test_what_a_client_has_made_is_there_after_a_start(tmp_path: Path) -> 
         puller = await here.puller()
         config = {"name": "t", "subjects": ["t.>"], "allow_direct": True, "metadata": {"a": "b"}, "storage": "memory"}
         made = await puller.api("STREAM.CREATE.t", config)
+        await puller.consumer("p", deliver_subject="r.d")
         consumer = await puller.consumer(max_waiting=7, description="x", max_batch=10, metadata={"c": "d"})
     async with jetstream_room(**settings) as here:
         puller = await here.puller()
         assert (await puller.api("STREAM.INFO.t"))["config"] == made["config"]
         assert (await puller.api("CONSUMER.INFO.s.c"))["config"] == consumer["config"]
+        assert "push_bound" in await puller.api("CONSUMER.INFO.s.p")
 
 
-async def test_a_receiver_that_has_gone_holds_nobody() -> None:
+async def test_a_receiver_that_has_gone_holds_nobody(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
+        await puller.say(b"SUB d 2")
         await puller.consumer(deliver_subject="d")
         (pusher,) = here.jetstream._pushers.values()
         receiver = object()
         here.jetstream.hold("d", receiver)
         here.jetstream.hold("d", receiver)
         assert pusher.is_stalled
+        await here.fill(b"1")
+        await puller.nothing()
         here.jetstream.release(receiver)
         here.jetstream.release(receiver)
         assert not pusher.is_stalled
         assert not here.jetstream._held
+        assert (await puller.got()).payload == b"1"
+
+
+async def test_nothing_is_left_of_where_a_consumer_pushed_once() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        for number in range(3):
+            await puller.consumer(deliver_subject=f"d.{number}")
+        assert list(here.jetstream._by_topic) == ["d/2"]
+        await puller.api("CONSUMER.DELETE.s.c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not here.jetstream._by_topic
+
+
+async def test_errors_while_it_pushes_are_a_second_apart(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer(deliver_subject="r.d", ack_policy="none")
+        (pusher,) = here.jetstream._pushers.values()
+        tries: list[float] = []
+
+        def fail(*_: Any) -> None:
+            tries.append(trio.current_time())
+            raise RuntimeError("broken") if len(tries) < 50 else SystemExit
+
+        monkeypatch.setattr(pusher, "_publish", fail)
+        await here.fill(*[b"x"] * 200)
+        await trio.sleep(2.5)
+        assert [round(each - tries[0]) for each in tries] == [0, 1, 2]
 
 
 async def test_an_error_while_it_pushes_ends_no_consumer(

@@ -10,7 +10,10 @@ import trio
 import trio.testing
 
 from tests.broker.nats.jetstream.pulled import SECOND, Got, Puller, jetstream_room
+from trunkline.broker.nats.jetstream import pulling
+from trunkline.broker.nats.jetstream.asker import Asker
 from trunkline.broker.nats.jetstream.pulling import TAKEN_AT_ONCE
+from trunkline.mqtt.message import Message
 from trunkline.streams.errors import MessageNotFound
 
 NUMBERS = [b"%d" % number for number in range(5)]
@@ -100,14 +103,16 @@ async def test_a_client_that_leaves_takes_nothing_with_it() -> None:
         assert await payloads(two, 5) == NUMBERS
 
 
-async def test_who_has_unsubscribed_gets_nothing() -> None:
+async def test_who_has_unsubscribed_gets_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         one, two = await here.puller(), await here.puller()
         await one.consumer()
         await one.pull(batch=10)
-        await one.say(b"UNSUB 1")
         await one.nothing()
         await two.pull(batch=2)
+        await two.nothing()
+        await one.say(b"UNSUB 1")
+        await one.nothing()
         await here.fill(b"1", b"2")
         assert await payloads(two, 2) == [b"1", b"2"]
         await one.nothing()
@@ -167,6 +172,22 @@ async def test_one_that_does_not_wait_waits_for_the_first_message_if_it_says_so(
         assert (await puller.got()).status == "404 No Messages"
 
 
+async def test_those_that_do_not_wait_behind_others_that_do(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        one, two = await here.puller(), await here.puller()
+        await one.consumer(max_ack_pending=2)
+        await one.pull(batch=3)
+        await one.nothing()
+        await two.pull(batch=1, no_wait=True)
+        assert (await two.got()).status == "404 No Messages"
+        await two.pull(batch=1, no_wait=True, expires=30 * SECOND)
+        await two.nothing()
+        await here.fill(b"1", b"2", b"3")
+        assert (await payloads(one, 1), await payloads(two, 1)) == ([b"1"], [b"2"])
+        await two.pull(batch=1, no_wait=True)
+        assert (await two.got()).status == "404 No Messages", "there is one, but too much is not acknowledged"
+
+
 async def test_heartbeats(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         await here.fill(b"1")
@@ -182,6 +203,20 @@ async def test_heartbeats(autojump_clock: trio.testing.MockClock) -> None:
             )
             assert trio.current_time() - begun == pytest.approx(beat)
         assert (await puller.got()).status == "408 Request Timeout"
+
+
+async def test_a_message_puts_a_heartbeat_off(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer()
+        begun = trio.current_time()
+        await puller.pull(batch=2, expires=10 * SECOND, idle_heartbeat=4 * SECOND)
+        await puller.nothing()
+        await trio.sleep(3)
+        await here.fill(b"1")
+        assert await payloads(puller, 1) == [b"1"]
+        assert (await puller.got()).status == "100 Idle Heartbeat"
+        assert trio.current_time() - begun == pytest.approx(7)
 
 
 async def test_what_is_not_acknowledged_comes_again(autojump_clock: trio.testing.MockClock) -> None:
@@ -237,6 +272,24 @@ async def test_what_may_not_be_asked(config: dict[str, Any], asked: Any, status:
         assert got.status == status
 
 
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        ({"max_batch": 5}, {"batch": 5}),
+        ({"max_expires": SECOND}, {"expires": SECOND}),
+        ({"max_bytes": 1000}, {"max_bytes": 1000}),
+        ({}, {"expires": 2 * SECOND, "idle_heartbeat": SECOND}),
+    ],
+)
+async def test_the_most_that_may_be_asked(config: dict[str, Any], asked: Any) -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        puller = await here.puller()
+        await puller.consumer(**config)
+        await puller.pull(**asked)
+        assert (await puller.got()).payload == b"1"
+
+
 @pytest.mark.parametrize("payload", [b"{", b"[" * 100_000, b'{"batch":' + b"9" * 400 + b"}", b'{"expires":1e999}'])
 async def test_what_is_no_request(payload: bytes) -> None:
     async with jetstream_room() as here:
@@ -254,6 +307,19 @@ async def test_only_so_many_may_wait() -> None:
             await puller.pull(f"r.{number}")
         assert (await puller.got())[:3] == ("r.2", "1", "")
         await puller.nothing()
+
+
+async def test_one_that_has_no_room_leaves_the_message_to_others(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        one, two = await here.puller(), await here.puller()
+        await one.consumer()
+        await one.pull(batch=1, max_bytes=100)
+        await one.nothing()
+        await two.pull(batch=1)
+        await two.nothing()
+        await here.fill(b"x" * 1000)
+        assert await payloads(two, 1) == [b"x" * 1000]
+        assert (await one.got()).status == "409 Message Size Exceeds MaxBytes"
 
 
 async def test_those_who_have_gone_wait_no_more() -> None:
@@ -293,11 +359,10 @@ async def test_the_next_one_is_called_when_the_one_whose_turn_comes_ends(
         await one.nothing()
         await two.pull(batch=1)
         await two.nothing()
-        ((cursor, queue),) = here.jetstream._queues.items()
-        cursor.wake()
+        (queue,) = here.jetstream._queues.values()
+        here.jetstream.publish(Message("s/a", b"1"))
         autojump_clock.jump(2)
         queue._on_time()
-        await here.fill(b"1")
         assert await payloads(two, 1) == [b"1"]
         assert (await one.got()).status == "408 Request Timeout"
 
@@ -317,8 +382,30 @@ async def test_one_that_does_not_read_is_not_looked_after_by_the_clock() -> None
         queue._set_timer()
         assert queue._timer.deadline == inf
         queue.go_on(queue._waiting[0].receiver)
+        queue._set_timer()
+        assert queue._timer.deadline == inf, "its turn comes, and it looks by itself"
         await puller.nothing()
         assert queue._timer.deadline < inf
+        queue._is_reading = True
+        queue._set_timer()
+        assert queue._timer.deadline == inf, "so does whatever reads from the store"
+
+
+async def test_many_pulls_are_little_work_for_the_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with jetstream_room() as here:
+        one, two = await here.puller(), await here.puller()
+        await one.consumer()
+        await one.pull(batch=1)
+        await one.nothing()
+        (queue,) = here.jetstream._queues.values()
+        (waiting,) = queue._waiting
+        calls: list[Asker] = []
+        soon = Asker.soon
+        monkeypatch.setattr(Asker, "soon", lambda asker, action: (calls.append(asker), soon(asker, action))[1])
+        next_one = b"PUB $JS.API.CONSUMER.MSG.NEXT.s.c r.p 0"
+        await two.say(*[next_one, b""] * 100)
+        await two.nothing()
+        assert calls.count(waiting.receiver) <= 2  # type: ignore[arg-type]
 
 
 async def test_a_day_without_anything(autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,6 +491,24 @@ async def test_a_client_that_does_not_read_is_not_sent_more() -> None:
         assert await payloads(greedy, 399) == [large] * 399
 
 
+async def test_a_client_that_does_not_read_keeps_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    autojump_clock.autojump_threshold = 1
+    async with jetstream_room() as here:
+        greedy, other = await here.puller(), await here.puller()
+        greedy.speaker.narrow()
+        await greedy.consumer(max_ack_pending=-1)
+        for each in (greedy, other):
+            await each.pull(batch=2000)
+            await each.nothing()
+        large = b"x" * 20_000  # the other one's connection is never full
+        for _ in range(600):
+            await here.fill(large, large)
+            assert await payloads(other, 1) == [large]
+        info = await other.api("CONSUMER.INFO.s.c")
+        assert info["num_pending"] == 0
+        assert sum(each.pending > 0 for each in here.room.connections) == 1
+
+
 async def test_who_may_not_read_gets_nothing(tmp_path: Any) -> None:
     rules = tmp_path / "acl.toml"
     rules.write_text(
@@ -424,7 +529,7 @@ def _config(name: str) -> Any:
     return ConsumerConfig(name=name, durable=True)
 
 
-async def test_queues_are_forgotten() -> None:
+async def test_queues_are_forgotten(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         await here.fill(b"1")
         puller = await here.puller()
@@ -442,6 +547,15 @@ async def test_queues_are_forgotten() -> None:
         assert await payloads(puller, 2) == [b"2", b"3"]
         await puller.nothing()
         assert not here.jetstream._queues
+        timers = here.jetstream.scheduler.timers
+        await puller.pull(batch=1, expires=3600 * SECOND)
+        await puller.nothing()
+        await here.fill(b"4")
+        assert await payloads(puller, 1) == [b"4"]
+        assert here.jetstream.scheduler.timers == timers, "no hour later"
+        await puller.pull(batch=1, expires=SECOND)
+        assert (await puller.got()).status == "408 Request Timeout"
+        assert not cursor.watchers
 
 
 async def test_messages_that_have_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,9 +568,20 @@ async def test_messages_that_have_to_be_read(monkeypatch: pytest.MonkeyPatch) ->
         stream.log.memory.__init__(0)  # type: ignore[misc]
         with pytest.raises(MessageNotFound):
             await here.streams.get("s", 999)
+        reads: list[int] = []
+        fetch = pulling.fetch
+
+        async def count_reads(stream: Any, host: Any, needed: int) -> None:
+            reads.append(needed)
+            await trio.testing.wait_all_tasks_blocked()  # all that wait have come
+            await fetch(stream, host, needed)
+
+        monkeypatch.setattr(pulling, "fetch", count_reads)
         one, two = await here.puller(), await here.puller()
         await one.consumer()
-        await one.pull(batch=100)
+        await one.pull(batch=50)
+        await one.pull(batch=50)
         await two.pull(batch=200)
         found = await payloads(one, 100) + await payloads(two, 200)
         assert sorted(found, key=int) == many
+        assert len(reads) == len(set(reads)), "each once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import trio.testing
 from tests.broker.nats.jetstream.pulled import SECOND, Got, Puller, jetstream_room
 from tests.conformance import raw
 from trunkline.broker.nats.jetstream.pushing import PUSHED_AT_ONCE, WINDOW
+from trunkline.mqtt.message import Message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +87,18 @@ async def test_clients_of_mqtt_get_it_under_the_deliver_topic() -> None:
         assert (packet.type, packet.topic, packet.payload) == (raw.PUBLISH, "alarms/all", b"1")
 
 
+async def test_what_is_pushed_does_not_expire_a_second_time() -> None:
+    """How long a message lives in the stream is the stream's."""
+    async with jetstream_room() as here:
+        device, reader = await here.room.wire("device"), await here.room.wire("reader")
+        await device.publish("s/a", b"1", qos=1, properties=raw.message_expiry(60))
+        await reader.subscribe(("alarms", 1))
+        await (await here.puller()).consumer(deliver_subject="alarms", ack_policy="none")
+        packet = await reader.receive()
+        assert packet.payload == b"1"
+        assert 2 not in dict(packet.properties), "no expiry interval"
+
+
 async def test_heartbeats_while_there_is_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
@@ -104,37 +118,109 @@ async def test_heartbeats_while_there_is_nothing(autojump_clock: trio.testing.Mo
         assert trio.current_time() - begun == pytest.approx(19), "a message puts it off"
 
 
-async def filled(here: JetStreamRoom, count: int) -> None:
+async def filled(here: JetStreamRoom, count: int, size: int = 10_000) -> None:
     for number in range(count):
-        await here.streams.publish("s/a", b"%08d" % number + b"x" * 10_000)
+        await here.streams.publish("s/a", b"%08d" % number + b"x" * size)
 
 
 async def test_flow_control(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
-        await filled(here, 400)
+        await filled(here, 1000, 4000)
         puller = await here.puller()
         await puller.say(b"SUB d 2")
         await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
-        came, question, sent = 0, Got("", "", "", b"", b""), 0
+        came, question, sent, asked_at = 0, Got("", "", "", b"", b""), 0, 0
         while (got := await puller.got()).status != "100 Idle Heartbeat":
             if got.status:
                 assert (got.status, question.status) == ("100 FlowControl Request", "")
-                question = got
+                question, asked_at = got, sent
             else:
                 came += 1
                 sent += len(got.payload)
         assert question.reply.startswith("$JS.FC.s.c.")
-        assert WINDOW <= sent <= WINDOW + 70 * 10_100
+        assert 0.9 * WINDOW <= sent <= WINDOW + 70 * 4100
         assert f"Nats-Consumer-Stalled: {question.reply}\r\n".encode() in got.block
-        while came < 400:
-            await puller.publish(question.reply)
-            while not (got := await puller.got()).status and came < 400:
+        await puller.publish(question.reply)
+        sent -= asked_at
+        while (got := await puller.got()).status != "100 Idle Heartbeat":
+            if got.status:
+                question = got
+            else:
                 came += 1
-                if came == 400:
+                sent += len(got.payload)
+        assert 0.9 * WINDOW <= sent <= WINDOW + 70 * 4100, (
+            "what was sent behind a question is not confirmed by its answer"
+        )
+        while came < 1000:
+            await puller.publish(question.reply)
+            while not (got := await puller.got()).status and came < 1000:
+                came += 1
+                if came == 1000:
                     break
             if got.status == "100 FlowControl Request":
                 question = got
-        assert came == 400
+        assert came == 1000
+
+
+async def test_who_confirms_at_once_is_not_stopped_by_large_messages(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        for _ in range(80):
+            here.jetstream.publish(Message("s/a", b"x" * 100_000))
+        came = 0
+        while came < 80:
+            got = await puller.got()
+            assert got.status != "100 Idle Heartbeat"
+            if got.status:
+                await puller.publish(got.reply)
+            else:
+                came += 1
+
+
+async def test_flow_control_that_begins_later(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 2 * WINDOW // 10_000)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        config = {"deliver_subject": "d", "ack_policy": "none", "idle_heartbeat": 30 * SECOND}
+        await puller.consumer(**config)
+        await payloads(puller, 2 * WINDOW // 10_000)
+        await puller.consumer(**config, flow_control=True)
+        await here.fill(b"1")
+        assert await payloads(puller, 1) == [b"1"], "nobody was asked about what came before"
+
+
+class Steps(trio.abc.Instrument):
+    """How often tasks of the broker run that wait for something else than a connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith("Ref._run_task")
+
+
+async def test_nothing_runs_while_a_confirmation_is_awaited(mock_clock: trio.testing.MockClock) -> None:
+    """Not even where messages are to come again."""
+    async with jetstream_room() as here:
+        await filled(here, 200)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", ack_wait=SECOND, flow_control=True, idle_heartbeat=30 * SECOND)
+        while (await puller.got()).status != "100 FlowControl Request":
+            pass
+        await payloads(puller, 40)
+        mock_clock.jump(2)
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        for _ in range(50):
+            await puller.speaker.say(b"PING")
+            while await puller.speaker.line() != b"PONG":
+                pass
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.count < 10
 
 
 async def test_an_answer_to_another_question_confirms_nothing(autojump_clock: trio.testing.MockClock) -> None:
@@ -240,6 +326,8 @@ async def test_one_that_is_deleted_ends(verb: str, is_bound: bool) -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
         await puller.consumer(deliver_subject="r.d" if is_bound else "d")
+        await here.fill(b"1", b"2")
+        await payloads(puller, 2 if is_bound else 0)
         assert len(here.jetstream._pushers) == 1
         assert (await puller.api(verb))["success"]
         await trio.testing.wait_all_tasks_blocked()
@@ -259,6 +347,51 @@ async def test_one_that_nobody_reads_is_deleted_in_time(autojump_clock: trio.tes
         bound = await puller.api("CONSUMER.CREATE.s", {"stream_name": "s", "config": {"deliver_subject": "r.d"}})
         await trio.sleep(60)
         assert (await puller.api(f"CONSUMER.INFO.s.{bound['name']}"))["push_bound"]
+
+
+async def test_a_day_without_anything(autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    hour, day = 3600, 86_400
+    monkeypatch.setattr("tests.broker.nats.speaking.PATIENCE", inf)
+    async with jetstream_room(nats={"ping_interval": 10 * day}) as here:
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        config = {
+            "name": "e",
+            "deliver_subject": "d",
+            "idle_heartbeat": hour * SECOND,
+            "inactive_threshold": 2 * hour * SECOND,
+        }
+        await puller.api("CONSUMER.CREATE.s.e", {"stream_name": "s", "config": config})
+        begun = trio.current_time()
+        for beat in range(1, 24):
+            assert (await puller.got()).status == "100 Idle Heartbeat"
+            assert trio.current_time() - begun == pytest.approx(beat * hour, abs=1)
+        await here.fill(b"1")
+        assert await payloads(puller, 1) == [b"1"]
+        assert (await puller.api("CONSUMER.INFO.s.e"))["push_bound"], "somebody has been there all the time"
+        await puller.say(b"UNSUB 2")
+        await puller.nothing()
+        await trio.sleep(1.9 * hour)
+        assert "push_bound" not in await puller.api("CONSUMER.INFO.s.e")
+        await trio.sleep(0.2 * hour)
+        assert (await puller.api("CONSUMER.INFO.s.e"))["error"]["err_code"] == 10014
+        assert not here.jetstream._pushers
+
+
+@pytest.mark.parametrize("subject", ["$JS.x", "$JS.API.STREAM.PURGE.s", "$JS.ACK.s.c.1.1.1.1.1", "$JS.FC.s.c.1"])
+async def test_what_is_pushed_is_no_request(subject: str) -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        puller = await here.puller()
+        made = await puller.consumer(deliver_subject=subject, ack_policy="none")
+        assert made["config"]["deliver_subject"] == subject
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await puller.api("CONSUMER.INFO.s.c"))["delivered"]["consumer_seq"] == 0
+        await puller.say(f"SUB {subject} 2".encode())
+        got = await puller.got()
+        assert (got.subject, got.sid, got.payload) == ("s.a", "2", b"1")
+        await puller.nothing()
+        assert here.streams.info("s").messages == 1
 
 
 async def test_it_pushes_again_after_a_start(tmp_path: Path) -> None:
@@ -293,6 +426,11 @@ async def test_messages_wake_nobody_whom_nobody_reads(monkeypatch: pytest.Monkey
         for number in range(5):
             await here.fill(b"%d" % number)
         assert not woken
+        monkeypatch.undo()
+        await puller.say(b"SUB d 2")
+        await payloads(puller, 5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(pusher.cursor.watchers) == [pusher.wake], "and those once that somebody reads"
 
 
 async def test_what_is_pushed_comes_behind_the_answer() -> None:

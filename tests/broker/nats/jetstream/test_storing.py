@@ -6,10 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio.testing
 
 from tests.broker.nats.jetstream.pulled import Puller, jetstream_room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.dialogue import Dialogue
 from trunkline.broker.nats.jetstream import storing
 from trunkline.streams import StreamConfig
 
@@ -84,8 +86,9 @@ async def test_a_message_that_is_known() -> None:
         puller = await here.puller()
         await stored(puller, "s.a")
         assert await stored(puller, "s.a", Nats_Msg_Id="1") == {"stream": "s", "seq": 2}
+        await stored(puller, "s.b")
         assert await stored(puller, "s.a", Nats_Msg_Id="1") == {"stream": "s", "seq": 2, "duplicate": True}
-        assert here.streams.info("s").messages == 2
+        assert here.streams.info("s").messages == 3
 
 
 #: What is demanded of a stream with one message of `s.a`, whose id is `1`, and the error.
@@ -94,7 +97,8 @@ DEMANDS: list[tuple[dict[str, str], int, str]] = [
     ({"Nats_Expected_Stream": "t"}, 10060, "expected stream does not match"),
     ({"Nats_Expected_Last_Sequence": "1"}, 0, ""),
     ({"Nats_Expected_Last_Sequence": "0"}, 10071, "wrong last sequence: 1"),
-    ({"Nats_Expected_Last_Sequence": "9" * 30}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Sequence": "9" * 5000}, 10071, "wrong last sequence: 1"),
+    ({"Nats_Expected_Last_Sequence": "\N{SUPERSCRIPT ONE}"}, 10071, "wrong last sequence: 1"),
     ({"Nats_Expected_Last_Sequence": "-1"}, 10071, "wrong last sequence: 1"),
     ({"Nats_Expected_Last_Subject_Sequence": "1"}, 0, ""),
     ({"Nats_Expected_Last_Subject_Sequence": "2"}, 10071, "wrong last sequence: 1"),
@@ -109,6 +113,11 @@ DEMANDS: list[tuple[dict[str, str], int, str]] = [
         10071,
         "wrong last sequence: 0",
     ),
+    (
+        {"Nats_Expected_Last_Subject_Sequence": "1", "Nats_Expected_Last_Subject_Sequence_Subject": "s..b"},
+        10052,
+        "",
+    ),
     ({"Nats_Expected_Last_Msg_Id": "1"}, 0, ""),
     ({"Nats_Expected_Last_Msg_Id": "2"}, 10070, "wrong last msg ID: 1"),
     ({"Nats_Rollup": "sub"}, 10111, "rollup not permitted"),
@@ -118,7 +127,7 @@ DEMANDS: list[tuple[dict[str, str], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "code", "text"), DEMANDS, ids=[str(each[0]) for each in DEMANDS])
+@pytest.mark.parametrize(("headers", "code", "text"), DEMANDS, ids=[f"{each[0]}"[:80] for each in DEMANDS])
 async def test_demands(headers: dict[str, str], code: int, text: str) -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
@@ -144,20 +153,25 @@ async def test_demands_hold_without_a_reply() -> None:
 
 async def test_the_last_of_a_topic_that_has_to_be_looked_for() -> None:
     async with jetstream_room() as here:
-        await here.fill(b"1", b"2", b"3")
+        await here.fill(b"1")
+        await here.fill(b"2", topic="s/b")
+        await here.fill(b"3")
         await here.streams.delete_message("s", 3)
         puller = await here.puller()
-        said = await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="3")
-        assert said["error"]["description"] == "wrong last sequence: 2"
-        assert (await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="2"))["seq"] == 4
+        said = await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="2")
+        assert said["error"]["description"] == "wrong last sequence: 1"
+        assert (await stored(puller, "s.a", Nats_Expected_Last_Subject_Sequence="1"))["seq"] == 4
 
 
 async def test_a_stream_that_does_not_acknowledge() -> None:
     async with jetstream_room(stream={"no_ack": True}) as here:
-        puller = await here.puller()
+        puller, other = await here.puller(), await here.puller()
+        await other.say(b"SUB s.> 2")
+        await other.nothing()
         await puller.publish("s.a", b"x", "r.1")
         await puller.nothing()
         assert here.streams.info("s").messages == 1
+        assert (await other.got()).reply == "r.1", "others may answer"
 
 
 async def test_no_room() -> None:
@@ -211,6 +225,67 @@ async def test_a_stream_that_is_deleted_meanwhile_acknowledges_nothing(monkeypat
             "Nats_Expected_Last_Subject_Sequence_Subject": "s.b",
         }
         assert (await puller.ask("s.a", b"x", **headers)).status == "503"
+
+
+async def test_the_last_of_several_subjects_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"1")
+        await here.fill(b"2", topic="s/b")
+        look = storing.filter_last
+        looks = 0
+
+        async def look_and_delete(*asked: Any) -> Any:
+            nonlocal looks
+            found = await look(*asked)
+            looks += 1
+            if looks == 1:
+                await here.streams.delete_message("s", 2)
+            return found
+
+        monkeypatch.setattr(storing, "filter_last", look_and_delete)
+        headers = {
+            "Nats_Expected_Last_Subject_Sequence": "1",
+            "Nats_Expected_Last_Subject_Sequence_Subject": "s.*",
+        }
+        assert (await stored(await here.puller(), "s.a", **headers))["seq"] == 3
+
+
+async def test_what_one_commit_stores_is_acknowledged_in_one_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with jetstream_room(store={"path": str(tmp_path / "store.db"), "durability": "os"}) as here:
+        puller = await here.puller()
+        turns: list[object] = []
+        soon = Dialogue.soon
+        monkeypatch.setattr(Dialogue, "soon", lambda *asked: (turns.append(asked), soon(*asked))[1])
+        committer = here.room.node.services.committer
+        assert committer is not None
+        before = committer.committed
+        await puller.say(*[b"PUB s.a r.x 0", b""] * 200)
+        for _ in range(200):
+            await puller.got()
+        assert len(turns) <= committer.committed - before
+
+
+async def test_a_client_that_is_told_why_it_has_to_go_hears_nothing_behind_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with jetstream_room(store={"path": str(tmp_path / "store.db"), "durability": "os"}) as here:
+        puller = await here.puller()
+        committer = here.room.node.services.committer
+        assert committer is not None
+        waiting: list[Any] = []
+        monkeypatch.setattr(committer, "after_commit", waiting.append)
+        await puller.publish("s.a", b"x", "r.x")
+        await puller.nothing()
+        sent = here.room.node.metrics.messages_out[0]
+        await puller.say(b"what")
+        assert (await puller.speaker.line()).startswith(b"-ERR")
+        monkeypatch.undo()
+        for action in waiting:
+            action()
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.room.node.metrics.messages_out[0] == sent
 
 
 async def test_headers_stay_where_the_last_of_a_topic_has_to_be_looked_for() -> None:

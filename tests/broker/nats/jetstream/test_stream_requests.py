@@ -294,6 +294,19 @@ async def test_purges_that_cannot_be(asked: dict[str, Any], error: int) -> None:
         assert here.streams.info("s").messages == 1
 
 
+async def test_everything_is_also_what_begins_with_a_dollar() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.api("STREAM.CREATE.KV_b", {"name": "KV_b", "subjects": ["$KV.b.>"]})
+        await here.fill(b"x", topic="$KV/b/k")
+        assert (await puller.api("STREAM.NAMES", {"subject": ">"}))["streams"] == ["KV_b", "s"]
+        assert (await puller.api("STREAM.MSG.GET.KV_b", {"last_by_subj": ">"}))["message"]["subject"] == "$KV.b.k"
+        following = await puller.api("STREAM.MSG.GET.KV_b", {"next_by_subj": ">"})
+        assert following["message"]["seq"] == 1
+        assert (await puller.api("STREAM.PURGE.KV_b", {"filter": ">"}))["purged"] == 1
+        assert (await puller.api("STREAM.NAMES", {"subject": "no"}))["streams"] is None, "as servers have it"
+
+
 async def test_streams_are_deleted() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
