@@ -162,7 +162,7 @@ async def test_cancelled_while_it_waits() -> None:
     with trio.move_on_after(0):
         await scene.publish(1000)  # other tasks have their turn
     count = scene.batch.published
-    assert 1 < count < 20 or count == 20
+    assert 1 < count <= 20
     assert [int(each.split(".")[2]) for each in scene.said] == list(range(1, count + 1))
     assert b"not this" not in [payload for _, payload, _ in client.published]
 
