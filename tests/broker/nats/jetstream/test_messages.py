@@ -5,18 +5,33 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from math import inf
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.broker.nats.jetstream.pulled import jetstream_room
 from trunkline.broker.nats.carrying import block_of
-from trunkline.broker.nats.jetstream.messages import ack_subject, moment, stored_message, wire_size, with_origin
+from trunkline.broker.nats.jetstream.messages import (
+    RETRY,
+    OutgoingMessage,
+    ack_subject,
+    fetch,
+    moment,
+    place_of,
+    stored_message,
+    wire_size,
+    with_origin,
+)
 from trunkline.mqtt.message import Message
 from trunkline.nats.jetstream.fields import Moment
 from trunkline.nats.protocol.acknowledging import origin_of
 from trunkline.nats.protocol.headers import decode_headers
+from trunkline.store import StoreError
 from trunkline.streams.consumer import Delivered
 from trunkline.streams.search import StreamMessage
 
@@ -114,3 +129,34 @@ def test_a_reply_subject_says_which_message_it_was(
 def test_the_size_of_a_message_is_all_that_is_sent(properties: Properties) -> None:
     message = Message("s/a.b", b"12345", 0, properties=properties)
     assert wire_size(message, b"reply") == len("s.a//b") + len("reply") + len(block_of(properties)) + 5
+
+
+def test_the_size_of_what_leaves_is_all_of_it() -> None:
+    assert OutgoingMessage(b"1", b"22", b"333", b"4444").size == 10
+
+
+async def test_a_stream_that_cannot_be_read_is_read_again_after_a_while(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Log:
+        async def fetch(self, *_: object) -> None:
+            raise StoreError("the disk is gone")
+
+    stream: Any = SimpleNamespace(log=Log(), name="s")
+    anybody: Any = None
+    begun = trio.current_time()
+    await fetch(stream, anybody, 1)
+    assert trio.current_time() - begun == RETRY
+
+
+async def test_what_a_pull_of_headers_gets_and_how_far_the_consumer_is() -> None:
+    async with jetstream_room() as here:
+        await here.fill(b"none", topic="s/b")
+        puller = await here.puller()
+        await puller.publish("s.a", b"12345", A="b")
+        await puller.consumer(headers_only=True, filter_subject="s.a")
+        await puller.pull(batch=1)
+        got = await puller.got()
+        assert (got.block, got.payload) == (b"NATS/1.0\r\nA: b\r\nNats-Msg-Size: 5\r\n\r\n", b"")
+        cursor = here.jetstream.registry.get("s").consumers.get("c")
+        assert dict(place_of(cursor).pairs()) == {"Nats-Last-Consumer": "1", "Nats-Last-Stream": "2"}
