@@ -38,7 +38,7 @@ _NOWHERE: Final = b"\xff" * 32
 
 
 class Ending(NamedTuple):
-    """A row whose time has come, and the sequences that are still to be looked at."""
+    """A row whose time has come, and the sequences that are still to be looked at: the last one first."""
 
     row_key: bytes
     left: list[int]
@@ -81,7 +81,7 @@ class Deadlines:
         self._stored = _NOWHERE
         page = await store.read(lambda engine: engine.scan(STREAM_DEADLINES, low, end, limit=PAGE_ROWS))
         due = [row for row in page if deadline_in(row[0]) <= floor(now * TICKS)]
-        self.ending.extend([Ending(row[0], unpack(row[1])) for row in due])
+        self.ending.extend([Ending(row[0], unpack(row[1])[::-1]) for row in due])
         if len(due) < len(page):
             self._next = page[len(due)][0]
         else:
