@@ -205,6 +205,14 @@ async def pause(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     )
 
 
+async def unpin(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
+    """Of priority groups, which no consumer has."""
+    if not request.value("group", str, ""):
+        raise bad_json("consumer group not specified")
+    jetstream.registry.get(request.stream).consumers.get(request.consumer)
+    raise ApiError(400, 10160, "Provided priority group does not exist for this consumer")
+
+
 def described(jetstream: JetStream, stream: Stream, cursor: ConsumerCursor) -> dict[str, Any]:
     host = jetstream.host
     info = stream.consumers.info(cursor, host.now)
