@@ -155,7 +155,7 @@ class StreamConfig:
                 raise InvalidStreamConfig(f"the stream {self.name!r} has {name} {value}, which cannot change")
         for name in ("sealed", "deny_delete", "deny_purge", "allow_message_ttl"):
             if getattr(self, name) and not getattr(new, name):
-                raise InvalidStreamConfig(f"the stream {self.name!r} is {name}, which cannot be taken back")
+                raise InvalidStreamConfig(f"{name} of the stream {self.name!r} cannot be taken back")
 
     @property
     def is_refusing(self) -> bool:

@@ -1,6 +1,6 @@
 """The version of NATS that is spoken here, and the level of JetStream's API (ADR-44)."""
 
-from typing import Final
+from typing import Any, Final
 
 from trunkline.nats.errors import BadHeaders
 from trunkline.nats.protocol.headers import decode_headers
@@ -27,7 +27,8 @@ def is_too_high(block: bytes) -> bool:
         return True
 
 
-def told(required: int) -> dict[str, str]:
-    """The metadata in which servers say by which version and level a stream or a consumer is kept, and which level it
-    needs."""
-    return {"_nats.ver": VERSION, "_nats.level": str(LEVEL), "_nats.req.level": str(required)}
+def with_level(config: dict[str, Any], required: int) -> dict[str, Any]:
+    """The JSON of a configuration, with the metadata in which servers say which version and level keeps a stream or a
+    consumer, and which level it needs."""
+    level = {"_nats.ver": VERSION, "_nats.level": str(LEVEL), "_nats.req.level": str(required)}
+    return config | {"metadata": config.get("metadata", {}) | level}

@@ -56,9 +56,7 @@ def burst(topics: list[str], payloads: list[bytes]) -> PublishBatch:
     return batch
 
 
-def single(
-    topic: str, payload: bytes = b"", message_id: str | None = None, rollup: str = "", ttl: str = ""
-) -> Message:
+def single(topic: str, payload: bytes = b"", message_id: str | None = None, rollup: str = "", ttl: str = "") -> Message:
     given = {"Nats-Msg-Id": message_id, "Nats-Rollup": rollup, "Nats-TTL": ttl}
     properties: Properties = {"user_property": [(name, value) for name, value in given.items() if value]}
     if not properties["user_property"]:

@@ -21,7 +21,6 @@ from trunkline.broker.nats.jetstream.stream_configs import (
     with_kept,
     word,
 )
-from trunkline.broker.nats.levels import told
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.nats.jetstream.replies import ApiError
@@ -275,5 +274,5 @@ def shown_consumer_config(name: str, config: streams.ConsumerConfig) -> Consumer
         replicas=extras.replicas,
         memory_storage=extras.memory_storage,
         pause_until=config.pause_until,
-        metadata=shown_metadata(config.metadata) | told(int(config.pause_until is not None)),
+        metadata=shown_metadata(config.metadata),
     )

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from trunkline.broker.nats.jetstream.refusals import OTHER_NAME, REPLICAS, bad_json, bad_stream
-from trunkline.broker.nats.levels import told
 from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadSubject
@@ -237,7 +236,7 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         allow_message_ttl=config.allow_message_ttl,
         delete_marker_ttl=config.delete_marker_ttl,
         allow_direct=kept.get("allow_direct") is True,
-        metadata=shown_metadata(config.metadata) | told(int(config.allow_message_ttl)),
+        metadata=shown_metadata(config.metadata),
     )
 
 

@@ -169,7 +169,7 @@ async def test_requests_and_their_errors_are_counted() -> None:
         for verb in ("INFO", "STREAM.INFO.no", "STREAM.INFO.s", "STREAM.INFO.s.s"):
             await puller.ask(PREFIX + verb)
         said = await puller.api("INFO")
-        assert said["api"] == {"total": 4, "errors": 1}
+        assert said["api"] == {"level": 1, "total": 4, "errors": 1}
 
 
 async def test_what_is_no_request_is_answered_by_nobody() -> None:
