@@ -134,10 +134,8 @@ class StreamConfig:
             raise InvalidStreamConfig("a stream with deny_purge cannot have allow_rollup, which removes messages")
         if 0 < self.delete_marker_ttl < SHORTEST:
             raise InvalidStreamConfig(f"delete_marker_ttl is {SHORTEST:g} s or more")
-        if self.delete_marker_ttl and not self.allow_message_ttl:
-            raise InvalidStreamConfig(
-                "delete_marker_ttl needs allow_message_ttl, since markers have lives of their own"
-            )
+        if self.delete_marker_ttl and not (self.allow_message_ttl and self.allow_rollup):
+            raise InvalidStreamConfig("delete_marker_ttl needs allow_message_ttl and allow_rollup: markers say both")
         if self.first_sequence < 1:
             raise InvalidStreamConfig("first_sequence is 1 or more")
         if sum(len(key) + len(value) for key, value in self.metadata.items()) > MAX_METADATA:
