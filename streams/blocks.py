@@ -171,8 +171,8 @@ class BlockMemory:
         return any(last not in self._stored for last in self._blocks.irange(maximum=sequence))
 
 
-class Written(NamedTuple):
-    """What a stream has put into a batch: the last sequences of blocks, and the first row of `Deadlines`."""
+class WrittenOfStream(NamedTuple):
+    """What a stream has put into a batch: the last sequences of blocks, and the first row of `MessageDeadlines`."""
 
     blocks: list[int]
     deadlines: bytes

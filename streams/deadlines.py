@@ -44,7 +44,7 @@ class Ending(NamedTuple):
     left: list[int]
 
 
-class Deadlines:
+class MessageDeadlines:
     def __init__(self, stream: int) -> None:
         self._stream = stream
         #: By tick: what is not in a batch yet.

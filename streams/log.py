@@ -13,12 +13,12 @@ from trunkline.streams.blocks import (
     BlockMemory,
     Piece,
     StreamBlock,
-    Written,
+    WrittenOfStream,
     block_from_row,
     block_to_bytes,
     read_page,
 )
-from trunkline.streams.deadlines import Deadlines
+from trunkline.streams.deadlines import MessageDeadlines
 from trunkline.streams.deleted import CHUNK, DeletedSequences
 from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
 from trunkline.streams.thinning import AGAIN as AGAIN  # noqa: PLC0414  others ask a log
@@ -70,7 +70,7 @@ class StreamLog:
         self.messages = 0
         self.byte_size = 0
         #: When the last message was published, in seconds since the epoch.
-        self.last_time = 0.0
+        self.last_time: float = 0.0
         self.deleted = DeletedSequences()
         self.topics = TopicIndex()
         self.memory = BlockMemory(MAX_KEPT)
@@ -89,7 +89,7 @@ class StreamLog:
         #: Blocks that are written anew with less in them, or deleted.
         self._tidied: dict[int, StreamBlock | None] = {}
         self.thinning = Thinning(self)
-        self.deadlines = Deadlines(number)
+        self.deadlines = MessageDeadlines(number)
         self.aging = Aging(self)
 
     # Reading
@@ -347,12 +347,12 @@ class StreamLog:
         row_key = key(self.number, block.last)
         batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
 
-    def take_written(self) -> Written:
+    def take_written(self) -> WrittenOfStream:
         """What was written since the last call."""
         written, self._written = self._written, []
-        return Written(written, self.deadlines.take_written())
+        return WrittenOfStream(written, self.deadlines.take_written())
 
-    def stored(self, written: Written) -> bool:
+    def stored(self, written: WrittenOfStream) -> bool:
         """What was written is stored. Returns whether there is something to be removed sooner than was known."""
         for last in written.blocks:
             if last in self.memory:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.store import Engine, WriteBatch
     from trunkline.store.clock import StoreClock
-    from trunkline.streams.blocks import Written
+    from trunkline.streams.blocks import WrittenOfStream
     from trunkline.streams.log import StreamLog
 
 _NUMBER: Final = 4
 
-Logs: TypeAlias = "list[tuple[StreamLog, Written]]"
+Logs: TypeAlias = "list[tuple[StreamLog, WrittenOfStream]]"
 
 
 class StreamChanged(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +49,7 @@ class Stream:
     def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
-        self.log.aging.ended = self._mark
+        self.log.aging.ended = partial(_mark, self)
         self.filters = TopicFilters(config.filters)
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
@@ -113,7 +114,7 @@ class Stream:
             for message in publication.messages:
                 self._take_message(message, now)
         else:
-            self._append(publication, now)
+            self.append(publication, now)
         self.log.trim(now)
         self.changed()
 
@@ -164,7 +165,7 @@ class Stream:
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
             if message.properties:
                 self._roll_up(message)
-            self._append(message, now)
+            self.append(message, now)
         else:
             self.log.skip(1, now)
         identity = message_id(message.properties) if message.properties else None
@@ -180,7 +181,8 @@ class Stream:
         elif whose == TOPIC:
             self.log.roll_up(message.topic)
 
-    def _append(self, publication: Publication, now: float) -> None:
+    def append(self, publication: Publication, now: float) -> None:
+        """Keep a publication, whatever it demands."""
         first = self.log.last + 1
         self.log.append(publication, now)
         if self.config.allow_message_ttl and publication.properties:
@@ -188,13 +190,6 @@ class Stream:
             if seconds < inf:
                 self.log.deadlines.note(first, publication.count, self.log.last_time + seconds)
         self.consumers.arrive(publication.topics, first, publication.count)
-
-    def _mark(self, topic: str, now: float) -> None:
-        """The last message of a topic has gone by its age."""
-        mark = self.stamp(marker(topic, self.config.delete_marker_ttl))
-        is_wanted = self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(topic)
-        if is_wanted and (self.config.discard is Discard.OLD or self.log.has_room(1, message_sizes(mark)[0])):
-            self._append(mark, now)
 
     def expect(
         self,
@@ -388,6 +383,16 @@ class Stream:
                         identity = message_id(message.properties) if message.properties else None
                         if identity is not None and log.is_there(sequence, message.topic):
                             self.duplicates.add(identity, sequence, piece.time)
+
+
+def _mark(stream: Stream, topic: str, now: float) -> None:
+    """The last message of a topic has gone by its age."""
+    config = stream.config
+    if config.retention is Retention.INTEREST and not stream.consumers.audiences.of(topic):
+        return
+    mark = stream.stamp(marker(topic, config.delete_marker_ttl))
+    if config.discard is Discard.OLD or stream.log.has_room(1, message_sizes(mark)[0]):
+        stream.append(mark, now)
 
 
 def _nobody(has_work: bool) -> None:

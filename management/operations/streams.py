@@ -49,9 +49,7 @@ DenyDelete = Annotated[bool | None, "No message can be deleted. This cannot be t
 DenyPurge = Annotated[bool | None, "The stream cannot be purged. This cannot be taken back."]
 AllowRollup = Annotated[bool | None, "A message may take the place of those before it."]
 AllowLives = Annotated[bool | None, "A message may say how long it stays. This cannot be taken back."]
-MarkerLife = Annotated[
-    OptionalDuration, "How long a topic whose last message went by age has a marker. 0 is none."
-]
+MarkerLife = Annotated[OptionalDuration, "How long a topic whose last message went by age has a marker. 0 is none."]
 Metadata = Annotated[dict[str, str] | None, "Words about the stream."]
 
 

@@ -10,7 +10,7 @@ from trunkline.store import Engine, StoreError, WriteBatch
 from trunkline.store.engine import rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.streams import deadlines
-from trunkline.streams.deadlines import MAX_IN_ROW, MIN_ADDED, PAGE_ROWS, Deadlines
+from trunkline.streams.deadlines import MAX_IN_ROW, MIN_ADDED, PAGE_ROWS, MessageDeadlines
 from trunkline.streams.keys import STREAM_DEADLINES, deadline_in
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Store:
 
     def __init__(self) -> None:
         self.engine: Engine = MemoryEngine()
-        self.index = Deadlines(1)
+        self.index = MessageDeadlines(1)
         self.reads = 0
         self.meanwhile: Callable[[], None] = lambda: None
 
@@ -131,7 +131,7 @@ def test_a_restart_reads_nothing_and_finds_all() -> None:
     store.index.note(1, 3, 10.0)
     store.commit()
     store.index.note(4, 1, 20.0)  # is lost
-    store.index = Deadlines(1)
+    store.index = MessageDeadlines(1)
     store.index.restore(3)
     assert store.reads == 0
     assert store.ended(5) == []
@@ -140,7 +140,7 @@ def test_a_restart_reads_nothing_and_finds_all() -> None:
 
 
 def test_another_stream_has_its_own() -> None:
-    store, other = Store(), Deadlines(2)
+    store, other = Store(), MessageDeadlines(2)
     other.note(1, 1, 10.0)
     batch = WriteBatch()
     other.write(batch)
