@@ -25,12 +25,6 @@ class Aging:
         self.passed = 0
 
     @property
-    def has_work(self) -> bool:
-        """Is there something for `work`, as far as that is known without the time?"""
-        log = self._log
-        return bool(log.deadlines.ending) or (log.config.max_age > 0 and log.messages > 0)
-
-    @property
     def next_due(self) -> float:
         """When a message is too old, or its life may be over, in seconds since the epoch."""
         log = self._log

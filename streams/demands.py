@@ -17,7 +17,11 @@ _CHECKS: Final[dict[str, Callable[[StreamConfig, str], None]]] = {ROLLUP: check_
 
 
 def is_demanding(properties: Properties) -> bool:
-    return any(name in _CHECKS and value != "" for name, value in properties.get("user_property", ()))
+    # without a generator: it is asked for each message
+    for name, value in properties.get("user_property", ()):  # noqa: SIM110
+        if value and name in _CHECKS:
+            return True
+    return False
 
 
 def check_demands(config: StreamConfig, properties: Properties) -> None:

@@ -248,7 +248,9 @@ class StreamLog:
         self.patience = MAX_STEP
         if self.thinning.has_work and (needed := self.thinning.work()) is not None:
             return needed
-        if self.aging.has_work and (needed := self.aging.work(now)) is not None:
+        # asked here, as this is done for each message
+        is_aging = self.deadlines.ending or (self.config.max_age and self.messages)
+        if is_aging and (needed := self.aging.work(now)) is not None:
             return needed
         while self._is_over():
             piece = self.find(self.first)
@@ -297,7 +299,8 @@ class StreamLog:
     @property
     def has_work(self) -> bool:
         """Is there something for `trim` or `tidy`, but for the age of messages?"""
-        is_untidy = bool(self.deleted.untidy) or self.deadlines.is_untidy(self.messages)
+        deadlines = self.deadlines
+        is_untidy = bool(self.deleted.untidy or (deadlines.added and deadlines.is_untidy(self.messages)))
         return self.thinning.has_work or is_untidy or self._is_over() or not self._knows_first()
 
     # Writing

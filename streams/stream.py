@@ -183,12 +183,13 @@ class Stream:
 
     def append(self, publication: Publication, now: float) -> None:
         """Keep a publication, whatever it demands."""
-        first = self.log.last + 1
-        self.log.append(publication, now)
-        if self.config.allow_message_ttl and publication.properties:
-            seconds = life(self.config, publication.properties)
+        log = self.log
+        first = log.last + 1
+        log.append(publication, now)
+        if log.config.allow_message_ttl and publication.properties:
+            seconds = life(log.config, publication.properties)
             if seconds < inf:
-                self.log.deadlines.note(first, publication.count, self.log.last_time + seconds)
+                log.deadlines.note(first, publication.count, log.last_time + seconds)
         self.consumers.arrive(publication.topics, first, publication.count)
 
     def expect(
