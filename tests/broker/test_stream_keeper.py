@@ -132,6 +132,21 @@ async def test_a_full_stream_refuses_and_nobody_gets_the_message(version: int) -
         assert (await here.node.figures())["messages.dropped.stream_full"] == 3
 
 
+async def test_a_life_that_the_stream_does_not_allow_is_refused() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+
+        async def reason(ttl: str) -> int:
+            answer = await client.publish("orders/1", b"x", qos=1, properties=raw.user_property("Nats-TTL", ttl))
+            assert answer is not None
+            return answer.reason
+
+        assert [await reason(ttl) for ttl in ("60", "x", "")] == [FULL, FULL, 0]
+        await here.node.streams.update(replace(ORDERS, allow_message_ttl=True))
+        assert [await reason(ttl) for ttl in ("60", "x", "never")] == [0, FULL, 0]
+
+
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_of_a_burst_each_message_gets_its_own_answer(qos: int) -> None:
     async with room() as here:
