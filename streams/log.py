@@ -441,7 +441,8 @@ class StreamLog:
             self._first_known = more[0][0], more[0][1]
         if more[1:]:
             self.aging.passed, added = more[1]
-            self.deadlines.restore(added)
+            if self.config.allow_message_ttl:
+                self.deadlines.restore(added)
 
 
 def _nobody(sequence: int, count: int, topic: str) -> int:
