@@ -21,6 +21,7 @@ from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.plugins.store import PLUGINS
 from trunkline.router import Options
 from trunkline.store.engine import NUMBER_SIZE, Defect, rows
+from trunkline.streams.keys import STREAM_DEADLINES, deadline_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     MESSAGES: lambda _, row: publication_from_bytes(row, 0.0),
     REFERENCES: lambda _, row: int(unpack(row)),
     RETAINED: lambda _, row: message_from_row(unpack(row)[2], 0.0),
+    STREAM_DEADLINES: lambda key, row: (deadline_in(key), [int(sequence) for sequence in unpack(row)]),
     PLUGINS: lambda key, row: (key.decode(), unpack(row)),
     NODE: lambda _, row: unpack(row),
 }

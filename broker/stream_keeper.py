@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trunkline.store import Engine
     from trunkline.streams.config import StreamConfig
     from trunkline.streams.consumer import ConsumerCursor
+    from trunkline.streams.registry import Logs
     from trunkline.streams.stream import Stream
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class StreamKeeper:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.registry = StreamRegistry(services.clock, self._changed)
+        self.registry = StreamRegistry(services.clock, self._changed, self._stamp)
         self.streams = Streams(self)
         self._committer = services.committer
         #: Where nothing is durable.
@@ -157,16 +158,16 @@ class StreamKeeper:
             batch = WriteBatch()
             self._has_more = self.registry.write(batch)
             self._engine.commit(batch)
-            self.registry.stored(self.registry.take_written())
+            self._stored(self.registry.take_written())
         elif has_more:
             self._committer.change(self, at_once=True)
 
     def _due(self) -> list[Stream]:
-        return [stream for stream in self.registry if stream.log.next_due <= self.now]
+        return [stream for stream in self.registry if stream.log.aging.next_due <= self.now]
 
     def _next_due(self) -> float:
         """In node time."""
-        due = [min(stream.log.next_due, stream.consumers.next_idle) for stream in self.registry]
+        due = [min(stream.log.aging.next_due, stream.consumers.next_idle) for stream in self.registry]
         return min(due, default=inf) - self._services.clock.kept_epoch
 
     # What streams ask for
@@ -184,7 +185,11 @@ class StreamKeeper:
             self._has_more = True
             self._wake.set()
         assert self._committer is not None
-        self._committer.when_stored(partial(self.registry.stored, self.registry.take_written()))
+        self._committer.when_stored(partial(self._stored, self.registry.take_written()))
+
+    def _stored(self, written: Logs) -> None:
+        if self.registry.stored(written):
+            self._wake.set()
 
     def hold(self, publication: Publication) -> None:
         """The publisher waits for the commit."""
@@ -232,9 +237,12 @@ class StreamKeeper:
 
     def message(self, topic: str, payload: bytes, qos: int, properties: Properties) -> Message:
         validate_name(topic)
-        message = self._services.stamp(Message(topic, payload, qos, properties=properties), trio.current_time())
+        message = self._stamp(Message(topic, payload, qos, properties=properties))
         check_writable(message)
         return message
+
+    def _stamp(self, message: Message) -> Message:
+        return self._services.stamp(message, trio.current_time())
 
     def publish(self, message: Message) -> int:
         return self._services.pubsub.publish(message, trio.current_time())

@@ -43,6 +43,18 @@ class StreamSettings(Section):
     allow_rollup: Flag = key(
         False, "A message with the user property `Nats-Rollup` takes the place of those before it."
     )
+    allow_message_ttl: Flag = key(
+        False,
+        "A message with the user property `Nats-TTL` leaves when that time is over, and one with a message expiry "
+        "interval when it expires. This cannot be taken back.",
+    )
+    delete_marker_ttl: Duration = key(
+        0,
+        "With `allow_message_ttl`: when the last message of a topic leaves by its age or its life, a marker takes its "
+        "place for so long: 1 s or more. 0 is no marker.",
+        "seconds",
+        ge=0,
+    )
     metadata: Mapping[Text, Text] = key({}, "Words of yours about the stream.")
 
     @property

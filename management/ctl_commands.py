@@ -42,6 +42,7 @@ _METAVARS: Final = {dict: "[KEY=VALUE]...", list: "FILTER..."}
 _BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
 #: The negative flag, where it has a word of its own.
 _OPPOSITES: Final = {
+    "allow_message_ttl": "forbid-message-ttl",
     "allow_rollup": "forbid-rollup",
     "connected": "disconnected",
     "deny_delete": "allow-delete",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sortedcontainers import SortedDict
 
@@ -169,6 +169,13 @@ class BlockMemory:
     def unstored_below(self, sequence: int) -> bool:
         """Is something that ends below not stored yet?"""
         return any(last not in self._stored for last in self._blocks.irange(maximum=sequence))
+
+
+class WrittenOfStream(NamedTuple):
+    """What a stream has put into a batch: the last sequences of blocks, and the first row of `MessageDeadlines`."""
+
+    blocks: list[int]
+    deadlines: bytes
 
 
 def block_to_bytes(block: StreamBlock, epoch: float) -> bytes:

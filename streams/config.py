@@ -13,6 +13,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
 from trunkline.streams.errors import InvalidStreamConfig
 from trunkline.streams.filters import overlap
+from trunkline.streams.lives import SHORTEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,6 +99,11 @@ class StreamConfig:
     deny_purge: bool = False
     #: A message with the user property `Nats-Rollup` takes the place of all before it: of its topic, or of the stream.
     allow_rollup: bool = False
+    #: A message with the user property `Nats-TTL` lives for so long, and one of MQTT that expires until then. Cannot be
+    #: taken back.
+    allow_message_ttl: bool = False
+    #: When the last message of a topic goes by its age or its life, a marker is in its place for so long.
+    delete_marker_ttl: float = 0.0
     #: The sequence of the first message.
     first_sequence: int = 1
     #: Whatever its maker wants to know of it.
@@ -126,6 +132,10 @@ class StreamConfig:
             )
         if self.allow_rollup and self.deny_purge:
             raise InvalidStreamConfig("a stream with deny_purge cannot have allow_rollup, which removes messages")
+        if 0 < self.delete_marker_ttl < SHORTEST:
+            raise InvalidStreamConfig(f"delete_marker_ttl is {SHORTEST:g} s or more")
+        if self.delete_marker_ttl and not (self.allow_message_ttl and self.allow_rollup):
+            raise InvalidStreamConfig("delete_marker_ttl needs allow_message_ttl and allow_rollup: markers say both")
         if self.first_sequence < 1:
             raise InvalidStreamConfig("first_sequence is 1 or more")
         if sum(len(key) + len(value) for key, value in self.metadata.items()) > MAX_METADATA:
@@ -141,9 +151,9 @@ class StreamConfig:
             if getattr(self, name) != getattr(new, name):
                 value = json.dumps(self.to_plain()[name])
                 raise InvalidStreamConfig(f"the stream {self.name!r} has {name} {value}, which cannot change")
-        for name in ("sealed", "deny_delete", "deny_purge"):
+        for name in ("sealed", "deny_delete", "deny_purge", "allow_message_ttl"):
             if getattr(self, name) and not getattr(new, name):
-                raise InvalidStreamConfig(f"the stream {self.name!r} is {name}, which cannot be taken back")
+                raise InvalidStreamConfig(f"{name} of the stream {self.name!r} cannot be taken back")
 
     @property
     def is_refusing(self) -> bool:

@@ -81,6 +81,14 @@ class RollupForbidden(StreamRefuses):
     """The message is to replace others, which the stream does not allow, or in a way that there is not."""
 
 
+class LifeForbidden(StreamRefuses):
+    """The message has a life of its own, which the stream does not allow."""
+
+
+class InvalidLife(StreamRefuses):
+    """The message says a life that there is not."""
+
+
 class WrongLastId(StreamRefuses):
     """The last message with an id has another one than the publisher expected."""
 

@@ -12,11 +12,13 @@ STREAM_BLOCKS: Final = Space("stream-blocks")
 STREAM_DELETED: Final = Space("stream-deleted")
 #: What has changed about topics, in the order of the commits.
 STREAM_TOPICS: Final = Space("stream-topics")
+#: Messages that have a life of their own, in the order in which it ends.
+STREAM_DEADLINES: Final = Space("stream-deadlines")
 #: Two rows a consumer: what it is, and where it is.
 CONSUMERS: Final = Space("consumers")
 
 #: The spaces whose rows a deleted stream leaves behind.
-OF_A_STREAM: Final = (STREAM_BLOCKS, STREAM_DELETED, STREAM_TOPICS, CONSUMERS)
+OF_A_STREAM: Final = (STREAM_BLOCKS, STREAM_DELETED, STREAM_TOPICS, STREAM_DEADLINES, CONSUMERS)
 
 
 def stream_key(stream: int) -> bytes:
@@ -29,3 +31,13 @@ def key(stream: int, number: int) -> bytes:
 
 def number_in(row_key: bytes) -> int:
     return int.from_bytes(row_key[4:], "big")
+
+
+def deadline_key(stream: int, tick: int, sequence: int) -> bytes:
+    """By the tick in which messages end, and the sequence of the first of them."""
+    return key(stream, tick) + sequence.to_bytes(8, "big")
+
+
+def deadline_in(row_key: bytes) -> int:
+    """The tick."""
+    return int.from_bytes(row_key[4:12], "big")

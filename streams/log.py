@@ -5,18 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import partial
 from itertools import accumulate
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from trunkline.mqtt.packing import pack
+from trunkline.streams.aging import Aging
 from trunkline.streams.blocks import (
     BlockMemory,
     Piece,
     StreamBlock,
+    WrittenOfStream,
     block_from_row,
     block_to_bytes,
     read_page,
 )
+from trunkline.streams.deadlines import MessageDeadlines
 from trunkline.streams.deleted import CHUNK, DeletedSequences
 from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
 from trunkline.streams.thinning import AGAIN as AGAIN  # noqa: PLC0414  others ask a log
@@ -68,7 +70,7 @@ class StreamLog:
         self.messages = 0
         self.byte_size = 0
         #: When the last message was published, in seconds since the epoch.
-        self.last_time = 0.0
+        self.last_time: float = 0.0
         self.deleted = DeletedSequences()
         self.topics = TopicIndex()
         self.memory = BlockMemory(MAX_KEPT)
@@ -87,6 +89,8 @@ class StreamLog:
         #: Blocks that are written anew with less in them, or deleted.
         self._tidied: dict[int, StreamBlock | None] = {}
         self.thinning = Thinning(self)
+        self.deadlines = MessageDeadlines(number)
+        self.aging = Aging(self)
 
     # Reading
 
@@ -244,16 +248,17 @@ class StreamLog:
         self.patience = MAX_STEP
         if self.thinning.has_work and (needed := self.thinning.work()) is not None:
             return needed
-        while self._is_over() or (self.config.max_age and self.messages):
+        # asked here, as this is done for each message
+        is_aging = self.deadlines.ending or (self.config.max_age and self.messages)
+        if is_aging and (needed := self.aging.work(now)) is not None:
+            return needed
+        while self._is_over():
             piece = self.find(self.first)
             if piece is None:
                 return self.first
-            too_old = 0 < self.config.max_age <= now - piece.time
-            if not too_old and not self._is_over():
-                break
             if self.patience <= 0:
                 return AGAIN
-            self._remove_first(piece, self.patience, too_old=too_old)
+            self.remove_some(piece, self.first, self.patience, too_old=False)
         return None if self._knows_first() else self.first
 
     def _is_over(self) -> bool:
@@ -275,35 +280,28 @@ class StreamLog:
         self._knows_first()
         return self._first_known[1] if self.messages else None
 
-    @property
-    def next_due(self) -> float:
-        """When the first message is too old, in seconds since the epoch."""
-        if not self.config.max_age or not self.messages:
-            return inf
-        piece = self.find(self.first)
-        return -inf if piece is None else piece.time + self.config.max_age
-
-    def _remove_first(self, piece: Piece, limit: int, *, too_old: bool) -> None:
-        """Remove up to so many of the first messages, all of them in this piece: those that are too many, or all of
-        them."""
-        first = self.first
-        end = min(piece.end, first + limit)
-        if len(piece.publication.topics) > 1 or self.deleted.count(first, end):
-            self.remove(first)
+    def remove_some(self, piece: Piece, sequence: int, limit: int, *, too_old: bool = True) -> None:
+        """Remove up to so many messages of a publication, from this one on: all of them, or of the stream's first ones
+        those that are too many."""
+        end = min(piece.end, sequence + limit)
+        if len(piece.publication.topics) > 1 or self.deleted.count(sequence, end):
+            self.remove(sequence)
             return
-        sizes = piece.sizes[first - piece.first : end - piece.first]
+        sizes = piece.sizes[sequence - piece.first : end - piece.first]
         if not too_old:
             config = self.config
             too_many = self.messages - config.max_messages if config.max_messages else 0
             too_much = self.byte_size - config.max_bytes if config.max_bytes else 0
             count = bisect_left(list(accumulate(sizes)), too_much) + 1 if too_much > 0 else 0
             sizes = sizes[: max(too_many, count)]
-        self._remove(first, piece.topic(first), sum(sizes), len(sizes))
+        self._remove(sequence, piece.topic(sequence), sum(sizes), len(sizes))
 
     @property
     def has_work(self) -> bool:
         """Is there something for `trim` or `tidy`, but for the age of messages?"""
-        return self.thinning.has_work or bool(self.deleted.untidy) or self._is_over() or not self._knows_first()
+        deadlines = self.deadlines
+        is_untidy = bool(self.deleted.untidy or (deadlines.added and deadlines.is_untidy(self.messages)))
+        return self.thinning.has_work or is_untidy or self._is_over() or not self._knows_first()
 
     # Writing
 
@@ -336,13 +334,15 @@ class StreamLog:
                 self._put(block, batch)
         self._tidied.clear()
         self.deleted.write(self.number, batch)
+        self.deadlines.write(batch)
         rewriting = self.topics.write(self.number, batch)
         if self._erased < self.first:
             high = min(self.first, self._erased + MAX_ERASED)
             batch.delete_range(STREAM_BLOCKS, key(self.number, self._erased), key(self.number, high))
             self._erased = high
         known = self._first_known if self._knows_first() else None
-        head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased, known]
+        lives = self.aging.passed, self.deadlines.added
+        head = [self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased, known, lives]
         batch.put(STREAMS, stream_key(self.number), pack([self.config.to_plain(), self.created, head, *more]))
         return rewriting or self._erased < self.first
 
@@ -350,17 +350,18 @@ class StreamLog:
         row_key = key(self.number, block.last)
         batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
 
-    def take_written(self) -> list[int]:
-        """The last sequences of the blocks that were written since the last call."""
+    def take_written(self) -> WrittenOfStream:
+        """What was written since the last call."""
         written, self._written = self._written, []
-        return written
+        return WrittenOfStream(written, self.deadlines.take_written())
 
-    def stored(self, written: list[int]) -> None:
-        """What was written is stored."""
-        for last in written:
+    def stored(self, written: WrittenOfStream) -> bool:
+        """What was written is stored. Returns whether there is something to be removed sooner than was known."""
+        for last in written.blocks:
             if last in self.memory:
                 self.memory.stored(last)
         self.memory.drop_below(self.first)
+        return self.deadlines.stored(written.deadlines)
 
     def _live_part(self, last: int) -> StreamBlock | None:
         """A block without the messages that are gone already."""
@@ -385,6 +386,18 @@ class StreamLog:
         return StreamBlock(block.low, block.last, pieces) if pieces else None
 
     # Giving room back
+
+    async def tend(self, store: StreamStore, now: float) -> bool:
+        """Do a step of what has to be read first, and is not `trim`'s. Returns whether there was one."""
+        if self.deadlines.next_due <= now and not self.config.sealed:
+            await self.deadlines.read(store, now)
+        elif self.untidy:
+            await self.tidy(store)
+        elif self.deadlines.is_untidy(self.messages):
+            await self.deadlines.tidy(store, self.is_live)
+        else:
+            return False
+        return True
 
     @property
     def untidy(self) -> bool:
@@ -426,6 +439,10 @@ class StreamLog:
         self.first, self.last, self.messages, self.byte_size, self.last_time, self._erased, *more = head
         if more and more[0] is not None:  # heads of earlier versions do not have it
             self._first_known = more[0][0], more[0][1]
+        if more[1:]:
+            self.aging.passed, added = more[1]
+            if self.config.allow_message_ttl:
+                self.deadlines.restore(added)
 
 
 def _nobody(sequence: int, count: int, topic: str) -> int:

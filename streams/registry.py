@@ -15,25 +15,28 @@ from trunkline.streams.filters import TopicFilters
 from trunkline.streams.keys import (
     CONSUMERS,
     STREAM_BLOCKS,
+    STREAM_DEADLINES,
     STREAM_DELETED,
     STREAM_TOPICS,
     STREAMS,
     key,
     stream_key,
 )
-from trunkline.streams.log import MAX_ERASED, StreamLog
+from trunkline.streams.log import MAX_ERASED
 from trunkline.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from trunkline.mqtt.message import Message
     from trunkline.store import Engine, WriteBatch
     from trunkline.store.clock import StoreClock
+    from trunkline.streams.blocks import WrittenOfStream
+    from trunkline.streams.log import StreamLog
 
 _NUMBER: Final = 4
 
-#: The blocks of a log, by their last sequences.
-Written: TypeAlias = tuple[StreamLog, list[int]]
+Logs: TypeAlias = "list[tuple[StreamLog, WrittenOfStream]]"
 
 
 class StreamChanged(Protocol):
@@ -46,15 +49,19 @@ class StreamRegistry:
     #: No actor ends when a stream cannot be written.
     owner = None
 
-    def __init__(self, clock: StoreClock, changed: StreamChanged) -> None:
+    def __init__(
+        self, clock: StoreClock, changed: StreamChanged, stamp: Callable[[Message], Message] | None = None
+    ) -> None:
+        """`stamp` makes a message of a stream's own one of the broker's."""
         self._clock = clock
+        self._stamp = stamp
         self._notify = changed
         self._streams: dict[str, Stream] = {}
         self._next = 1
         self._changed: dict[Stream, None] = {}
         #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
         self._erasing: dict[int, tuple[int, int]] = {}
-        self._written: list[Written] = []
+        self._written: Logs = []
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._streams.values()))
@@ -114,6 +121,8 @@ class StreamRegistry:
     def _add(self, number: int, config: StreamConfig, created: float) -> Stream:
         stream = Stream(number, config, created, self._clock)
         stream.notify = partial(self._note, stream)
+        if self._stamp is not None:
+            stream.stamp = self._stamp
         self._streams[config.name] = stream
         self._next = max(self._next, number + 1)
         return stream
@@ -167,21 +176,21 @@ class StreamRegistry:
                 batch.put(STREAMS, stream_key(number), pack([None, high, end]))
             else:
                 del self._erasing[number]
-                for space in (STREAM_DELETED, STREAM_TOPICS):
+                for space in (STREAM_DELETED, STREAM_TOPICS, STREAM_DEADLINES):
                     batch.delete_range(space, stream_key(number), stream_key(number + 1))
                 batch.delete(STREAMS, stream_key(number))
         return bool(self._changed or self._erasing)
 
-    def take_written(self) -> list[Written]:
-        """The blocks that were written since the last call."""
+    def take_written(self) -> Logs:
+        """What was written since the last call."""
         written, self._written = self._written, []
         return written
 
     @staticmethod
-    def stored(written: list[Written]) -> None:
-        """What was written is stored."""
-        for log, blocks in written:
-            log.stored(blocks)
+    def stored(written: Logs) -> bool:
+        """What was written is stored. Returns whether messages have to be removed sooner than was known."""
+        is_sooner = [log.stored(part) for log, part in written]
+        return any(is_sooner)
 
     def restore(self, engine: Engine) -> None:
         """Read everything but the messages. In a thread, before anything else happens here."""

@@ -21,13 +21,13 @@ def rollup(properties: Properties) -> str:
     return next((value.lower() for name, value in properties.get("user_property", ()) if name == ROLLUP), "")
 
 
-def check_rollup(config: StreamConfig, properties: Properties) -> None:
+def check_rollup(config: StreamConfig, text: str) -> None:
     """
     Raises:
         RollupForbidden: the message is to take the place of others, which the stream does not allow, or it does not
             say of which.
     """
-    value = rollup(properties)
+    value = text.lower()
     if value and not config.allow_rollup:
         raise RollupForbidden(f"the stream {config.name!r} does not allow roll-ups")
     if value not in ("", TOPIC, STREAM):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.streams.blocks import block_from_row, message_sizes, read_page
 from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumers import Consumers
+from trunkline.streams.demands import check_demands, is_demanding
 from trunkline.streams.duplicates import DuplicateWindow, message_id
 from trunkline.streams.errors import (
     MessageTooLarge,
@@ -18,8 +21,10 @@ from trunkline.streams.errors import (
 )
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import StreamInfo
+from trunkline.streams.lives import life
 from trunkline.streams.log import StreamLog
-from trunkline.streams.rollups import STREAM, TOPIC, check_rollup, rollup
+from trunkline.streams.markers import marker
+from trunkline.streams.rollups import STREAM, TOPIC, rollup
 from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
@@ -44,10 +49,13 @@ class Stream:
     def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
+        self.log.aging.ended = partial(_mark, self)
         self.filters = TopicFilters(config.filters)
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
+        #: Makes a message of the stream's own one of the broker's.
+        self.stamp: Callable[[Message], Message] = _as_it_is
         #: Messages are gone, which is still to be written.
         self._has_removed = False
         #: Messages that are done with, and have to be read before they can be removed.
@@ -74,11 +82,11 @@ class Stream:
     def refusal(self, publication: Publication, now: float) -> str:
         """Why it cannot be taken; empty if it can. Of several messages the answer may be to ask for each."""
         config = self.config
-        is_rollup = bool(publication.properties) and rollup(publication.properties) != ""
-        if not (config.is_refusing or config.sealed or is_rollup) and self.log.unwritten_weight <= MAX_UNWRITTEN:
+        demands = bool(publication.properties) and is_demanding(publication.properties)
+        if not (config.is_refusing or config.sealed or demands) and self.log.unwritten_weight <= MAX_UNWRITTEN:
             return ""
         if publication.count > 1:
-            return "" if not is_rollup and self._has_room(publication) else "not all of them have room"
+            return "" if not demands and self._has_room(publication) else "not all of them have room"
         try:
             self.check_message(publication.messages[0], now)
         except StreamRefuses as error:
@@ -106,7 +114,7 @@ class Stream:
             for message in publication.messages:
                 self._take_message(message, now)
         else:
-            self._append(publication, now)
+            self.append(publication, now)
         self.log.trim(now)
         self.changed()
 
@@ -120,7 +128,7 @@ class Stream:
     def check_message(self, message: Message, now: float) -> None:
         """
         Raises:
-            MessageTooLarge, RollupForbidden, StreamFull, StreamSealed
+            InvalidLife, LifeForbidden, MessageTooLarge, RollupForbidden, StreamFull, StreamSealed
             StreamRefuses: it has to wait for the store.
         """
         log, config = self.log, self.config
@@ -129,7 +137,7 @@ class Stream:
         if config.sealed:
             raise StreamSealed(f"the stream {config.name!r} is sealed")
         if message.properties:
-            check_rollup(config, message.properties)
+            check_demands(config, message.properties)
         if log.unwritten_weight > MAX_UNWRITTEN:
             self.changed()  # the next commit may show that the store works again
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
@@ -157,7 +165,7 @@ class Stream:
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
             if message.properties:
                 self._roll_up(message)
-            self._append(message, now)
+            self.append(message, now)
         else:
             self.log.skip(1, now)
         identity = message_id(message.properties) if message.properties else None
@@ -173,9 +181,15 @@ class Stream:
         elif whose == TOPIC:
             self.log.roll_up(message.topic)
 
-    def _append(self, publication: Publication, now: float) -> None:
-        first = self.log.last + 1
-        self.log.append(publication, now)
+    def append(self, publication: Publication, now: float) -> None:
+        """Keep a publication, whatever it demands."""
+        log = self.log
+        first = log.last + 1
+        log.append(publication, now)
+        if log.config.allow_message_ttl and publication.properties:
+            seconds = life(log.config, publication.properties)
+            if seconds < inf:
+                log.deadlines.note(first, publication.count, log.last_time + seconds)
         self.consumers.arrive(publication.topics, first, publication.count)
 
     def expect(
@@ -279,12 +293,10 @@ class Stream:
             if self._has_removed:
                 self._has_removed = False
                 self.changed()
-            if needed is None:
-                if not self.log.untidy:
-                    return
-                await self.log.tidy(store)
-            else:
+            if needed is not None:
                 await self.log.fetch(store, needed)
+            elif not await self.log.tend(store, now()):
+                return
             self.changed()
 
     # What users ask for
@@ -374,8 +386,22 @@ class Stream:
                             self.duplicates.add(identity, sequence, piece.time)
 
 
+def _mark(stream: Stream, topic: str, now: float) -> None:
+    """The last message of a topic has gone by its age."""
+    config = stream.config
+    if config.retention is Retention.INTEREST and not stream.consumers.audiences.of(topic):
+        return
+    mark = stream.stamp(marker(topic, config.delete_marker_ttl))
+    if config.discard is Discard.OLD or stream.log.has_room(1, message_sizes(mark)[0]):
+        stream.append(mark, now)
+
+
 def _nobody(has_work: bool) -> None:
     """Is notified."""
+
+
+def _as_it_is(message: Message) -> Message:
+    return message
 
 
 def _check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.broker.nats.levels import VERSION
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
 from trunkline.config.addresses import WEBSOCKET
 from trunkline.hooks.client import IN_PROCESS
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.config.tls_settings import TlsSettings
 
-#: What clients choose their requests by: the version of NATS that is spoken here.
-VERSION: Final = "2.10.0"
 #: The version of the protocol that INFO names: 1 lets the server send INFO at any time.
 PROTOCOL: Final = 1
 

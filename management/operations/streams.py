@@ -48,6 +48,8 @@ Sealed = Annotated[bool | None, "Nothing is added or removed any more. This cann
 DenyDelete = Annotated[bool | None, "No message can be deleted. This cannot be taken back."]
 DenyPurge = Annotated[bool | None, "The stream cannot be purged. This cannot be taken back."]
 AllowRollup = Annotated[bool | None, "A message may take the place of those before it."]
+AllowLives = Annotated[bool | None, "A message may say how long it stays. This cannot be taken back."]
+MarkerLife = Annotated[OptionalDuration, "How long a topic whose last message went by age has a marker. 0 is none."]
 Metadata = Annotated[dict[str, str] | None, "Words about the stream."]
 
 
@@ -192,6 +194,8 @@ async def create_stream(
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
     allow_rollup: AllowRollup = None,
+    allow_message_ttl: AllowLives = None,
+    delete_marker_ttl: MarkerLife = None,
     first_sequence: Annotated[int | None, "The sequence of the first message.", Interval(ge=1)] = None,
     metadata: Metadata = None,
 ) -> dict[str, object]:
@@ -222,6 +226,8 @@ async def edit_stream(
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
     allow_rollup: AllowRollup = None,
+    allow_message_ttl: AllowLives = None,
+    delete_marker_ttl: MarkerLife = None,
     metadata: Metadata = None,
 ) -> dict[str, object]:
     """Change some settings of a stream. What is not named stays as it is."""

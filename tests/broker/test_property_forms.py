@@ -193,7 +193,7 @@ STORED_IN: dict[str, Callable[[Life], Awaitable[list[Any]]]] = {
     "plugins": from_the_plugin,
 }
 WITHOUT_PROPERTIES = {"subscriptions", "queues", "positions", "windows", "filters", "entries", "node", "references"} | {
-    *("streams", "stream-deleted", "stream-topics", "consumers")
+    *("streams", "stream-deleted", "stream-topics", "stream-deadlines", "consumers")
 }
 
 

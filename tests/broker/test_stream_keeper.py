@@ -2,7 +2,7 @@
 
 import gc
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,10 @@ from trunkline.store import StoreUnavailable
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
 from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig, StreamRefuses
+from trunkline.streams.filters import TopicFilters
 from trunkline.streams.interface import Streams
+from trunkline.streams.markers import is_marker
+from trunkline.streams.search import topic_counts
 
 ORDERS = StreamConfig(name="orders", filters=("orders/#",))
 
@@ -127,6 +130,21 @@ async def test_a_full_stream_refuses_and_nobody_gets_the_message(version: int) -
         await subscriber.take_publish("orders/1", b"1", qos=1)
         await subscriber.expect_nothing()
         assert (await here.node.figures())["messages.dropped.stream_full"] == 3
+
+
+async def test_a_life_that_the_stream_does_not_allow_is_refused() -> None:
+    async with room() as here:
+        await here.node.streams.create(ORDERS)
+        client = await here.client("a")
+
+        async def reason(ttl: str) -> int:
+            answer = await client.publish("orders/1", b"x", qos=1, properties=raw.user_property("Nats-TTL", ttl))
+            assert answer is not None
+            return answer.reason
+
+        assert [await reason(ttl) for ttl in ("60", "x", "")] == [FULL, FULL, 0]
+        await here.node.streams.update(replace(ORDERS, allow_message_ttl=True))
+        assert [await reason(ttl) for ttl in ("60", "x", "never")] == [0, FULL, 0]
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -326,6 +344,75 @@ async def test_messages_grow_old_without_traffic(autojump_clock: MockClock) -> N
         assert await payloads(here.node.streams) == [b"2"]
         await trio.sleep(50)
         assert await payloads(here.node.streams) == []
+
+
+async def test_messages_end_without_traffic_when_their_lives_are_over(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        await here.node.streams.create(replace(ORDERS, allow_message_ttl=True))
+        client = await here.client("a")
+        properties = raw.user_property("Nats-TTL", "60s")
+        await client.publish("orders/1", b"1", qos=1, properties=properties)
+        await client.publish("orders/1", b"2", qos=1)
+        await client.publish("orders/1", b"3", qos=1, properties=raw.message_expiry(50))
+        await trio.sleep(49)
+        assert await payloads(here.node.streams) == [b"1", b"2", b"3"]
+        await trio.sleep(1.5)
+        assert await payloads(here.node.streams) == [b"1", b"2"]
+        await client.publish("orders/1", b"4", qos=1, properties=raw.user_property("Nats-TTL", "5s"))
+        await trio.sleep(5.5)
+        assert await payloads(here.node.streams) == [b"1", b"2"], "which ends sooner than the others"
+        await trio.sleep(5)
+        assert await payloads(here.node.streams) == [b"2"]
+
+
+async def test_messages_end_where_they_are_stored(disk: Disk, mock_clock: MockClock) -> None:
+    async with disk.broker() as life:
+        await life.node.streams.create(replace(ORDERS, allow_message_ttl=True))
+        await life.node.streams.publish("orders/1", b"1", properties={"user_property": [("Nats-TTL", "60")]})
+        await life.node.streams.publish("orders/1", b"2", properties={"user_property": [("Nats-TTL", "70")]})
+        mock_clock.jump(61)
+        await until(lambda: life.node.streams.info("orders").messages == 1)
+        mock_clock.jump(10)
+        await until(lambda: life.node.streams.info("orders").messages == 0)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(100):
+        while not holds():
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("cut_at", range(6))
+async def test_each_topic_gets_one_marker_whenever_the_power_fails(
+    disk: Disk, cut_at: int, applied: bool, mock_clock: MockClock
+) -> None:
+    config = replace(
+        ORDERS, allow_message_ttl=True, allow_rollup=True, delete_marker_ttl=90.0, max_messages_per_topic=1
+    )
+    topics = [f"orders/{number}" for number in range(20)]
+    with small_sizes():
+        async with disk.broker() as life:
+            await life.node.streams.create(config)
+            for topic in topics:
+                await life.node.streams.publish(topic, b"x", properties={"user_property": [("Nats-TTL", "60")]})
+            await life.node.streams.publish("orders/kept", b"x")
+        async with disk.broker(cut_at, applied=applied) as life, until_cut_off(life):
+            mock_clock.jump(61)
+            for _ in range(20):  # each of these waits for a commit
+                await life.node.streams.publish("orders/more", b"x")
+        async with disk.broker() as life:
+            await life.node.streams.publish("orders/more", b"x")
+            mock_clock.jump(61)  # a failure at the first commit has left no trace of the time before
+            stream = life.node.stream_keeper.registry.get("orders")
+            await until(lambda: stream.log.aging.next_due > life.node.stream_keeper.now)
+            counts, _ = await topic_counts(stream.log, life.node.stream_keeper, TopicFilters(()), 0, 100)
+            assert dict(counts) == dict.fromkeys([*topics, "orders/kept", "orders/more"], 1)
+            for topic in topics:
+                found = (await life.node.streams.get_last("orders", topic)).message
+                assert is_marker(found.properties)
+                assert found.guid
+            assert not is_marker((await life.node.streams.get_last("orders", "orders/kept")).message.properties)
 
 
 async def test_an_ephemeral_consumer_ends_when_nobody_receives(autojump_clock: MockClock) -> None:

@@ -8,8 +8,6 @@ from tests.nats.servers import BROKER, CORE_KINDS, NatsServer, running
 
 #: Cases that the broker does not pass, and what they ask for that it does not offer.
 NOT_OFFERED: Final = {
-    "client/jetstream/test_context.py::test_what_an_older_server_ignores_is_said": "lives of single messages",
-    "client/jetstream/test_keyvalue.py::test_values_with_a_life_of_their_own": "lives of single messages",
     "client/jetstream/test_keyvalue.py::test_a_compressed_bucket": "compression",
     "client/jetstream/test_keyvalue.py::test_a_mirror": "mirrors",
     "client/jetstream/test_keyvalue.py::test_sources": "sources",

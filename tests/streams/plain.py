@@ -2,6 +2,7 @@
 all of them."""
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from trunkline.mqtt.topics import matches
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy, Discard, Retention, StreamConfig
@@ -14,12 +15,18 @@ class PlainMessage:
     time: float
     identity: str | None = None
     rollup: str = ""
+    #: Whole seconds, or `never`.
+    ttl: str = ""
+    reason: str = ""
+    #: Its life is over then, once it is stored.
+    deadline: float = inf
+    is_stored: bool = False
 
     @property
     def size(self) -> int:
-        properties = 0 if self.identity is None else 1 + 2 + len("Nats-Msg-Id") + 2 + len(self.identity)
-        if self.rollup:
-            properties += 1 + 2 + len("Nats-Rollup") + 2 + len(self.rollup)
+        given = {"Nats-Msg-Id": self.identity, "Nats-Rollup": self.rollup}
+        given |= {"Nats-TTL": f"{self.ttl}s" if self.reason else self.ttl, "Nats-Marker-Reason": self.reason}
+        properties = sum(1 + 2 + len(name) + 2 + len(value) for name, value in given.items() if value)
         return len(self.topic) + len(self.payload) + properties
 
 
@@ -46,7 +53,8 @@ class PlainStream:
 
     def copy(self) -> "PlainStream":
         other = PlainStream(self.config)
-        other.messages, other.last, other.identities = dict(self.messages), self.last, dict(self.identities)
+        other.messages = {sequence: replace(message) for sequence, message in self.messages.items()}
+        other.last, other.identities = self.last, dict(self.identities)
         other.consumers = {
             name: replace(consumer, starts=list(consumer.starts), outstanding=dict(consumer.outstanding))
             for name, consumer in self.consumers.items()
@@ -72,6 +80,8 @@ class PlainStream:
                 return True
         if message.rollup and not (config.allow_rollup and message.rollup in ("sub", "all")):
             return False
+        if message.ttl and not (config.allow_message_ttl and message.ttl != "0"):
+            return False
         if 0 < config.max_message_size < message.size or 0 < config.max_bytes < message.size:
             return False
         if config.discard is Discard.NEW:
@@ -87,6 +97,9 @@ class PlainStream:
             for each in {"": [], "sub": self.of(message.topic), "all": list(self.messages)}[message.rollup]:
                 self.remove(each)
             self.messages[self.last] = message
+            if message.ttl not in ("", "never"):
+                least = 0.0 if config.max_messages_per_topic == 1 else config.delete_marker_ttl
+                message.deadline = message.time + max(float(message.ttl), least)
         if identity is not None:
             self.identities[identity] = (self.last, message.time)
         return True
@@ -100,8 +113,33 @@ class PlainStream:
         for sequence, message in list(self.messages.items()):
             too_many = 0 < config.max_messages < len(self.messages)
             too_much = 0 < config.max_bytes < self.byte_size
-            if too_many or too_much or 0 < config.max_age <= now - message.time:
+            if 0 < config.max_age <= now - message.time and message.ttl != "never":
+                self.end(sequence, now)
+            elif too_many or too_much:
                 self.remove(sequence)
+        over = [(each.deadline, sequence) for sequence, each in self.messages.items() if each.is_stored]
+        for deadline, sequence in sorted(over):
+            if deadline <= now:
+                self.end(sequence, now)
+
+    def end(self, sequence: int, now: float) -> None:
+        """Its time is over."""
+        message, seconds = self.messages[sequence], self.config.delete_marker_ttl
+        self.remove(sequence)
+        if seconds and not message.reason and not self.of(message.topic):
+            wanted = any(consumer.matches(message.topic) for consumer in self.consumers.values())
+            if self.config.retention is not Retention.INTEREST or wanted:
+                self.last += 1
+                self.messages[self.last] = PlainMessage(
+                    message.topic, b"", now, None, "sub", f"{seconds:g}", "MaxAge", now + seconds
+                )
+
+    def commit(self, now: float) -> None:
+        """All is stored, and what follows from that."""
+        while not all(message.is_stored for message in self.messages.values()):
+            for message in self.messages.values():
+                message.is_stored = True
+            self.trim(now)
 
     def remove(self, sequence: int) -> None:
         del self.messages[sequence]

@@ -34,6 +34,9 @@ STREAM = StreamConfig(name="s", filters=("a/#",))
         ({"first_sequence": 0}, "first_sequence"),
         ({"allow_rollup": True, "deny_purge": True}, "allow_rollup"),
         ({"metadata": {"k": "x" * (1 << 17)}}, "131072 characters"),
+        ({"allow_message_ttl": True, "allow_rollup": True, "delete_marker_ttl": 0.9}, "1 s or more"),
+        ({"allow_message_ttl": True, "allow_rollup": False, "delete_marker_ttl": 1.0}, "allow_rollup"),
+        ({"allow_rollup": True, "delete_marker_ttl": 1.0}, "allow_message_ttl"),
     ],
 )
 def test_streams_that_cannot_be(changes: dict[str, Any], text: str) -> None:
@@ -48,6 +51,7 @@ def test_streams_that_cannot_be(changes: dict[str, Any], text: str) -> None:
         ({}, {"first_sequence": 2}),
         ({"sealed": True}, {"sealed": False}),
         ({"deny_purge": True}, {"deny_purge": False}),
+        ({"allow_message_ttl": True}, {"allow_message_ttl": False}),
     ],
 )
 def test_what_a_stream_cannot_become(before: dict[str, Any], changes: dict[str, Any]) -> None:

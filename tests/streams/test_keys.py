@@ -1,7 +1,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.streams.keys import CONSUMERS, OF_A_STREAM, STREAMS, key, number_in, stream_key
+from trunkline.streams.keys import (
+    CONSUMERS,
+    OF_A_STREAM,
+    STREAMS,
+    deadline_in,
+    deadline_key,
+    key,
+    number_in,
+    stream_key,
+)
 
 streams, numbers = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 
@@ -15,6 +24,12 @@ def test_a_key_begins_with_its_stream_and_gives_its_number_back(stream: int, num
 @given(st.lists(st.tuples(streams, numbers), max_size=9))
 def test_keys_lie_in_the_order_of_streams_and_numbers(found: list[tuple[int, int]]) -> None:
     assert sorted(key(*each) for each in found) == [key(*each) for each in sorted(found)]
+
+
+@given(st.lists(st.tuples(streams, numbers, numbers), max_size=9))
+def test_deadlines_lie_in_the_order_of_time(found: list[tuple[int, int, int]]) -> None:
+    assert sorted(deadline_key(*each) for each in found) == [deadline_key(*each) for each in sorted(found)]
+    assert [deadline_in(deadline_key(*each)) for each in found] == [tick for _, tick, _ in found]
 
 
 def test_no_key_of_a_stream_is_within_another_one() -> None:

@@ -56,6 +56,8 @@ limits = st.fixed_dictionaries(
         "retention": st.sampled_from([Retention.LIMITS, Retention.LIMITS, Retention.INTEREST, Retention.WORK_QUEUE]),
         "first_sequence": st.sampled_from([1, 1, 21]),
         "allow_rollup": st.sampled_from([True, True, False]),
+        "allow_message_ttl": st.sampled_from([True, True, False]),
+        "delete_marker_ttl": st.sampled_from([0.0, 3.0]),
     }
 )
 consumer_settings = st.fixed_dictionaries(
@@ -85,6 +87,8 @@ class Machine(RuleBasedStateMachine):
     def create(self, config: dict[str, Any]) -> None:
         if config["discard"] is Discard.OLD or not config["max_messages_per_topic"]:
             config["discard_new_per_topic"] = False
+        if not config["allow_message_ttl"] or config["max_messages"] or config["max_bytes"]:
+            config["delete_marker_ttl"] = 0.0  # else what a marker pushes out is a matter of how much is read at once
         self.world.create("#", **config)
         self.plain = PlainStream(self.stream.config)
         self.world.commit()
@@ -128,6 +132,18 @@ class Machine(RuleBasedStateMachine):
     def roll_up(self, topic: str, payload: bytes, rollup: str, identity: str | None) -> None:
         refused = self.world.take(single(topic, payload, identity, rollup))
         taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, identity, rollup))
+        self.plain.trim(self.world.now)
+        assert taken != bool(refused)
+
+    @rule(
+        topic=topics,
+        payload=payloads,
+        ttl=st.sampled_from(["1", "6", "6", "40", "never", "0"]),
+        rollup=st.sampled_from(["", "", "sub"]),
+    )
+    def publish_with_a_life(self, topic: str, payload: bytes, ttl: str, rollup: str) -> None:
+        refused = self.world.take(single(topic, payload, None, rollup, ttl))
+        taken = self.plain.publish(PlainMessage(topic, payload, self.world.now, None, rollup, ttl))
         self.plain.trim(self.world.now)
         assert taken != bool(refused)
 
@@ -262,6 +278,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.world.commit()
+        self.plain.commit(self.world.now)
         self.kept = self.plain.copy()
 
     @rule()

@@ -173,7 +173,7 @@ def test_messages_grow_old() -> None:
     world.publish("a")
     world.now += 50
     world.publish("a")
-    assert world.stream.log.next_due == 1200.0
+    assert world.stream.log.aging.next_due == 1200.0
     world.now = 1200.0
     world.settle()
     assert world.stream.info.first_sequence == 2

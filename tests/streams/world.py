@@ -12,7 +12,7 @@ from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 from trunkline.store import Engine, WriteBatch
 from trunkline.store.memory import MemoryEngine
-from trunkline.streams import blocks, deleted, log, registry, topics
+from trunkline.streams import blocks, deadlines, deleted, log, registry, topics
 from trunkline.streams.config import StreamConfig
 from trunkline.streams.registry import StreamRegistry
 from trunkline.streams.stream import Stream
@@ -36,6 +36,9 @@ def small_sizes() -> Generator[None]:
         patch.setattr(log, "MAX_KEPT", 1)
         for module in (log, registry):
             patch.setattr(module, "MAX_ERASED", 7)
+        patch.setattr(deadlines, "MAX_IN_ROW", 2)
+        patch.setattr(deadlines, "PAGE_ROWS", 2)
+        patch.setattr(deadlines, "MIN_ADDED", 3)
         patch.setattr(topics, "MAX_ROWS", 3)
         patch.setattr(topics, "REWRITTEN_AT_ONCE", 2)
         yield
@@ -53,8 +56,8 @@ def burst(topics: list[str], payloads: list[bytes]) -> PublishBatch:
     return batch
 
 
-def single(topic: str, payload: bytes = b"", message_id: str | None = None, rollup: str = "") -> Message:
-    given = {"Nats-Msg-Id": message_id, "Nats-Rollup": rollup}
+def single(topic: str, payload: bytes = b"", message_id: str | None = None, rollup: str = "", ttl: str = "") -> Message:
+    given = {"Nats-Msg-Id": message_id, "Nats-Rollup": rollup, "Nats-TTL": ttl}
     properties: Properties = {"user_property": [(name, value) for name, value in given.items() if value]}
     if not properties["user_property"]:
         properties = {}
@@ -113,8 +116,8 @@ class World:
             batch = WriteBatch()
             more = self.registry.write(batch)
             self.engine.commit(batch)
-            self.registry.stored(self.registry.take_written())
-            if not more:
+            is_sooner = self.registry.stored(self.registry.take_written())
+            if not more and not is_sooner:
                 return
             self.settle()
 

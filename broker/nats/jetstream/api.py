@@ -51,6 +51,7 @@ VERBS: Final[dict[str, Verb]] = {
     "CONSUMER.LIST": Verb("consumer_list", consumer_requests.listing, 1),
     "CONSUMER.DELETE": Verb("consumer_delete", consumer_requests.delete, 2),
     "CONSUMER.PAUSE": Verb("consumer_pause", consumer_requests.pause, 2),
+    "CONSUMER.UNPIN": Verb("consumer_unpin", consumer_requests.unpin, 2),
 }
 #: Tokens of the longest verb.
 _MOST: Final = max(name.count(".") + 1 for name in VERBS)
@@ -86,10 +87,11 @@ def _names_of(verb: Verb, names: list[str]) -> Asked | None:
     return Asked(verb, stream, consumer, rest)
 
 
-async def answer(jetstream: JetStream, asker: Asker, asked: Asked, payload: bytes) -> bytes:
+async def answer(jetstream: JetStream, asker: Asker, asked: Asked, payload: bytes, block: bytes = b"") -> bytes:
     said: dict[str, Any] = {"type": f"io.nats.jetstream.api.v1.{asked.verb.kind}_response"}
     try:
-        request = ApiRequest(asker, asked.stream, asked.consumer, asked.rest, payload)
+        request = ApiRequest(asker, asked.stream, asked.consumer, asked.rest, payload, block)
+        request.check_level()
         said |= await asked.verb.handler(jetstream, request)
     except (ApiError, StreamError, StoreError) as error:
         said["error"] = as_json(refusal_of(error))

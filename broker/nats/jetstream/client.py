@@ -10,6 +10,7 @@ from trunkline.broker.nats.jetstream.consumer_configs import Extras
 from trunkline.broker.nats.jetstream.pulling import BadPull, read_pull
 from trunkline.broker.nats.jetstream.requests import ApiRequest
 from trunkline.broker.nats.jetstream.storing import StreamPublishing
+from trunkline.broker.nats.levels import is_too_high
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.nats.protocol.acknowledging import PREFIX as ACKS
 from trunkline.nats.protocol.headers import NO_HEADERS, encode_headers
@@ -61,9 +62,12 @@ class ClientJetStream:
         wanted = api.asked_by(subject)
         if wanted is None:
             return False
-        asker, jetstream, payload, reply = self._asker, self._jetstream, asked.payload, asked.reply
+        asker, jetstream, reply = self._asker, self._jetstream, asked.reply
         jetstream.requests += 1
-        asker.ask(lambda: api.answer(jetstream, asker, wanted, payload), lambda answer: asker.answer(reply, answer))
+        asker.ask(
+            lambda: api.answer(jetstream, asker, wanted, asked.payload, asked.block),
+            lambda answer: asker.answer(reply, answer),
+        )
         return True
 
     def _get(self, asked: Publish, names: str) -> bool:
@@ -72,7 +76,7 @@ class ClientJetStream:
         if stream is None:
             return False
         asker, reply = self._asker, asked.reply
-        request = ApiRequest(asker, name, "", subject, asked.payload)
+        request = ApiRequest(asker, name, "", subject, asked.payload, asked.block)
         asker.ask(
             lambda: direct.answer(self._jetstream, request, stream, reply), lambda answer: asker.answer(reply, *answer)
         )
@@ -87,7 +91,9 @@ class ClientJetStream:
     def _pull(self, asked: Publish, names: str) -> bool:
         stream, _, consumer = names.partition(".")
         found = self._jetstream.find(stream, consumer)
-        if found is not None:
+        if found is not None and is_too_high(asked.block):
+            self.answer(asked.reply, encode_headers(NO_HEADERS, direct.TOO_HIGH))
+        elif found is not None:
             self._pull_from(asked.reply, asked.payload, *found)
         return found is not None
 

@@ -23,6 +23,7 @@ from trunkline.broker.nats.jetstream.refusals import (
 )
 from trunkline.broker.nats.jetstream.requests import DESCRIPTIONS, NAMES
 from trunkline.broker.nats.jetstream.stream_configs import declared_filters
+from trunkline.broker.nats.levels import with_level
 from trunkline.broker.nats.mapping import topic_of
 from trunkline.broker.session.access import Question
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
@@ -205,14 +206,23 @@ async def pause(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     )
 
 
+async def unpin(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
+    """Of priority groups, which no consumer has."""
+    if not request.value("group", str, ""):
+        raise bad_json("consumer group not specified")
+    jetstream.registry.get(request.stream).consumers.get(request.consumer)
+    raise ApiError(400, 10160, "Provided priority group does not exist for this consumer")
+
+
 def described(jetstream: JetStream, stream: Stream, cursor: ConsumerCursor) -> dict[str, Any]:
     host = jetstream.host
     info = stream.consumers.info(cursor, host.now)
+    config = to_json(shown_consumer_config(info.name, info.config))
     said: dict[str, Any] = {
         "stream_name": info.stream,
         "name": info.name,
         "created": moment(info.created),
-        "config": {"num_replicas": 0} | to_json(shown_consumer_config(info.name, info.config)),
+        "config": {"num_replicas": 0} | with_level(config, int(info.config.pause_until is not None)),
         "delivered": _place(info.delivered_consumer_sequence, info.delivered_stream_sequence, info.last_delivered),
         "ack_floor": _place(info.ack_floor_consumer_sequence, info.ack_floor_stream_sequence, info.last_acked),
         "num_ack_pending": info.ack_pending,

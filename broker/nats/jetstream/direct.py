@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.nats.jetstream import direct_batches
 from trunkline.broker.nats.jetstream.messages import with_origin
-from trunkline.broker.nats.jetstream.refusals import BAD_JSON, BAD_REQUEST, NOT_STORED, refusal_of
+from trunkline.broker.nats.jetstream.refusals import BAD_JSON, BAD_REQUEST, LEVEL_TOO_HIGH, NOT_STORED, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import kept_in
 from trunkline.broker.nats.jetstream.stream_requests import find_message
 from trunkline.nats.jetstream.replies import ApiError
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$JS.API.DIRECT.GET."
 _EMPTY: Final = Status(408, "Empty Request")
+TOO_HIGH: Final = Status(412, "Required Api Level")
 _MISSING: Final = Status(404, "Message Not Found")
 #: By the number of the error; what may not be read is not there.
 _STATUSES: Final = {
     BAD_REQUEST().err_code: Status(408, "Bad Request"),
     BAD_JSON: Status(408, "Malformed Request"),
     NOT_STORED().err_code: Status(503, "Stream Unavailable"),
+    LEVEL_TOO_HIGH().err_code: TOO_HIGH,
 }
 #: What a request may look for. One that has nothing of it says nothing.
 _LOOKED_FOR: Final = ("seq", "last_by_subj", "next_by_subj", "start_time", "multi_last")
@@ -44,6 +46,7 @@ async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream, repl
     """The payload and the block of headers of the only answer, or of the one behind all messages of a batch. A subject
     behind the stream's name asks for its last message."""
     try:
+        request.check_level()
         if request.rest:
             if request.payload:
                 raise BAD_REQUEST()

@@ -31,6 +31,14 @@ LEAST_HEARTBEAT: Final = 0.1
 _SECOND: Final = 1_000_000_000
 
 
+#: What only members of priority groups ask for, which no consumer has.
+_OF_GROUPS: Final = (
+    ("min_pending", "Overflow"),
+    ("min_ack_pending", "Overflow"),
+    ("id", "Pinned Client"),
+)
+
+
 class BadPull(Exception):
     """What was asked for cannot be: `status` is the answer."""
 
@@ -107,6 +115,9 @@ def read_pull(
         raise BadPull(409, f"Exceeded MaxRequestExpires of {extras.max_expires:g}s")
     if 0 < extras.max_pull_bytes < size:
         raise BadPull(409, f"Exceeded MaxRequestMaxBytes of {extras.max_pull_bytes}")
+    for name, policy in _OF_GROUPS:
+        if asked.get(name):
+            raise BadPull(400, f"Bad Request - Not a {policy} Priority consumer")
     if heartbeat and 2 * heartbeat > expires:
         raise BadPull(400, "Bad Request - heartbeat value too large")
     heartbeat = max(heartbeat, LEAST_HEARTBEAT) if heartbeat > 0 else 0.0

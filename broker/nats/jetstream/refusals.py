@@ -29,6 +29,8 @@ REPLICAS: Final = partial(ApiError, 500, 10074, "replicas > 1 not supported in n
 SEALED: Final = partial(ApiError, 400, 10109, "invalid operation on sealed stream")
 NOT_STORED: Final = partial(ApiError, 503, 10008, "JetStream system temporarily unavailable")
 
+LEVEL_TOO_HIGH: Final = partial(ApiError, 412, 10185, "JetStream minimum api level required")
+
 
 def bad_json(why: str) -> ApiError:
     return ApiError(400, BAD_JSON, f"invalid JSON: {why}")
@@ -54,6 +56,8 @@ _KNOWN: Final[tuple[tuple[type[Exception], Callable[[], ApiError]], ...]] = (
     (errors.MessageTooLarge, partial(ApiError, 400, 10054, "message size exceeds maximum allowed")),
     (errors.StreamSealed, SEALED),
     (errors.RollupForbidden, partial(ApiError, 500, 10111, "rollup not permitted")),
+    (errors.InvalidLife, partial(ApiError, 400, 10165, "invalid per-message TTL")),
+    (errors.LifeForbidden, partial(ApiError, 400, 10166, "per-message TTL is disabled")),
     (StoreError, NOT_STORED),
 )
 _FORBIDDEN: Final = {

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trunkline.broker.nats.jetstream.json_objects import read_object
-from trunkline.broker.nats.jetstream.refusals import BAD_REQUEST, NOT_EMPTY, bad_json
+from trunkline.broker.nats.jetstream.refusals import BAD_REQUEST, LEVEL_TOO_HIGH, NOT_EMPTY, bad_json
+from trunkline.broker.nats.levels import is_too_high
 from trunkline.nats.jetstream.fields import Moment
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class ApiRequest:
     consumer: str
     rest: str
     payload: bytes
+    #: Of headers.
+    block: bytes = b""
 
     @cached_property
     def body(self) -> dict[str, Any]:
@@ -46,6 +49,14 @@ class ApiRequest:
             return read_object(self.payload)
         except ValueError as error:
             raise bad_json(str(error)) from None
+
+    def check_level(self) -> None:
+        """
+        Raises:
+            ApiError: it needs a higher level of the API.
+        """
+        if is_too_high(self.block):
+            raise LEVEL_TOO_HIGH()
 
     def empty(self) -> None:
         """

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 #: What is not offered.
 _REFUSED: Final = {
-    "Nats-TTL": partial(ApiError, 400, 10166, "per-message TTL is disabled"),
     "Nats-Batch-Id": partial(ApiError, 400, 10174, "atomic publish is disabled"),
     "Nats-Incr": partial(ApiError, 400, 10168, "message counters is disabled"),
     "Nats-Schedule": partial(ApiError, 400, 10188, "message schedules is disabled"),

@@ -17,6 +17,7 @@ from trunkline.nats.errors import BadSubject
 from trunkline.nats.jetstream.configs import Compression, ConsumerConfig, Discard, Retention, Storage, StreamConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json
 from trunkline.streams import config as streams
+from trunkline.streams.lives import SHORTEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,6 @@ _NOT_OFFERED: Final = (
     ("allow_batched", "fast batches are not offered"),
     ("allow_counter", "message counters are not offered"),
     ("allow_schedules", "message schedules are not offered"),
-    ("delete_marker_ttl", "delete markers are not offered"),
 )
 
 
@@ -91,8 +91,11 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         no_ack=config.no_ack,
         sealed=config.sealed,
         deny_delete=config.deny_delete,
-        deny_purge=config.deny_purge,
-        allow_rollup=config.allow_rollup,
+        deny_purge=config.deny_purge and not config.delete_marker_ttl,
+        # servers allow what markers need, whatever is asked for
+        allow_rollup=config.allow_rollup or config.delete_marker_ttl > 0,
+        allow_message_ttl=config.allow_message_ttl or config.delete_marker_ttl > 0,
+        delete_marker_ttl=config.delete_marker_ttl,
         first_sequence=max(config.first_sequence, 1),
         metadata=with_kept(config.metadata, kept),
     )
@@ -138,7 +141,11 @@ def _check(config: StreamConfig) -> None:
         raise bad_stream("discard new per subject requires discard new policy to be set")
     if config.discard_new_per_subject and config.max_messages_per_subject <= 0:
         raise bad_stream("discard new per subject requires max msgs per subject > 0")
-    if config.allow_rollup and config.deny_purge:
+    if config.delete_marker_ttl < 0:
+        raise bad_stream("subject delete marker TTL must not be negative")
+    if 0 < config.delete_marker_ttl < SHORTEST:
+        raise bad_stream("subject delete marker TTL must be at least 1 second")
+    if config.allow_rollup and config.deny_purge and not config.delete_marker_ttl:
         raise bad_stream("roll-ups require the purge permission")
 
 
@@ -227,6 +234,8 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         deny_delete=config.deny_delete,
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
+        allow_message_ttl=config.allow_message_ttl,
+        delete_marker_ttl=config.delete_marker_ttl,
         allow_direct=kept.get("allow_direct") is True,
         metadata=shown_metadata(config.metadata),
     )

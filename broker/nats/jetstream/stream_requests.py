@@ -13,6 +13,7 @@ from trunkline.broker.nats.jetstream.refusals import (
 )
 from trunkline.broker.nats.jetstream.requests import DESCRIPTIONS, NAMES
 from trunkline.broker.nats.jetstream.stream_configs import filters_of, read_stream_config, shown_stream_config
+from trunkline.broker.nats.levels import LEVEL, with_level
 from trunkline.broker.nats.mapping import subject_of
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
@@ -39,6 +40,7 @@ _ALWAYS_SAID: Final = {
     "deny_delete": False,
     "deny_purge": False,
     "allow_rollup_hdrs": False,
+    "allow_msg_ttl": False,
     "consumer_limits": dict[str, int](),
 }
 
@@ -61,7 +63,7 @@ async def account(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
             "storage_max_stream_bytes": -1,
             "max_bytes_required": False,
         },
-        "api": {"total": jetstream.requests, "errors": jetstream.errors},
+        "api": {"level": LEVEL, "total": jetstream.requests, "errors": jetstream.errors},
     }
 
 
@@ -147,7 +149,7 @@ def _described(stream: Stream) -> dict[str, Any]:
         state["num_subjects"] = info.topics
     if info.deleted:
         state["num_deleted"] = info.deleted
-    config = _ALWAYS_SAID | to_json(shown_stream_config(info.config))
+    config = _ALWAYS_SAID | with_level(to_json(shown_stream_config(info.config)), int(info.config.allow_message_ttl))
     return {"config": config, "created": moment(info.created), "state": state}
 
 

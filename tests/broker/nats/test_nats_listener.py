@@ -38,7 +38,7 @@ def test_what_clients_are_told() -> None:
     assert told(listener) == {
         "server_id": "NID",
         "server_name": "trunkline",
-        "version": "2.10.0",
+        "version": "2.11.0",
         "proto": 1,
         "go": "",
         "host": "127.0.0.1",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from base64 import b64decode
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +226,67 @@ NEW_ALONE: dict[str, list[Request]] = {
         ("STREAM.CREATE.t", {"name": "t", "foo": 1}),
     ],
 }
+M: dict[str, Any] = S | {"allow_msg_ttl": True}
+#: What is made of lives of single messages: since 2.11.
+NEW_ALONE |= {
+    "lives of messages": [
+        ("STREAM.CREATE.s", S),
+        ("PUB s.a", {"Nats-TTL": "5s"}),
+        ("PUB s.a", {"Nats-TTL": "never"}),
+        ("PUB s.a", {"Nats-TTL": "x"}),
+        ("STREAM.UPDATE.s", M),
+        *[
+            ("PUB s.a", {"Nats-TTL": text})
+            for text in (
+                "50s",
+                "50",
+                "1h",
+                "1m30s",
+                "90.5s",
+                "+50s",
+                "1.5m",
+                "90000ms",
+                "never",
+                "Never",
+            )
+        ],
+        *[
+            ("PUB s.a", {"Nats-TTL": text})
+            for text in ("0", "0s", "-1", "500ms", "999ms", "x", "1d", "1.5", "+5", "-5s", "1e3s", "9999999999h")
+        ],
+        ("PUB s.a", {"Nats-TTL": "5s", "Nats-Rollup": "sub"}),
+        ("PUB s.a", {"Nats-TTL": "50s", "Nats-Msg-Id": "1"}),
+        ("PUB s.a", {"Nats-TTL": "x", "Nats-Msg-Id": "1"}),
+        ("PUB s.a", {"Nats-TTL": "x", "Nats-Expected-Last-Sequence": "99"}),
+        ("PUB s.a", {"Nats-TTL": "x", "Nats-Expected-Stream": "q"}),
+        ("STREAM.UPDATE.s", M | {"allow_rollup_hdrs": True}),
+        ("PUB s.b", {"Nats-TTL": "1h", "Nats-Rollup": "sub"}),
+        ("PUB s.b", {"Nats-TTL": "1h", "Nats-Rollup": "all"}),
+        ("STREAM.MSG.GET.s", {"last_by_subj": "s.b"}),
+        ("STREAM.UPDATE.s", S | {"allow_rollup_hdrs": True}),
+        ("STREAM.INFO.s", b""),
+    ],
+    "markers of streams": [
+        ("STREAM.CREATE.s", S | {"subject_delete_marker_ttl": 10**9}),
+        ("STREAM.UPDATE.s", S | {"subject_delete_marker_ttl": 2 * 10**9}),
+        ("STREAM.UPDATE.s", M),
+        ("STREAM.UPDATE.s", S),
+        ("STREAM.CREATE.t", {"name": "t", "subject_delete_marker_ttl": 5 * 10**8}),
+        ("STREAM.CREATE.t", {"name": "t", "subject_delete_marker_ttl": -(10**9)}),
+        ("STREAM.CREATE.t", {"name": "t", "subject_delete_marker_ttl": 10**9, "deny_purge": True}),
+        ("STREAM.CREATE.u", {"name": "u", "subject_delete_marker_ttl": 9 * 10**9, "max_age": 5 * 10**9}),
+        ("STREAM.INFO.u", b""),
+        ("STREAM.LIST", b""),
+    ],
+    "what no consumer here has": [
+        ("STREAM.CREATE.s", S),
+        ("CONSUMER.DURABLE.CREATE.s.d", c(durable_name="d")),
+        ("CONSUMER.UNPIN.s.d", {"group": "a"}),
+        ("CONSUMER.UNPIN.s.d", {}),
+        ("CONSUMER.UNPIN.s.e", {"group": "a"}),
+        ("CONSUMER.UNPIN.t.e", {"group": "a"}),
+    ],
+}
 #: Where the listener is right to say something else: the request, and the listener's answer without its type.
 DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
     "what is not offered": [
@@ -331,6 +394,75 @@ def test_stories_of_newer_servers(servers: dict[str, NatsServer], name: str) -> 
     answers = {kind: told(servers[kind], story) for kind in (BROKER, "new")}
     for request, ours, new in zip(story, answers[BROKER], answers["new"], strict=True):
         assert same(ours, new), f"{request}\nours {json.dumps(ours)}\n new {json.dumps(new)}"
+
+
+#: What a stream keeps of one message at most for each topic, so that no life is made longer.
+ONE_EACH: dict[str, Any] = {"max_msgs_per_subject": 1, "subject_delete_marker_ttl": 60 * 10**9}
+#: Streams, by the subjects of the messages that they get: with these headers each.
+LIVES: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = {
+    "own": ({"allow_msg_ttl": True}, [("1", {"Nats-TTL": "1s"}), ("2", {}), ("3", {"Nats-TTL": "1h"})]),
+    "aged": (
+        {"allow_msg_ttl": True, "max_age": 10**9, "duplicate_window": 10**9},
+        [("1", {"Nats-TTL": "never"}), ("2", {"Nats-TTL": "1h"}), ("3", {}), ("4", {"Nats-TTL": "NEVER"})],
+    ),
+    "marked": (
+        ONE_EACH,
+        [
+            ("1", {"Nats-TTL": "1s", "a": "b"}),
+            ("2", {}),
+            ("3", {"Nats-TTL": "1s"}),
+            ("3", {"Nats-TTL": "1h"}),
+            ("4", {"Nats-TTL": "1s", "Nats-Marker-Reason": "Mine"}),
+            ("5", {"Nats-TTL": "1s", "KV-Operation": "DEL"}),
+        ],
+    ),
+    "agedmarked": (
+        {"max_age": 10**9, "duplicate_window": 10**9, "subject_delete_marker_ttl": 3670 * 10**9 + 5},
+        [("1", {}), ("1", {}), ("2", {"Nats-TTL": "never"})],
+    ),
+    "limited": (ONE_EACH | {"max_msgs": 2}, [("1", {}), ("2", {}), ("2", {}), ("3", {}), ("4", {})]),
+    "queue": (ONE_EACH | {"retention": "workqueue"}, [("1", {"Nats-TTL": "1s"})]),
+    "unwanted": (ONE_EACH | {"retention": "interest"}, [("1", {"Nats-TTL": "1s"})]),
+    "full": (ONE_EACH | {"discard": "new", "max_msgs": 1}, [("1", {"Nats-TTL": "1s"})]),
+}
+
+
+def kept(asking: Asking, name: str) -> list[tuple[str, str, bool]]:
+    """Subjects, headers and whether there is a payload, of all messages, in their order but for those that came in one
+    moment."""
+    state = asking.api(f"STREAM.INFO.{name}")["state"]
+    found: list[tuple[str, str, bool]] = []
+    for sequence in range(state["first_seq"], state["last_seq"] + 1):
+        message = asking.api(f"STREAM.MSG.GET.{name}", {"seq": sequence}).get("message")
+        if message is not None:
+            found.append((message["subject"], b64decode(message.get("hdrs", "")).decode(), "data" in message))
+    return sorted(found)
+
+
+def test_what_lives_and_what_is_left_of_it(servers: dict[str, NatsServer]) -> None:
+    with ExitStack() as stack:
+        askings = {kind: stack.enter_context(closing(Asking(servers[kind]))) for kind in (BROKER, "new")}
+        for asking in askings.values():
+            for name in asking.api("STREAM.NAMES")["streams"] or ():
+                asking.api(f"STREAM.DELETE.{name}")
+            for name, (settings, messages) in LIVES.items():
+                asking.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **settings})
+                for subject, headers in messages:
+                    assert _answer(asking, MOST_TRIES, f"PUB {name}.{subject}", headers or b"x")["seq"], name
+        deadline = time.monotonic() + 30
+        left: dict[str, dict[str, list[tuple[str, str, bool]]]] = {}
+        while True:
+            for kind, asking in askings.items():
+                left[kind] = {name: kept(asking, name) for name in LIVES}
+            if left[BROKER] == left["new"] and left["new"]["own"] == [
+                ("own.2", "", True),
+                ("own.3", "NATS/1.0\r\nNats-TTL: 1h\r\n\r\n", True),
+            ]:
+                break
+            assert time.monotonic() < deadline, json.dumps(left, indent=1)
+            for asking in askings.values():
+                asking.pinged()
+        assert any("Nats-Marker-Reason: MaxAge" in block for _, block, _ in left[BROKER]["agedmarked"])
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

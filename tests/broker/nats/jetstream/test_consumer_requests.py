@@ -377,3 +377,12 @@ async def test_what_cannot_be_stored_is_not_confirmed(monkeypatch: pytest.Monkey
             ("CONSUMER.DELETE.s.c", b""),
         ):
             assert failed(await puller.api(verb, said)) == (503, 10008)
+
+
+async def test_nobody_is_pinned() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.consumer()
+        for name, asked, number in (("c", {"group": "a"}, 10160), ("c", {}, 10025), ("no", {"group": "a"}, 10014)):
+            said = await puller.api(f"CONSUMER.UNPIN.s.{name}", asked)
+            assert said["error"]["err_code"] == number

@@ -143,3 +143,23 @@ async def test_streams_that_are_read_directly() -> None:
         assert direct.stream_of(here.jetstream, "s") is None
         assert direct.stream_of(here.jetstream, "no") is None
         await puller.nothing()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"seq": 1, "batch": 2}, {"multi_last": ["s.a"]}, {"multi_last": ["s.a"], "batch": 1}]
+)
+async def test_several_messages_at_once_are_refused_before_somebody_waits_for_them(asked: dict[str, Any]) -> None:
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await puller.publish("s.a", b"x")
+        assert (await get(puller, asked)).status == "408 Bad Request"
+
+
+async def test_a_level_that_is_too_high() -> None:
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await puller.publish("s.a", b"x")
+        for subject in ("$JS.API.DIRECT.GET.s", "$JS.API.DIRECT.GET.s.s.a"):
+            got = await puller.ask(subject, {"seq": 1}, Nats_Required_Api_Level="2")
+            assert got.status == "412 Required Api Level"
+        assert (await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1}, Nats_Required_Api_Level="1")).payload == b"x"

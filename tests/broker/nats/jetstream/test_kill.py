@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import b64decode
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,55 @@ async def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path, monkeypatch
             before = len(came)
             await take_all(server, came)
             assert len(came) > before, f"{len(stored - set(came))} are lost"
+
+
+async def test_what_has_ended_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second message lives for a second: the others are there, and it is not, whenever the broker is killed."""
+    monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(tmp_path / "store.db"))
+    monkeypatch.setenv("TRUNKLINE_STORE__DURABILITY", "os")
+    lasting: dict[int, int] = {}
+    ending: set[int] = set()
+    with running(BROKER, tmp_path) as server:
+        maker = await puller(server)
+        config = {"name": "s", "subjects": ["log.>"], "allow_msg_ttl": True}
+        assert "error" not in await maker.api("STREAM.CREATE.s", config)
+        await maker.speaker.leave()
+        for turn in range(2 * ROUNDS):
+            await publish_lives_until_killed(server, turn * MESSAGES, lasting, ending)
+            await trio.to_thread.run_sync(server.start)
+        one = await puller(server)
+        with trio.fail_after(60):
+            for sequence in ending:
+                while "error" not in await one.api("STREAM.MSG.GET.s", {"seq": sequence}):
+                    await trio.lowlevel.checkpoint()
+        for sequence, number in lasting.items():
+            found = await one.api("STREAM.MSG.GET.s", {"seq": sequence})
+            assert b64decode(found["message"]["data"]) == b"%d" % number
+        await one.speaker.leave()
+    assert lasting
+    assert ending
+
+
+async def publish_lives_until_killed(server: NatsServer, first: int, lasting: dict[int, int], ending: set[int]) -> None:
+    one = await puller(server)
+    last, answers = random.randrange(1, ANSWERS), 0
+    try:
+        with suppress(trio.BrokenResourceError, AssertionError):
+            for number in range(first, first + MESSAGES // 2):
+                ttl = "1s" if number % 2 else "never"
+                await one.publish("log.a", b"%d" % number, f"r.{number}", Nats_TTL=ttl)
+            while True:
+                got = await one.got()
+                number, sequence = int(got.subject.removeprefix("r.")), json.loads(got.payload)["seq"]
+                answers += 1
+                if number % 2:
+                    ending.add(sequence)
+                else:
+                    lasting[sequence] = number
+                if answers == last:
+                    await trio.to_thread.run_sync(server.kill)
+    finally:
+        await one.speaker.leave()
 
 
 async def take_all(server: NatsServer, came: list[int]) -> None:

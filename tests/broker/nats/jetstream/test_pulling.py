@@ -585,3 +585,29 @@ async def test_messages_that_have_to_be_read(monkeypatch: pytest.MonkeyPatch) ->
         found = await payloads(one, 100) + await payloads(two, 200)
         assert sorted(found, key=int) == many
         assert len(reads) == len(set(reads)), "each once"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"min_pending": 5}, "400 Bad Request - Not a Overflow Priority consumer"),
+        ({"min_ack_pending": 5}, "400 Bad Request - Not a Overflow Priority consumer"),
+        ({"id": "x"}, "400 Bad Request - Not a Pinned Client Priority consumer"),
+    ],
+)
+async def test_what_only_members_of_priority_groups_ask_for(asked: dict[str, Any], status: str) -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await here.fill(b"1")
+        await puller.consumer()
+        await puller.pull(batch=1, **asked)
+        assert (await puller.got()).status == status
+
+
+async def test_a_pull_that_needs_a_higher_level() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await here.fill(b"1")
+        await puller.consumer()
+        got = await puller.ask("$JS.API.CONSUMER.MSG.NEXT.s.c", {"batch": 1}, Nats_Required_Api_Level="2")
+        assert got.status == "412 Required Api Level"

@@ -34,6 +34,8 @@ SEEN: list[tuple[errors.StreamError, int, int, str]] = [
     (errors.StreamFull("no", "topic"), 503, 10077, "maximum messages per subject exceeded"),
     (errors.StreamSealed("no"), 400, 10109, "invalid operation on sealed stream"),
     (errors.RollupForbidden("no"), 500, 10111, "rollup not permitted"),
+    (errors.InvalidLife("no"), 400, 10165, "invalid per-message TTL"),
+    (errors.LifeForbidden("no"), 400, 10166, "per-message TTL is disabled"),
     (errors.WrongLastId("s", "i7"), 400, 10070, "wrong last msg ID: i7"),
     (errors.WrongLastSequence(1, 7, "s"), 400, 10071, "wrong last sequence: 7"),
 ]

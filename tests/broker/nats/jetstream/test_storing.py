@@ -309,3 +309,16 @@ async def test_who_hears_an_acknowledged_message_is_not_asked_for_an_answer(head
         got = await other.got()
         assert (got.subject, got.reply, got.payload) == ("s.a", "", b"x")
         assert (b"Unit: C" in got.block) == bool(headers)
+
+
+async def test_lives_where_they_are_allowed_and_where_they_are_not() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        said = await stored(puller, "s.a", Nats_TTL="5s")
+        assert said["error"] == {"code": 400, "err_code": 10166, "description": "per-message TTL is disabled"}
+        assert (await stored(puller, "s.a", Nats_TTL="x"))["error"]["err_code"] == 10165
+        await here.streams.create(StreamConfig(name="t", filters=("t/#",), allow_message_ttl=True))
+        assert (await stored(puller, "t.a", Nats_TTL="5s"))["seq"] == 1
+        assert (await stored(puller, "t.a", Nats_TTL="0"))["error"]["err_code"] == 10165
+        await puller.publish("t.a", b"without a reply", Nats_TTL="0")
+        assert (await stored(puller, "t.a", Nats_TTL="never"))["seq"] == 2

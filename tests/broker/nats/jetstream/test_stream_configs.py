@@ -48,6 +48,8 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "deny_delete": (True, {}),
     "deny_purge": (True, {}),
     "allow_rollup": (True, {}),
+    "allow_message_ttl": (True, {}),
+    "delete_marker_ttl": (2.0, {"allow_message_ttl": True, "allow_rollup": True}),
     "allow_direct": (True, {}),
     "metadata": ({"a": "b"}, {}),
 }
@@ -60,7 +62,6 @@ REFUSES: dict[str, tuple[Any, str]] = {
     "allow_batched": (True, "fast batches are not offered"),
     "allow_counter": (True, "message counters are not offered"),
     "allow_schedules": (True, "message schedules are not offered"),
-    "delete_marker_ttl": (1_000_000_000, "delete markers are not offered"),
     "placement": ({"cluster": "c"}, "placement is not offered"),
     "mirror": ({"name": "t"}, "mirrors are not offered"),
     "sources": ([{"name": "t"}], "sources are not offered"),
@@ -74,7 +75,6 @@ JSON_NAMES = {
     "replicas": "num_replicas",
     "allow_counter": "allow_msg_counter",
     "allow_schedules": "allow_msg_schedules",
-    "delete_marker_ttl": "subject_delete_marker_ttl",
     "transform": "subject_transform",
 }
 
@@ -91,12 +91,7 @@ def refusal(**said: Any) -> ApiError:
 
 def test_each_setting_is_kept_or_refused() -> None:
     assert KEEPS.keys().isdisjoint(REFUSES)
-    assert {each.name for each in fields(StreamConfig)} == KEEPS.keys() | REFUSES.keys() | {"allow_message_ttl"}
-
-
-def test_lives_of_messages_are_not_taken_over() -> None:
-    """Clients ask for it with each bucket, whether they use it or not, and see that the answer does not have it."""
-    assert not shown_stream_config(read(allow_msg_ttl=True)).allow_message_ttl
+    assert {each.name for each in fields(StreamConfig)} == KEEPS.keys() | REFUSES.keys()
 
 
 @pytest.mark.parametrize("name", KEEPS)
@@ -346,6 +341,17 @@ def test_a_stream_that_others_made() -> None:
     assert "duplicate_window" not in shown
 
 
+def test_what_markers_need_is_allowed_whatever_is_asked_for() -> None:
+    shown = shown_stream_config(read(subject_delete_marker_ttl=10**9, deny_purge=True))
+    assert (shown.allow_message_ttl, shown.allow_rollup, shown.deny_purge) == (True, True, False)
+
+
+@pytest.mark.parametrize("nanoseconds", [10**9 - 1, 1, -1])
+def test_markers_that_live_too_short(nanoseconds: int) -> None:
+    with pytest.raises(ApiError, match="subject delete marker TTL must"):
+        read(subject_delete_marker_ttl=nanoseconds)
+
+
 def test_a_sealed_stream_takes_nothing_new() -> None:
     assert shown_stream_config(read(sealed=True)).discard is Discard.NEW
 
@@ -364,6 +370,8 @@ def test_no_setting_of_a_stream_is_lost_when_nats_changes_it(name: str) -> None:
     known = streams.StreamConfig(name="s", filters=("s",))
     if name == "discard_new_per_topic":
         known = replace(known, discard=streams.Discard.NEW, max_messages_per_topic=3)
+    if name == "delete_marker_ttl":
+        known = replace(known, allow_message_ttl=True, allow_rollup=True)
     if name != "name":
         before = getattr(known, name)
         known = replace(known, **{name: values.get(name, True if before is False else 9)})

@@ -89,7 +89,12 @@ async def test_a_stream_of_the_configuration_is_shown() -> None:
         said = await puller.api("STREAM.INFO.d")
         assert said["config"]["subjects"] == ["d", "d.>", "e//f.*"]
         assert said["config"]["max_msgs_per_subject"] == 3
-        assert said["config"]["metadata"] == {"a": "b"}
+        assert said["config"]["metadata"] == {
+            "a": "b",
+            "_nats.ver": "2.11.0",
+            "_nats.level": "1",
+            "_nats.req.level": "0",
+        }
         assert (await puller.api("STREAM.NAMES"))["streams"] == ["d", "s"]
 
 
@@ -384,6 +389,6 @@ async def test_what_is_nats_alone_comes_back() -> None:
         puller = await here.puller()
         said = await puller.api("STREAM.CREATE.t", made("t", storage="memory", allow_direct=True))
         assert (said["config"]["storage"], said["config"]["allow_direct"]) == ("memory", True)
-        assert "metadata" not in said["config"]
+        assert KEPT not in said["config"]["metadata"]
         assert KEPT in here.streams.info("t").config.metadata
         assert here.streams.info("t").config.retention is Retention.LIMITS

@@ -169,7 +169,7 @@ async def test_many_streams(server: NatsServer) -> None:
 
 async def test_what_an_older_server_ignores_is_said(server: NatsServer) -> None:
     async with connect(server.url) as client:
-        if client.server["version"] >= "2.12":
+        if client.server["version"] >= "2.11":
             pytest.skip("it knows all of it")
         js = client.jetstream()
         new = StreamConfig(name="new", subjects=("new",), allow_message_ttl=True, first_sequence=5)
