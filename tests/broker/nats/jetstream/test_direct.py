@@ -145,16 +145,6 @@ async def test_streams_that_are_read_directly() -> None:
         await puller.nothing()
 
 
-@pytest.mark.parametrize(
-    "asked", [{"seq": 1, "batch": 2}, {"multi_last": ["s.a"]}, {"multi_last": ["s.a"], "batch": 1}]
-)
-async def test_several_messages_at_once_are_refused_before_somebody_waits_for_them(asked: dict[str, Any]) -> None:
-    async with jetstream_room(stream=READ_DIRECTLY) as here:
-        puller = await here.puller()
-        await puller.publish("s.a", b"x")
-        assert (await get(puller, asked)).status == "408 Bad Request"
-
-
 async def test_a_level_that_is_too_high() -> None:
     async with jetstream_room(stream=READ_DIRECTLY) as here:
         puller = await here.puller()
