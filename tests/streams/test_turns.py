@@ -278,3 +278,32 @@ async def test_nor_does_what_is_asked_about_many_topics() -> None:
             expected += 1
 
     assert await longest_turn(host, ask) < MOST
+
+
+@pytest.mark.parametrize("ttl", ["60s", "never"])
+async def test_nor_does_the_end_of_many_lives(ttl: str) -> None:
+    """All of a time, and with a marker for each topic."""
+    settings = {"allow_message_ttl": True, "allow_rollup": True, "delete_marker_ttl": 60.0}
+    host = crowded(**settings)
+    for number in range(MESSAGES):
+        host.stream.take(single(f"t/{number % TOPICS}/x", ttl=ttl), host.now)
+    host.commit()
+
+    async def wait(streams: Streams) -> None:
+        del streams
+        host.now += 2e9  # it is above `max_age`, too
+
+    done(host.stream.log.fetch(host, host.stream.log.last))  # what is made when properties are read first, is made once
+    before = host.stream.log.last
+    assert await longest_turn(host, wait) < MOST
+    assert host.stream.log.last - before == (0 if ttl == "never" else TOPICS)
+
+
+async def test_nor_does_a_pass_through_the_lives_of_messages_that_are_gone() -> None:
+    host = crowded(allow_message_ttl=True)
+    for number in range(MESSAGES):
+        host.stream.take(single(f"t/{number % TOPICS}/x", ttl="900h"), host.now)
+    host.commit()
+
+    assert await longest_turn(host, lambda streams: streams.purge("s", keep=100)) < MOST
+    assert host.stream.log.deadlines.added == 0, "it was"
