@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.streams.lives import lives_forever
 from trunkline.streams.markers import is_marker
@@ -13,11 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.streams.blocks import Piece
-    from trunkline.streams.log import StreamLog
+    from trunkline.streams.config import StreamConfig
+    from trunkline.streams.deadlines import MessageDeadlines
+    from trunkline.streams.topics import TopicIndex
+
+#: A marker is as much work as so many messages that go.
+MARKER: Final = 10
+
+
+class AgingLog(Protocol):
+    """What it knows of a stream's log."""
+
+    config: StreamConfig
+    deadlines: MessageDeadlines
+    topics: TopicIndex
+    first: int
+    last: int
+    messages: int
+    patience: int
+
+    def is_live(self, sequence: int) -> bool: ...
+    def next_live(self, sequence: int) -> int: ...
+    def find(self, sequence: int) -> Piece | None: ...
+    def remove_some(self, piece: Piece, sequence: int, limit: int) -> None: ...
 
 
 class Aging:
-    def __init__(self, log: StreamLog) -> None:
+    def __init__(self, log: AgingLog) -> None:
         self._log = log
         #: Gets the topic whose last message has gone, and the time.
         self.ended: Callable[[str, float], None] = _nobody
@@ -90,6 +112,7 @@ class Aging:
         has_ended = not is_rolled_up and log.topics.get(topic) is None
         if has_ended and log.config.delete_marker_ttl and not is_marker(piece.publication.properties):
             self.ended(topic, now)
+            log.patience -= MARKER
 
 
 def _nobody(topic: str, now: float) -> None:

@@ -13,7 +13,6 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
 from trunkline.streams.errors import InvalidStreamConfig
 from trunkline.streams.filters import overlap
-from trunkline.streams.lives import SHORTEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[^\s/+#\0.*>\\$]{1,255}")
 
 
+#: Seconds: no message says that it lives shorter, and no marker does.
+SHORTEST: Final = 1.0
 #: Characters of a stream's metadata: as in JetStream.
 MAX_METADATA: Final = 1 << 17
 

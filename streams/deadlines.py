@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import following
@@ -23,8 +23,9 @@ from trunkline.streams.keys import STREAM_DEADLINES, deadline_in, deadline_key, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.store import WriteBatch
-    from trunkline.streams.log import StreamStore
+    from trunkline.store import Engine, WriteBatch
+
+T = TypeVar("T")
 
 #: Messages end a part of a second late at most, so that those of one commit share rows.
 TICKS: Final = 4
@@ -35,6 +36,12 @@ PAGE_ROWS: Final = 8
 MIN_ADDED: Final = 1000
 #: Behind the keys of all rows.
 _NOWHERE: Final = b"\xff" * 32
+
+
+class Readable(Protocol):
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        """What a function of the engine returns."""
+        ...
 
 
 class Ending(NamedTuple):
@@ -75,7 +82,7 @@ class MessageDeadlines:
             return -inf
         return inf if self._next == _NOWHERE else deadline_in(self._next) / TICKS
 
-    async def read(self, store: StreamStore, now: float) -> None:
+    async def read(self, store: Readable, now: float) -> None:
         """Look for those that have ended."""
         low, end = self._next, stream_key(self._stream + 1)
         self._stored = _NOWHERE
@@ -97,7 +104,7 @@ class MessageDeadlines:
     def is_untidy(self, messages: int) -> bool:
         return self._passed is not None or self.added > messages + MIN_ADDED
 
-    async def tidy(self, store: StreamStore, is_live: Callable[[int], bool]) -> None:
+    async def tidy(self, store: Readable, is_live: Callable[[int], bool]) -> None:
         """A step of a pass through the rows."""
         low, end = self._passed or stream_key(self._stream), stream_key(self._stream + 1)
         page = await store.read(lambda engine: engine.scan(STREAM_DEADLINES, low, end, limit=PAGE_ROWS))

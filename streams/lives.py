@@ -6,6 +6,7 @@ import re
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from trunkline.streams.config import SHORTEST
 from trunkline.streams.errors import InvalidLife, LifeForbidden
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 #: The user property with which a publisher says it: whole seconds, a duration as Go writes it, or `NEVER`.
 TTL: Final = "Nats-TTL"
 NEVER: Final = "never"
-#: Seconds.
-SHORTEST: Final = 1.0
 #: Nothing lives longer, unless it lives for ever: as many seconds as Go's longest duration has.
 _LONGEST: Final = 2.0**63 / 1e9
 _DURATION: Final = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)

@@ -10,6 +10,7 @@ from tests.counting import Calls, counted
 from tests.streams.world import World, burst, done, single
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
 from trunkline.store import Engine, WriteBatch
 from trunkline.streams import (
     AckPolicy,
@@ -278,3 +279,32 @@ async def test_nor_does_what_is_asked_about_many_topics() -> None:
             expected += 1
 
     assert await longest_turn(host, ask) < MOST
+
+
+@pytest.mark.parametrize("ttl", ["60s", "never"])
+async def test_nor_does_the_end_of_many_lives(ttl: str) -> None:
+    """All of a time, and with a marker for each topic."""
+    settings = {"allow_message_ttl": True, "allow_rollup": True, "delete_marker_ttl": 60.0}
+    host = crowded(**settings)
+    for number in range(MESSAGES):
+        host.stream.take(single(f"t/{number % TOPICS}/x", ttl=ttl), host.now)
+    host.commit()
+
+    async def wait(streams: Streams) -> None:
+        del streams
+        host.now += 2e9  # it is above `max_age`, too
+
+    publication_from_bytes(publication_to_bytes(single("t", ttl=ttl), 0.0), 0.0)  # what reads properties is made once
+    before = host.stream.log.last
+    assert await longest_turn(host, wait) < MOST
+    assert host.stream.log.last - before == (0 if ttl == "never" else TOPICS)
+
+
+async def test_nor_does_a_pass_through_the_lives_of_messages_that_are_gone() -> None:
+    host = crowded(allow_message_ttl=True)
+    for number in range(MESSAGES):
+        host.stream.take(single(f"t/{number % TOPICS}/x", ttl="900h"), host.now)
+    host.commit()
+
+    assert await longest_turn(host, lambda streams: streams.purge("s", keep=100)) < MOST
+    assert host.stream.log.deadlines.added == 0, "it was"

@@ -17,7 +17,6 @@ from trunkline.nats.errors import BadSubject
 from trunkline.nats.jetstream.configs import Compression, ConsumerConfig, Discard, Retention, Storage, StreamConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json
 from trunkline.streams import config as streams
-from trunkline.streams.lives import SHORTEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +142,7 @@ def _check(config: StreamConfig) -> None:
         raise bad_stream("discard new per subject requires max msgs per subject > 0")
     if config.delete_marker_ttl < 0:
         raise bad_stream("subject delete marker TTL must not be negative")
-    if 0 < config.delete_marker_ttl < SHORTEST:
+    if 0 < config.delete_marker_ttl < streams.SHORTEST:
         raise bad_stream("subject delete marker TTL must be at least 1 second")
     if config.allow_rollup and config.deny_purge and not config.delete_marker_ttl:
         raise bad_stream("roll-ups require the purge permission")
