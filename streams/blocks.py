@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from sortedcontainers import SortedDict
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.property_codec import encode_properties
 from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
+from trunkline.streams.config import Counting
 from trunkline.streams.keys import STREAM_BLOCKS, key, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row
 
@@ -45,11 +47,10 @@ class Piece:
         """The first sequence behind it."""
         return self.first + self.publication.count
 
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The bytes of each message that a limit counts."""
+    def sizes(self, counting: Counting) -> Sequence[int]:
+        """The bytes of each message that a limit counts, as its stream counts them."""
         if self._sizes is None:
-            self._sizes = message_sizes(self.publication)
+            self._sizes = message_sizes(self.publication, counting)
         return self._sizes
 
     def message(self, sequence: int) -> Message:
@@ -206,11 +207,51 @@ def seek_time(engine: Engine, stream: int, time: float, low: int, high: int) -> 
     return min(low, high)
 
 
-def message_sizes(publication: Publication) -> Sequence[int]:
-    """The bytes of each message that a limit counts: topic, payload and properties."""
-    properties = len(encode_properties(publication.properties)) - 1 if publication.properties else 0
+def message_sizes(publication: Publication, counting: Counting) -> Sequence[int]:
+    """The bytes of each message that a limit counts: topic, payload and properties, and what a server of NATS has
+    beside them."""
+    beside = _BESIDE[counting]
+    extra = beside.message + (_properties_size(publication.properties, counting) if publication.properties else 0)
     topics = publication.topics
     if len(topics) == 1:
-        extra = len(topics[0].encode()) + properties
+        extra += len(topics[0].encode())
         return [size + extra for size in publication.sizes]
-    return [size + len(topic.encode()) + properties for size, topic in zip(publication.sizes, topics, strict=True)]
+    return [size + len(topic.encode()) + extra for size, topic in zip(publication.sizes, topics, strict=True)]
+
+
+def content_sizes(publication: Publication, counting: Counting) -> Sequence[int]:
+    """The bytes of each message that `max_message_size` is about: to a server of NATS, its headers and its payload."""
+    if counting is Counting.CONTENT:
+        return message_sizes(publication, counting)
+    properties = publication.properties
+    extra = _properties_size(properties, counting) - _BESIDE[counting].headers if properties else 0
+    return [size + extra for size in publication.sizes]
+
+
+class _Beside(NamedTuple):
+    """Bytes that a server of NATS keeps with a message, and with the headers of one that has some."""
+
+    message: int
+    headers: int
+
+
+_BESIDE: Final = {
+    Counting.CONTENT: _Beside(0, 0),
+    Counting.NATS_FILE: _Beside(30, 4),
+    Counting.NATS_MEMORY: _Beside(16, 0),
+}
+#: Of a block of headers: its first line and its end; of each header, what is around its name and value.
+_BLOCK: Final = len(b"NATS/1.0\r\n\r\n")
+_AROUND: Final = len(b": \r\n")
+
+
+def _properties_size(properties: Properties, counting: Counting) -> int:
+    if counting is Counting.CONTENT:
+        return len(encode_properties(properties)) - 1
+    pairs = properties.get("user_property", ())
+    others = cast("Properties", {name: value for name, value in properties.items() if name != "user_property"})
+    size = len(encode_properties(others)) - 1
+    if pairs:
+        size += _BESIDE[counting].headers + _BLOCK
+        size += sum(len(name.encode()) + len(value.encode()) + _AROUND for name, value in pairs)
+    return size

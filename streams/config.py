@@ -46,6 +46,17 @@ class Discard(StrEnum):
     NEW = "new"
 
 
+class Counting(StrEnum):
+    """Which bytes of a message count."""
+
+    #: Topic, payload and properties.
+    CONTENT = "content"
+    #: As many as a server of NATS counts for a message in a file, or in memory. `max_message_size` is about headers and
+    #: payload alone then.
+    NATS_FILE = "nats_file"
+    NATS_MEMORY = "nats_memory"
+
+
 class DeliverPolicy(StrEnum):
     """Where a consumer begins."""
 
@@ -100,6 +111,8 @@ class StreamConfig:
     allow_rollup: bool = False
     #: The sequence of the first message.
     first_sequence: int = 1
+    #: What `max_bytes`, `max_message_size` and the bytes in descriptions of the stream count.
+    counting: Counting = Counting.CONTENT
     #: Whatever its maker wants to know of it.
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -137,7 +150,7 @@ class StreamConfig:
             InvalidStreamConfig: a stream with this configuration cannot get the new one.
         """
         new.check()
-        for name in ("name", "retention", "max_consumers", "first_sequence"):
+        for name in ("name", "retention", "max_consumers", "first_sequence", "counting"):
             if getattr(self, name) != getattr(new, name):
                 value = json.dumps(self.to_plain()[name])
                 raise InvalidStreamConfig(f"the stream {self.name!r} has {name} {value}, which cannot change")
@@ -268,6 +281,7 @@ C = TypeVar("C", bound="DataclassInstance")
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "Retention": Retention,
     "Discard": Discard,
+    "Counting": Counting,
     "DeliverPolicy": DeliverPolicy,
     "AckPolicy": AckPolicy,
     "ReplayPolicy": ReplayPolicy,

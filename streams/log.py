@@ -24,7 +24,7 @@ from trunkline.streams.thinning import Thinning
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row, WriteBatch
@@ -135,7 +135,7 @@ class StreamLog:
 
     def append(self, publication: Publication, now: float) -> None:
         piece = Piece(self.last + 1, max(now, self.last_time), publication)
-        first, sizes, topics = piece.first, piece.sizes, publication.topics
+        first, sizes, topics = piece.first, self._sizes(piece), publication.topics
         self.last_time = piece.time
         block = self._open
         if block is None:
@@ -171,12 +171,15 @@ class StreamLog:
         else:
             self.first = self.last + 1
 
+    def _sizes(self, piece: Piece) -> Sequence[int]:
+        return piece.sizes(self.config.counting)
+
     def remove(self, sequence: int) -> bool:
         """Remove a message that there is. False: its block has to be loaded."""
         piece = self.find(sequence)
         if piece is None:
             return False
-        self._remove(sequence, piece.topic(sequence), piece.sizes[sequence - piece.first])
+        self._remove(sequence, piece.topic(sequence), self._sizes(piece)[sequence - piece.first])
         return True
 
     def roll_up(self, topic: str) -> None:
@@ -291,7 +294,7 @@ class StreamLog:
         if len(piece.publication.topics) > 1 or self.deleted.count(first, end):
             self.remove(first)
             return
-        sizes = piece.sizes[first - piece.first : end - piece.first]
+        sizes = self._sizes(piece)[first - piece.first : end - piece.first]
         if not too_old:
             config = self.config
             too_many = self.messages - config.max_messages if config.max_messages else 0

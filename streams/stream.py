@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.streams.blocks import block_from_row, message_sizes, read_page
+from trunkline.streams.blocks import block_from_row, content_sizes, message_sizes, read_page
 from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumers import Consumers
 from trunkline.streams.duplicates import DuplicateWindow, message_id
@@ -87,12 +87,13 @@ class Stream:
 
     def _has_room(self, publication: Publication) -> bool:
         """Surely for all of it."""
-        config, sizes = self.config, message_sizes(publication)
+        config = self.config
+        sizes = message_sizes(publication, config.counting)
         largest = max(sizes)
         return (
             not config.sealed
             and self.log.unwritten_weight <= MAX_UNWRITTEN
-            and not 0 < config.max_message_size < largest
+            and not 0 < config.max_message_size < max(content_sizes(publication, config.counting))
             and not 0 < config.max_bytes < largest
             and not config.discard_new_per_topic
             and (config.discard is Discard.OLD or self.log.has_room(publication.count, sum(sizes)))
@@ -135,13 +136,12 @@ class Stream:
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if not config.is_refusing:
             return
-        size = message_sizes(message)[0]
-        if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
-            text = "the stream {!r} takes messages of {} bytes at most"
+        size = message_sizes(message, config.counting)[0]
+        is_long = 0 < config.max_message_size < content_sizes(message, config.counting)[0]
+        if is_long or 0 < config.max_bytes < size:
             limit = min(filter(None, (config.max_message_size, config.max_bytes)))
-            if 0 < config.max_message_size < size:
-                raise MessageTooLarge(text.format(config.name, limit))
-            raise StreamFull(text.format(config.name, limit), "bytes")
+            text = f"the stream {config.name!r} takes messages of {limit} bytes at most"
+            raise MessageTooLarge(text) if is_long else StreamFull(text, "bytes")
         if config.discard is Discard.NEW:
             if not log.has_room(1, 0):
                 raise StreamFull(f"the stream {config.name!r} is full", "messages")

@@ -33,6 +33,12 @@ MOST_SUBJECTS: Final = 100
 _LEAST_AGE: Final = 0.1
 _DUPLICATE_WINDOW: Final = 120.0
 
+#: Clients of NATS set limits for what servers count.
+_COUNTING: Final[dict[Storage | str, streams.Counting]] = {
+    Storage.FILE: streams.Counting.NATS_FILE,
+    Storage.MEMORY: streams.Counting.NATS_MEMORY,
+}
+
 #: What is not offered: the setting, and what a client is told.
 _NOT_OFFERED: Final = (
     ("mirror", "mirrors are not offered"),
@@ -93,6 +99,7 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
         first_sequence=max(config.first_sequence, 1),
+        counting=_COUNTING[config.storage] if known is None else known.counting,
         metadata=with_kept(config.metadata, kept),
     )
 
