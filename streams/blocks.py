@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.property_codec import encode_properties
 from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
-from trunkline.streams.config import Counting
+from trunkline.streams.config import Measure
 from trunkline.streams.keys import STREAM_BLOCKS, key, number_in
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class Piece:
         """The first sequence behind it."""
         return self.first + self.publication.count
 
-    def sizes(self, counting: Counting) -> Sequence[int]:
+    def sizes(self, measure: Measure) -> Sequence[int]:
         """The bytes of each message that a limit counts, as its stream counts them."""
         if self._sizes is None:
-            self._sizes = message_sizes(self.publication, counting)
+            self._sizes = message_sizes(self.publication, measure)
         return self._sizes
 
     def message(self, sequence: int) -> Message:
@@ -207,11 +207,11 @@ def seek_time(engine: Engine, stream: int, time: float, low: int, high: int) -> 
     return min(low, high)
 
 
-def message_sizes(publication: Publication, counting: Counting) -> Sequence[int]:
+def message_sizes(publication: Publication, measure: Measure) -> Sequence[int]:
     """The bytes of each message that a limit counts: topic, payload and properties, and what a server of NATS has
     beside them."""
-    beside = _BESIDE[counting]
-    extra = beside.message + (_properties_size(publication.properties, counting) if publication.properties else 0)
+    beside = _BESIDE[measure]
+    extra = beside.message + (_properties_size(publication.properties, measure) if publication.properties else 0)
     topics = publication.topics
     if len(topics) == 1:
         extra += len(topics[0].encode())
@@ -219,12 +219,12 @@ def message_sizes(publication: Publication, counting: Counting) -> Sequence[int]
     return [size + len(topic.encode()) + extra for size, topic in zip(publication.sizes, topics, strict=True)]
 
 
-def content_sizes(publication: Publication, counting: Counting) -> Sequence[int]:
+def content_sizes(publication: Publication, measure: Measure) -> Sequence[int]:
     """The bytes of each message that `max_message_size` is about: to a server of NATS, its headers and its payload."""
-    if counting is Counting.CONTENT:
-        return message_sizes(publication, counting)
+    if measure is Measure.CONTENT:
+        return message_sizes(publication, measure)
     properties = publication.properties
-    extra = _properties_size(properties, counting) - _BESIDE[counting].headers if properties else 0
+    extra = _properties_size(properties, measure) - _BESIDE[measure].headers if properties else 0
     return [size + extra for size in publication.sizes]
 
 
@@ -236,22 +236,22 @@ class _Beside(NamedTuple):
 
 
 _BESIDE: Final = {
-    Counting.CONTENT: _Beside(0, 0),
-    Counting.NATS_FILE: _Beside(30, 4),
-    Counting.NATS_MEMORY: _Beside(16, 0),
+    Measure.CONTENT: _Beside(0, 0),
+    Measure.NATS_FILE: _Beside(30, 4),
+    Measure.NATS_MEMORY: _Beside(16, 0),
 }
 #: Of a block of headers: its first line and its end; of each header, what is around its name and value.
 _BLOCK: Final = len(b"NATS/1.0\r\n\r\n")
 _AROUND: Final = len(b": \r\n")
 
 
-def _properties_size(properties: Properties, counting: Counting) -> int:
-    if counting is Counting.CONTENT:
+def _properties_size(properties: Properties, measure: Measure) -> int:
+    if measure is Measure.CONTENT:
         return len(encode_properties(properties)) - 1
     pairs = properties.get("user_property", ())
     others = cast("Properties", {name: value for name, value in properties.items() if name != "user_property"})
     size = len(encode_properties(others)) - 1
     if pairs:
-        size += _BESIDE[counting].headers + _BLOCK
+        size += _BESIDE[measure].headers + _BLOCK
         size += sum(len(name.encode()) + len(value.encode()) + _AROUND for name, value in pairs)
     return size

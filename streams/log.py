@@ -172,7 +172,7 @@ class StreamLog:
             self.first = self.last + 1
 
     def _sizes(self, piece: Piece) -> Sequence[int]:
-        return piece.sizes(self.config.counting)
+        return piece.sizes(self.config.measure)
 
     def remove(self, sequence: int) -> bool:
         """Remove a message that there is. False: its block has to be loaded."""

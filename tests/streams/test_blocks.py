@@ -14,7 +14,7 @@ from trunkline.streams.blocks import (
     content_sizes,
     message_sizes,
 )
-from trunkline.streams.config import Counting
+from trunkline.streams.config import Measure
 from trunkline.streams.keys import STREAM_BLOCKS, key
 
 
@@ -52,23 +52,23 @@ def test_a_block_comes_back_as_it_was() -> None:
 
 
 def test_what_a_limit_counts() -> None:
-    assert message_sizes(burst(["ab"], [b"1", b"22"]), Counting.CONTENT) == [3, 4]
-    assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), Counting.CONTENT) == [3, 3]
+    assert message_sizes(burst(["ab"], [b"1", b"22"]), Measure.CONTENT) == [3, 4]
+    assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), Measure.CONTENT) == [3, 3]
     with_id = single("a", b"1", "id")
     for sizes in (message_sizes, content_sizes):
-        assert sizes(with_id, Counting.CONTENT) == [1 + 1 + 1 + 2 + 11 + 2 + 2]
+        assert sizes(with_id, Measure.CONTENT) == [1 + 1 + 1 + 2 + 11 + 2 + 2]
 
 
 def test_what_a_server_of_nats_counts() -> None:
-    for counting, beside, of_headers in ((Counting.NATS_FILE, 30, 4), (Counting.NATS_MEMORY, 16, 0)):
-        assert message_sizes(burst(["ab"], [b"1", b"22"]), counting) == [beside + 3, beside + 4]
-        assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), counting) == [beside + 3, beside + 3]
-        assert content_sizes(burst(["ab"], [b"1", b"22"]), counting) == [1, 2]
+    for measure, beside, of_headers in ((Measure.NATS_FILE, 30, 4), (Measure.NATS_MEMORY, 16, 0)):
+        assert message_sizes(burst(["ab"], [b"1", b"22"]), measure) == [beside + 3, beside + 4]
+        assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), measure) == [beside + 3, beside + 3]
+        assert content_sizes(burst(["ab"], [b"1", b"22"]), measure) == [1, 2]
         with_id, block = single("a", b"1", "id"), len(b"NATS/1.0\r\nNats-Msg-Id: id\r\n\r\n")
-        assert message_sizes(with_id, counting) == [beside + 2 + block + of_headers]
-        assert content_sizes(with_id, counting) == [1 + block]
+        assert message_sizes(with_id, measure) == [beside + 2 + block + of_headers]
+        assert content_sizes(with_id, measure) == [1 + block]
         typed = Message("a", b"1", 0, properties={"content_type": "x"})
-        assert message_sizes(typed, counting) == [beside + 2 + 1 + 2 + 1], "what is no header counts as in MQTT"
+        assert message_sizes(typed, measure) == [beside + 2 + 1 + 2 + 1], "what is no header counts as in MQTT"
 
 
 def test_what_is_not_stored_stays_whatever_it_weighs() -> None:

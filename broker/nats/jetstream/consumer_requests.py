@@ -82,7 +82,7 @@ async def _make(jetstream: JetStream, request: ApiRequest, asked: ConsumerConfig
     config = replace(stream_consumer_config(asked), name=name)
     if known is not None:
         config = replace(config, name=known.config.name, filters=declared_filters(config.filters, known.config.filters))
-    await request.asker.check_filters(config.filters or stream.config.filters)
+    await request.asker.check_filters(config.filters or jetstream.contents(stream))
     if asked.deliver_subject:
         await _check_target(request.asker, stream, asked.deliver_subject)
     try:
@@ -140,7 +140,7 @@ async def _check_target(asker: Asker, stream: Stream, subject: str) -> None:
         topic = topic_of(subject.encode(), NO_LEVEL_LIMIT)
     except BadSubject as error:
         raise bad_consumer(f"invalid deliver subject: {error}") from None
-    if stream.filters.match(topic):
+    if stream.takes(topic):
         raise ApiError(400, 10081, "consumer deliver subject forms a cycle")
     question = Question(asker.standing.client, "publish", topic)
     if not await asker.standing.services.access.ask(question):

@@ -85,9 +85,9 @@ class StreamPublishing:
             self._refuse(message, reply, stream, refused)
         elif _OF_SUBJECT in demands:
             self._look_up(message, reply, stream, publish, demands)
-        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, message.topic):
+        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, stream.kept_topic(message.topic)):
             self._asker.ask(
-                lambda: resolve(stream.log, self._jetstream.host, message.topic),
+                lambda: resolve(stream.log, self._jetstream.host, stream.kept_topic(message.topic)),
                 lambda _: self._find_out(message, reply, stream, publish, demands),
             )
         else:
@@ -136,22 +136,21 @@ class StreamPublishing:
             known = stream.known(message, now)
             if known is None:
                 if demands:
-                    _expect(stream, message.topic, demands, last)
+                    _expect(stream, stream.kept_topic(message.topic), demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
             self._refuse(message, reply, stream, refusal_of(error))
             return
         publish(message)
         sequence = known or stream.log.last
-        is_wanted = bool(reply) and not stream.config.no_ack
         wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
         if wide is not None:  # of a message that is known, too: it may not have come that far the first time
             self._asker.ask(
                 lambda: wide_rollups.roll_up(stream, self._jetstream.host, wide, sequence),
-                lambda _: is_wanted and self._acknowledge(reply, stream.name, sequence, is_known=known is not None),
+                lambda _: self._acknowledge(reply, stream, sequence, is_known=known is not None),
             )
-        elif is_wanted:
-            self._acknowledge(reply, stream.name, sequence, is_known=known is not None)
+        else:
+            self._acknowledge(reply, stream, sequence, is_known=known is not None)
 
     def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
         standing = self._asker.standing
@@ -159,9 +158,11 @@ class StreamPublishing:
         answer = json.dumps({"error": as_json(refusal), "stream": stream.name, "seq": 0}, separators=(",", ":"))
         self._asker.answer(reply, answer.encode())
 
-    def _acknowledge(self, reply: bytes, stream: str, sequence: int, *, is_known: bool) -> None:
+    def _acknowledge(self, reply: bytes, stream: Stream, sequence: int, *, is_known: bool) -> None:
+        if not reply or stream.config.no_ack:
+            return
         duplicate = ',"duplicate":true' if is_known else ""
-        text = f'{{"stream":"{stream}","seq":{sequence}{duplicate}}}'
+        text = f'{{"stream":"{stream.name}","seq":{sequence}{duplicate}}}'
         self.when_stored(reply, text.encode())
 
     def when_stored(self, reply: bytes, payload: bytes) -> None:

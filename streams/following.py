@@ -1,0 +1,215 @@
+"""Streams that take the messages of other streams of the broker: from sources, or as the mirror of one.
+
+How far a stream has come in an origin is stored with its own messages, in the same commit: whatever ends the broker, a
+message is taken once. A mirror has the sequences of its origin. Origins are streams with limits retention: what leaves
+another one when it is acknowledged would be gone before it was taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from trunkline.mqtt.topics import matches
+from trunkline.store import StoreError
+from trunkline.streams.blocks import seek_time
+from trunkline.streams.config import Retention
+from trunkline.streams.consumers import ROUNDING
+from trunkline.streams.errors import StreamRefuses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.streams.blocks import Piece
+    from trunkline.streams.log import StreamStore
+    from trunkline.streams.registry import StreamRegistry
+    from trunkline.streams.shapes import Origin
+    from trunkline.streams.stream import Stream
+
+#: Messages that are looked at before others get their turn.
+STEP: Final = 256
+#: The user property of what comes from a source: the name of that stream, and the sequence there.
+SOURCE: Final = "Nats-Stream-Source"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a stream is in an origin."""
+
+    origin: Origin
+    #: The last sequence that it has looked at; 0 for none.
+    sequence: int
+    #: How many messages there are behind, at most.
+    lag: int
+    #: Why it gets nothing; empty if it does.
+    trouble: str = ""
+    #: There is no such stream.
+    is_missing: bool = False
+
+
+class Follower:
+    """Takes the messages of one origin into a stream."""
+
+    def __init__(self, registry: StreamRegistry, stream: Stream, origin: Origin) -> None:
+        self._registry = registry
+        self._stream = stream
+        self.origin = origin
+        self._transforms = [(change.source, change.transform()) for change in origin.changes]
+        self._is_mirror = stream.config.mirror is not None
+
+    @property
+    def place(self) -> Place:
+        source = self._registry.find(self.origin.stream)
+        number, sequence = self._stream.places.get(self.origin.key, (0, 0))
+        if source is None:
+            return Place(self.origin, sequence, 0, f"there is no stream {self.origin.stream!r}", True)
+        if trouble := self._trouble(source):
+            return Place(self.origin, sequence, 0, trouble)
+        sequence = sequence if number == source.log.number else 0
+        return Place(self.origin, sequence, source.log.last + 1 - max(sequence + 1, source.log.first))
+
+    def _trouble(self, source: Stream) -> str:
+        if source.config.retention is not Retention.LIMITS:
+            return f"only streams with limits retention can be followed, not {source.name}"
+        known = self._stream.places.get(self.origin.key)
+        if self._is_mirror and self._stream.log.last and known is not None and known[0] != source.log.number:
+            return f"the stream {source.name} is another one than that which is mirrored"
+        return ""
+
+    async def step(self, store: StreamStore, now: Callable[[], float]) -> bool:
+        """Take some messages. Returns whether there may be more at once.
+
+        Raises:
+            StoreError: the origin cannot be read.
+        """
+        source = self._registry.find(self.origin.stream)
+        if source is None or self._trouble(source):
+            return False
+        log, stream = source.log, self._stream
+        if stream.places.get(self.origin.key, (0, 0))[0] != log.number:
+            start = await self._start(source, store)
+            if self._registry.find(source.name) is not source:
+                return True
+            stream.place(self.origin.key, log.number, start)
+        before = stream.places[self.origin.key]
+        has_more, needed = self._copy(source, now())
+        if stream.places[self.origin.key] != before:
+            stream.followed(now())
+        if needed is not None:
+            await log.fetch(store, needed)
+        return has_more
+
+    def _copy(self, source: Stream, now: float) -> tuple[bool, int | None]:
+        """Take some messages. Returns whether there may be more at once, and what has to be loaded before."""
+        log, stream, key = source.log, self._stream, self.origin.key
+        for _ in range(STEP):
+            sequence = log.next_live(stream.places[key][1] + 1)
+            if sequence > log.last:
+                return False, None
+            piece = log.find(sequence)
+            if piece is None:
+                return True, sequence
+            if not log.topics.is_rolled_up(piece.topic(sequence), sequence) and not self._take(piece, sequence, now):
+                return False, None
+            stream.place(key, log.number, sequence)
+        return True, None
+
+    async def _start(self, source: Stream, store: StreamStore) -> int:
+        """The sequence before the first one that is wanted."""
+        origin, log = self.origin, source.log
+        if origin.start_sequence:
+            return max(origin.start_sequence - 1, 0)
+        if origin.start_time is None or not log.messages:
+            return log.first - 1
+        time, number, low, high = origin.start_time - log.behind - ROUNDING, log.number, log.first, log.last + 1
+        return await store.read(lambda engine: seek_time(engine, number, time, low, high)) - 1
+
+    def _take(self, piece: Piece, sequence: int, now: float) -> bool:
+        """Returns False if the stream has no room for it now."""
+        message, stream = piece.message(sequence), self._stream
+        topic = self._wanted(message.topic)
+        started = self.origin.start_time
+        is_early = started is not None and piece.time + stream.log.behind < started - ROUNDING
+        if topic is None or is_early or message.expires_at + stream.log.epoch <= now:
+            return True
+        taken = message.bare()
+        taken.topic, taken.retain = topic, False
+        if not self._is_mirror:
+            pairs = [pair for pair in message.properties.get("user_property", ()) if pair[0] != SOURCE]
+            pairs.append((SOURCE, f"{self.origin.stream} {sequence}"))
+            taken.properties = {**message.properties, "user_property": pairs}
+        try:
+            stream.check_room(taken)
+        except StreamRefuses:
+            stream.followed(now)
+            return False
+        stream.take_from_origin(taken, piece.time if self._is_mirror else now, sequence if self._is_mirror else None)
+        return True
+
+    def _wanted(self, topic: str) -> str | None:
+        """The topic that a message gets; None: it is not wanted."""
+        if not self._transforms:
+            chosen = self.origin.filter
+            return topic if not chosen or matches(chosen, topic) else None
+        for source, transform in self._transforms:
+            if matches(source, topic):
+                return topic if transform is None else transform(topic)
+        return None
+
+
+class Following:
+    """All of it."""
+
+    def __init__(self, registry: StreamRegistry) -> None:
+        self._registry = registry
+        self._followers: dict[str, list[Follower]] = {}
+        #: The streams that others follow, and those that follow.
+        self._concerned: set[str] = set()
+        #: Those whose origins may have something for them.
+        self._due: dict[str, None] = {}
+
+    def look(self, stream: Stream) -> None:
+        """It is made, changed or deleted."""
+        origins = stream.config.origins if self._registry.find(stream.name) is stream else ()
+        if origins or stream.name in self._followers:
+            self._followers[stream.name] = [Follower(self._registry, stream, origin) for origin in origins]
+            if not origins:
+                del self._followers[stream.name]
+            self._concerned = {origin for name, each in self._followers.items() for origin in (name, *_origins(each))}
+        self.note(stream)
+
+    def note(self, stream: Stream) -> None:
+        """A stream has changed: those that follow it may have something to do, or it has."""
+        if stream.name in self._concerned:
+            for name, followers in self._followers.items():
+                if name == stream.name or stream.name in _origins(followers):
+                    self._due[name] = None
+
+    @property
+    def is_due(self) -> bool:
+        """Is there something to be done?"""
+        return bool(self._due)
+
+    def places(self, stream: Stream) -> list[Place]:
+        """How far a stream is in each of its origins."""
+        return [follower.place for follower in self._followers.get(stream.name, ())]
+
+    async def step(self, store: StreamStore, now: Callable[[], float]) -> None:
+        """Let each stream take some messages.
+
+        Raises:
+            StoreError: a stream cannot be read.
+        """
+        due, self._due = self._due, {}
+        for number, name in enumerate(due):
+            try:
+                for follower in self._followers.get(name, ()):
+                    if await follower.step(store, now):
+                        self._due[name] = None
+            except StoreError:
+                self._due |= dict.fromkeys(list(due)[number:])
+                raise
+
+
+def _origins(followers: list[Follower]) -> list[str]:
+    return [follower.origin.stream for follower in followers]
