@@ -15,8 +15,8 @@ from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
 from trunkline.streams.errors import InvalidStreamConfig
 from trunkline.streams.filters import overlap
 from trunkline.streams.shapes import (
-    Origin,
     Republication,
+    StreamOrigin,
     TopicChange,
     check_origins,
     shape_from_plain,
@@ -126,9 +126,9 @@ class StreamConfig:
     #: What is stored is published once more.
     republish: Republication | None = None
     #: All messages are those of another stream, with the same sequences.
-    mirror: Origin | None = None
+    mirror: StreamOrigin | None = None
     #: Streams from which messages come as well.
-    sources: tuple[Origin, ...] = ()
+    sources: tuple[StreamOrigin, ...] = ()
     #: Whatever its maker wants to know of it.
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -173,7 +173,7 @@ class StreamConfig:
             self.republish.change.transform()
 
     @property
-    def origins(self) -> tuple[Origin, ...]:
+    def origins(self) -> tuple[StreamOrigin, ...]:
         """The streams that it takes messages from."""
         return self.sources if self.mirror is None else (self.mirror,)
 
@@ -324,8 +324,10 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "Measure": Measure,
     "TopicChange | None": partial(shape_from_plain, TopicChange),
     "Republication | None": partial(shape_from_plain, Republication),
-    "Origin | None": partial(shape_from_plain, Origin),
-    "tuple[Origin, ...]": lambda value: tuple(shape_from_plain(Origin, each) for each in _typed(list, value)),
+    "StreamOrigin | None": partial(shape_from_plain, StreamOrigin),
+    "tuple[StreamOrigin, ...]": lambda value: tuple(
+        shape_from_plain(StreamOrigin, each) for each in _typed(list, value)
+    ),
     "DeliverPolicy": DeliverPolicy,
     "AckPolicy": AckPolicy,
     "ReplayPolicy": ReplayPolicy,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.topics import matches
 from trunkline.store import StoreError
-from trunkline.streams.blocks import seek_time
+from trunkline.streams.blocks import message_sizes, seek_time
 from trunkline.streams.config import Retention
 from trunkline.streams.consumers import ROUNDING
-from trunkline.streams.errors import StreamRefuses
+from trunkline.streams.errors import MessageTooLarge, StreamRefuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from trunkline.streams.blocks import Piece
     from trunkline.streams.log import StreamStore
     from trunkline.streams.registry import StreamRegistry
-    from trunkline.streams.shapes import Origin
+    from trunkline.streams.shapes import StreamOrigin
     from trunkline.streams.stream import Stream
 
 #: Messages that are looked at before others get their turn.
 STEP: Final = 256
+#: Origins that a stream does not have any more, of which it still knows how far it had come.
+MOST_FORMER: Final = 100
 #: The user property of what comes from a source: the name of that stream, and the sequence there.
 SOURCE: Final = "Nats-Stream-Source"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OriginPlace:
     """How far a stream is in an origin."""
 
-    origin: Origin
+    origin: StreamOrigin
     #: The last sequence that it has looked at; 0 for none.
     sequence: int
     #: How many messages there are behind, at most.
@@ -50,7 +52,7 @@ class Place:
 class Follower:
     """Takes the messages of one origin into a stream."""
 
-    def __init__(self, registry: StreamRegistry, stream: Stream, origin: Origin) -> None:
+    def __init__(self, registry: StreamRegistry, stream: Stream, origin: StreamOrigin) -> None:
         self._registry = registry
         self._stream = stream
         self.origin = origin
@@ -58,15 +60,15 @@ class Follower:
         self._is_mirror = stream.config.mirror is not None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> OriginPlace:
         source = self._registry.find(self.origin.stream)
         number, sequence = self._stream.places.get(self.origin.key, (0, 0))
         if source is None:
-            return Place(self.origin, sequence, 0, f"there is no stream {self.origin.stream!r}", True)
+            return OriginPlace(self.origin, sequence, 0, f"there is no stream {self.origin.stream!r}", True)
         if trouble := self._trouble(source):
-            return Place(self.origin, sequence, 0, trouble)
+            return OriginPlace(self.origin, sequence, 0, trouble)
         sequence = sequence if number == source.log.number else 0
-        return Place(self.origin, sequence, source.log.last + 1 - max(sequence + 1, source.log.first))
+        return OriginPlace(self.origin, sequence, source.log.last + 1 - max(sequence + 1, source.log.first))
 
     def _trouble(self, source: Stream) -> str:
         if source.config.retention is not Retention.LIMITS:
@@ -90,11 +92,12 @@ class Follower:
             start = await self._start(source, store)
             if self._registry.find(source.name) is not source:
                 return True
-            stream.place(self.origin.key, log.number, start)
+            self._move(log.number, start)
         before = stream.places[self.origin.key]
         has_more, needed = self._copy(source, now())
         if stream.places[self.origin.key] != before:
-            stream.followed(now())
+            self._stream.log.trim(now())
+            self._stream.changed()
         if needed is not None:
             await log.fetch(store, needed)
         return has_more
@@ -111,7 +114,7 @@ class Follower:
                 return True, sequence
             if not log.topics.is_rolled_up(piece.topic(sequence), sequence) and not self._take(piece, sequence, now):
                 return False, None
-            stream.place(key, log.number, sequence)
+            self._move(log.number, sequence)
         return True, None
 
     async def _start(self, source: Stream, store: StreamStore) -> int:
@@ -125,7 +128,7 @@ class Follower:
         return await store.read(lambda engine: seek_time(engine, number, time, low, high)) - 1
 
     def _take(self, piece: Piece, sequence: int, now: float) -> bool:
-        """Returns False if the stream has no room for it now."""
+        """Returns False if the stream has no room for it now. What is too large for it is left out."""
         message, stream = piece.message(sequence), self._stream
         topic = self._wanted(message.topic)
         started = self.origin.start_time
@@ -133,18 +136,29 @@ class Follower:
         if topic is None or is_early or message.expires_at + stream.log.epoch <= now:
             return True
         taken = message.bare()
-        taken.topic, taken.retain = topic, False
+        taken.topic, taken.retain = stream.naming.topic(topic), False
         if not self._is_mirror:
             pairs = [pair for pair in message.properties.get("user_property", ()) if pair[0] != SOURCE]
             pairs.append((SOURCE, f"{self.origin.stream} {sequence}"))
             taken.properties = {**message.properties, "user_property": pairs}
         try:
             stream.check_room(taken)
+        except MessageTooLarge:
+            return True
         except StreamRefuses:
-            stream.followed(now)
-            return False
-        stream.take_from_origin(taken, piece.time if self._is_mirror else now, sequence if self._is_mirror else None)
+            return 0 < stream.config.max_bytes < message_sizes(taken, stream.config.measure)[0]  # it never has room
+        if self._is_mirror and (gap := sequence - 1 - stream.log.last) > 0:
+            stream.log.skip(gap, piece.time)
+        stream.add(taken, piece.time if self._is_mirror else now)
         return True
+
+    def _move(self, number: int, sequence: int) -> None:
+        """The stream has come so far."""
+        places, key = self._stream.places, self.origin.key
+        places.pop(key, None)  # the one that was moved last is the last one
+        places[key] = (number, sequence)
+        while len(places) > len(self._stream.config.origins) + MOST_FORMER:
+            del places[next(iter(places))]
 
     def _wanted(self, topic: str) -> str | None:
         """The topic that a message gets; None: it is not wanted."""
@@ -190,7 +204,7 @@ class Following:
         """Is there something to be done?"""
         return bool(self._due)
 
-    def places(self, stream: Stream) -> list[Place]:
+    def places(self, stream: Stream) -> list[OriginPlace]:
         """How far a stream is in each of its origins."""
         return [follower.place for follower in self._followers.get(stream.name, ())]
 

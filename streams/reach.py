@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trunkline.streams.config import StreamConfig
-    from trunkline.streams.shapes import Origin
+    from trunkline.streams.shapes import StreamOrigin
 
 Find: TypeAlias = "Callable[[str], StreamConfig | None]"
 
@@ -28,7 +28,7 @@ def contents(config: StreamConfig, find: Find, seen: frozenset[str] = frozenset(
     return list(dict.fromkeys(found))
 
 
-def wanted(origin: Origin, find: Find, seen: frozenset[str] = frozenset()) -> list[str]:
+def wanted(origin: StreamOrigin, find: Find, seen: frozenset[str] = frozenset()) -> list[str]:
     """Filters that together match all topics of messages that may be taken from an origin."""
     if origin.changes:
         return [change.source for change in origin.changes]

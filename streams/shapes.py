@@ -53,7 +53,7 @@ class Republication:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class StreamOrigin:
     """A stream of the same broker from which another one takes messages."""
 
     stream: str
@@ -99,7 +99,7 @@ def shape_from_plain(kind: type[S], plain: Any) -> S | None:
     return kind(**values)
 
 
-def check_origins(name: str, mirror: Origin | None, sources: tuple[Origin, ...]) -> None:
+def check_origins(name: str, mirror: StreamOrigin | None, sources: tuple[StreamOrigin, ...]) -> None:
     """
     Raises:
         InvalidStreamConfig: the stream of this name cannot take messages from these.

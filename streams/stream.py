@@ -19,6 +19,7 @@ from trunkline.streams.errors import (
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.info import StreamInfo
 from trunkline.streams.log import StreamLog
+from trunkline.streams.naming import Naming
 from trunkline.streams.rollups import STREAM, TOPIC, check_rollup, rollup
 from trunkline.streams.thinning import AGAIN
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from trunkline.streams.log import StreamStore
     from trunkline.streams.search import FilterLast
 
-#: Origins that a stream does not have any more, of which it still knows how far it had come.
-MOST_FORMER: Final = 100
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
 MAX_UNWRITTEN: Final = 64 << 20
 
@@ -58,7 +57,7 @@ class Stream:
         self.places: dict[str, tuple[int, int]] = {}
         #: Are told of messages before they are there: the sequence of the first, the publication, and the time.
         self.watchers: list[Callable[[int, Publication, float], None]] = []
-        self._transform = None if config.transform is None else config.transform.transform()
+        self.naming = Naming(config)
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
         self._swept = 0
 
@@ -85,7 +84,7 @@ class Stream:
         if not (config.is_refusing or config.sealed or is_rollup) and self.log.unwritten_weight <= MAX_UNWRITTEN:
             return ""
         if publication.count > 1:
-            has_room = not is_rollup and self._transform is None and self._has_room(publication)
+            has_room = not is_rollup and not self.naming.changes and _has_room(self.log, publication)
             return "" if has_room else "not all of them have room"
         try:
             self.check_message(publication.messages[0], now)
@@ -93,29 +92,16 @@ class Stream:
             return str(error)
         return ""
 
-    def _has_room(self, publication: Publication) -> bool:
-        """Surely for all of it."""
-        config = self.config
-        sizes = message_sizes(publication, config.measure)
-        largest = max(sizes)
-        return (
-            not config.sealed
-            and self.log.unwritten_weight <= MAX_UNWRITTEN
-            and not 0 < config.max_message_size < max(content_sizes(publication, config.measure))
-            and not 0 < config.max_bytes < largest
-            and not config.discard_new_per_topic
-            and (config.discard is Discard.OLD or self.log.has_room(publication.count, sum(sizes)))
-        )
-
     def take(self, publication: Publication, now: float) -> None:
         """Keep a publication, which `refusal` allows; but no message whose id is known."""
         properties = publication.properties
         is_special = properties and (message_id(properties) is not None or rollup(properties) != "")
-        if is_special or self.config.retention is Retention.INTEREST or self._transform is not None:
+        if is_special or self.config.retention is Retention.INTEREST or self.naming.changes:
             for message in publication.messages:
-                self._take_message(self._kept(message), now)
+                self._take_message(self.naming.message(message), now)
         else:
-            self._tell(publication, now)
+            for watcher in self.watchers:
+                watcher(self.log.last + 1, publication, now)
             self._append(publication, now)
         self.log.trim(now)
         self.changed()
@@ -123,17 +109,6 @@ class Stream:
     def takes(self, topic: str) -> bool:
         """Of what is published."""
         return bool(self.config.filters) and self.filters.match(topic)
-
-    def kept_topic(self, topic: str) -> str:
-        """The topic under which the stream keeps what comes under this one."""
-        return (topic if self._transform is None else self._transform(topic)) or topic
-
-    def _kept(self, message: Message) -> Message:
-        topic = self.kept_topic(message.topic)
-        if topic != message.topic:
-            message = message.bare()
-            message.topic = topic
-        return message
 
     def known(self, message: Message, now: float) -> int | None:
         """The sequence of the message that had the same id."""
@@ -152,7 +127,7 @@ class Stream:
             return
         if message.properties and not self.config.sealed:
             check_rollup(self.config, message.properties)
-        self.check_room(self._kept(message))
+        self.check_room(self.naming.message(message))
 
     def check_room(self, message: Message) -> None:
         """For a message with the topic under which the stream keeps it.
@@ -187,53 +162,30 @@ class Stream:
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
-        self._add(message, now)
+        self.add(message, now)
         identity = message_id(message.properties) if message.properties else None
         if identity is not None and self.config.duplicate_window:
             self.duplicates.add(identity, self.log.last, self.log.last_time)
 
-    def _add(self, message: Message, now: float) -> None:
+    def add(self, message: Message, now: float) -> None:
+        """A message with its topic in the stream, for which there is room, and whatever its id is."""
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
-            self._tell(message, now)
-            if message.properties:
+            for watcher in self.watchers:
+                watcher(self.log.last + 1, message, now)
+            if message.properties and self.config.allow_rollup:
                 self._roll_up(message)
             self._append(message, now)
         else:
             self.log.skip(1, now)
 
-    # Messages of origins
-
-    def take_from_origin(self, message: Message, time: float, sequence: int | None) -> None:
-        """Keep a message for which there is room; of a mirror, with this sequence. Its id, which others may have, says
-        nothing here."""
-        if sequence is not None and (gap := sequence - 1 - self.log.last) > 0:
-            self.log.skip(gap, time)
-        self._add(self._kept(message), time)
-
-    def place(self, origin: str, number: int, sequence: int) -> None:
-        """It has come so far in an origin."""
-        self.places.pop(origin, None)  # the one that was moved last is the last one
-        self.places[origin] = (number, sequence)
-        while len(self.places) > len(self.config.origins) + MOST_FORMER:
-            del self.places[next(iter(self.places))]
-
-    def followed(self, now: float) -> None:
-        """Some messages have come so."""
-        self.log.trim(now)
-        self.changed()
-
     def _roll_up(self, message: Message) -> None:
         """Remove what the message, which comes then, takes the place of."""
-        whose = rollup(message.properties) if self.config.allow_rollup else ""
+        whose = rollup(message.properties)
         figures = self.log.topics.get(message.topic)
         if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == self.log.messages):
             self.clear()
         elif whose == TOPIC:
             self.log.roll_up(message.topic)
-
-    def _tell(self, publication: Publication, now: float) -> None:
-        for watcher in self.watchers:
-            watcher(self.log.last + 1, publication, now)
 
     def _append(self, publication: Publication, now: float) -> None:
         first = self.log.last + 1
@@ -382,7 +334,7 @@ class Stream:
         self.config.check_update(config)
         self.log.config = config
         self.filters = TopicFilters(config.filters)
-        self._transform = None if config.transform is None else config.transform.transform()
+        self.naming = Naming(config)
         self.log.thinning.look_again()
         self.attend()
 
@@ -415,7 +367,9 @@ class Stream:
     def write(self, batch: WriteBatch) -> bool:
         """Put into the batch what has changed. Returns whether the next commit has something to write, too."""
         self.consumers.write(batch)
-        return self.log.write(batch, [list(self._done), self.duplicates.first, {}, self.places])
+        # an empty object is where the messages for each consumer once were
+        places = [{}, self.places] if self.places else []
+        return self.log.write(batch, [list(self._done), self.duplicates.first, *places])
 
     def restore(self, head: list[Any], done: list[int], places: dict[str, list[int]]) -> None:
         self.log.restore(head)
@@ -436,6 +390,20 @@ class Stream:
                         identity = message_id(message.properties) if message.properties else None
                         if identity is not None and log.is_there(sequence, message.topic):
                             self.duplicates.add(identity, sequence, piece.time)
+
+
+def _has_room(log: StreamLog, publication: Publication) -> bool:
+    """Surely for all of it."""
+    config = log.config
+    sizes = message_sizes(publication, config.measure)
+    return (
+        not config.sealed
+        and log.unwritten_weight <= MAX_UNWRITTEN
+        and not 0 < config.max_message_size < max(content_sizes(publication, config.measure))
+        and not 0 < config.max_bytes < max(sizes)
+        and not config.discard_new_per_topic
+        and (config.discard is Discard.OLD or log.has_room(publication.count, sum(sizes)))
+    )
 
 
 def _nobody(has_work: bool) -> None:

@@ -1,8 +1,8 @@
 """Topics that become other topics: JetStream's subject transforms.
 
-The source is a topic filter. Each `+` in it is a wildcard with a number, from 1 on; a `#` stands for what is left. A `+`
-right before it has no number, and says that one level at least is left. The destination is a topic in which a level may
-be a function of the wildcards, and the last one `#`, if the source has one:
+The source is a topic filter. Each `+` in it is a wildcard with a number, from 1 on; a `#` stands for what is left. A
+`+` right before it has no number, and says that one level at least is left. The destination is a topic in which a level
+may be a function of the wildcards, and the last one `#`, if the source has one:
 
 | | |
 |---|---|

@@ -30,9 +30,15 @@ _STATUSES: Final = {
 
 
 def stream_of(jetstream: JetStream, name: str) -> Stream | None:
-    """The stream of this name, if it is read so."""
+    """The stream of this name, if it is read so; where it is not there, one that mirrors it and answers for it."""
     stream = jetstream.registry.find(name)
-    return stream if stream is not None and kept_in(stream.config.metadata).get("allow_direct") else None
+    if stream is not None:
+        return stream if kept_in(stream.config.metadata).get("allow_direct") else None
+    for each in jetstream.registry:
+        mirror = each.config.mirror
+        if mirror is not None and mirror.stream == name and kept_in(each.config.metadata).get("mirror_direct"):
+            return each
+    return None
 
 
 async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream) -> tuple[bytes, bytes]:

@@ -16,7 +16,7 @@ from trunkline.nats.protocol.subjects import ONE, REST
 from trunkline.streams.config import check_name
 from trunkline.streams.errors import InvalidStreamConfig, InvalidTransform
 from trunkline.streams.filters import overlap
-from trunkline.streams.shapes import Origin, Republication, TopicChange
+from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 #: Where the broker alone publishes.
 _BROKERS: Final = "$SYS"
@@ -82,7 +82,7 @@ def read_republish(asked: Republish | None, filters: tuple[str, ...]) -> Republi
     return Republication(change.source, change.destination, asked.headers_only)
 
 
-def read_mirror(config: StreamConfig) -> Origin | None:
+def read_mirror(config: StreamConfig) -> StreamOrigin | None:
     """
     Raises:
         ApiError: there can be no such mirror.
@@ -98,7 +98,7 @@ def read_mirror(config: StreamConfig) -> Origin | None:
     return _origin(config.mirror, config.name, _MIRROR)
 
 
-def read_sources(config: StreamConfig) -> tuple[Origin, ...]:
+def read_sources(config: StreamConfig) -> tuple[StreamOrigin, ...]:
     """
     Raises:
         ApiError: there can be no such sources.
@@ -109,7 +109,7 @@ def read_sources(config: StreamConfig) -> tuple[Origin, ...]:
     return found
 
 
-def _origin(asked: StreamSource, name: str, words: _Words) -> Origin:
+def _origin(asked: StreamSource, name: str, words: _Words) -> StreamOrigin:
     try:
         check_name("stream", asked.name)
     except InvalidStreamConfig:
@@ -131,7 +131,7 @@ def _origin(asked: StreamSource, name: str, words: _Words) -> Origin:
         raise ApiError(400, words.transform[0], words.transform[1].format(error)) from None
     if any(overlap(one.source, two.source) for one, two in combinations(changes, 2)):
         raise ApiError(400, *words.overlap)
-    return Origin(asked.name, max(asked.start_sequence, 0), asked.start_time, chosen, tuple(changes))
+    return StreamOrigin(asked.name, max(asked.start_sequence, 0), asked.start_time, chosen, tuple(changes))
 
 
 def _change(source: str, destination: str) -> TopicChange:
@@ -174,7 +174,7 @@ def shown_republish(again: Republication | None) -> Republish | None:
     return Republish(source=_pattern(again.source), destination=_shown(again.change), headers_only=again.headers_only)
 
 
-def shown_origin(origin: Origin) -> StreamSource:
+def shown_origin(origin: StreamOrigin) -> StreamSource:
     return StreamSource(
         name=origin.stream,
         start_sequence=origin.start_sequence,

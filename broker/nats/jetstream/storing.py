@@ -85,9 +85,9 @@ class StreamPublishing:
             self._refuse(message, reply, stream, refused)
         elif _OF_SUBJECT in demands:
             self._look_up(message, reply, stream, publish, demands)
-        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, stream.kept_topic(message.topic)):
+        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, stream.naming.topic(message.topic)):
             self._asker.ask(
-                lambda: resolve(stream.log, self._jetstream.host, stream.kept_topic(message.topic)),
+                lambda: resolve(stream.log, self._jetstream.host, stream.naming.topic(message.topic)),
                 lambda _: self._find_out(message, reply, stream, publish, demands),
             )
         else:
@@ -136,7 +136,7 @@ class StreamPublishing:
             known = stream.known(message, now)
             if known is None:
                 if demands:
-                    _expect(stream, stream.kept_topic(message.topic), demands, last)
+                    _expect(stream, stream.naming.topic(message.topic), demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
             self._refuse(message, reply, stream, refusal_of(error))

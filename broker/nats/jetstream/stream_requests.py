@@ -27,7 +27,7 @@ from trunkline.streams.search import deleted_sequences, get, get_last, get_next,
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.nats.jetstream.requests import ApiRequest
-    from trunkline.streams.following import Place
+    from trunkline.streams.following import OriginPlace
     from trunkline.streams.search import StreamMessage
     from trunkline.streams.stream import Stream
 
@@ -166,7 +166,7 @@ def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:
     return said
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: OriginPlace) -> dict[str, Any]:
     """Where a stream is in an origin."""
     origin = to_json(shown_origin(place.origin))
     said = {key: value for key, value in origin.items() if not key.startswith("opt_start")}
