@@ -84,29 +84,40 @@ class Follower:
         Raises:
             StoreError: the origin cannot be read.
         """
-        source = self._registry.find(self.origin.stream)
-        if source is None or self._trouble(source):
+        source = self._source()
+        if source is None:
             return False
-        log, stream = source.log, self._stream
-        if stream.places.get(self.origin.key, (0, 0))[0] != log.number:
+        if self._stream.places.get(self.origin.key, (0, 0))[0] != source.log.number:
             start = await self._start(source, store)
-            if self._registry.find(source.name) is not source:
+            if self._source() is not source:
                 return True
-            self._move(log.number, start)
-        before = stream.places[self.origin.key]
+            self._move(source.log.number, start)
         has_more, needed = self._copy(source, now())
-        if stream.places[self.origin.key] != before:
-            self._stream.log.trim(now())
-            self._stream.changed()
         if needed is not None:
-            await log.fetch(store, needed)
+            await source.log.fetch(store, needed)
+            if self._source() is source:  # nobody else had a turn since it was read: it is there
+                has_more, _ = self._copy(source, now())
         return has_more
+
+    def _source(self) -> Stream | None:
+        """None: there is none that can be followed, or the stream does not follow it any more."""
+        source, stream = self._registry.find(self.origin.stream), self._stream
+        is_over = self._registry.find(stream.name) is not stream or self.origin not in stream.config.origins
+        return None if source is None or is_over or self._trouble(source) else source
 
     def _copy(self, source: Stream, now: float) -> tuple[bool, int | None]:
         """Take some messages. Returns whether there may be more at once, and what has to be loaded before."""
-        log, stream, key = source.log, self._stream, self.origin.key
+        before = self._stream.places[self.origin.key]
+        outcome = self._copy_some(source, now)
+        if self._stream.places[self.origin.key] != before:
+            self._stream.log.trim(now)
+            self._stream.changed()
+        return outcome
+
+    def _copy_some(self, source: Stream, now: float) -> tuple[bool, int | None]:
+        log = source.log
         for _ in range(STEP):
-            sequence = log.next_live(stream.places[key][1] + 1)
+            sequence = log.next_live(self._stream.places[self.origin.key][1] + 1)
             if sequence > log.last:
                 return False, None
             piece = log.find(sequence)
