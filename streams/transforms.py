@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Make: TypeAlias = "Callable[[str, list[str]], list[str]]"
 
 _FUNCTION: Final = re.compile(r"\{\{\s*([A-Za-z-]*)\s*\(([^)]*)\)\s*\}\}")
-_WHITE_SPACE: Final = re.compile(r"\s")
 _LEGACY: Final = re.compile(r"\$([0-9]+)")
 _MOST_LEVELS: Final = 128
 #: FNV-1a of 32 bits.
@@ -111,8 +110,6 @@ def _maker(level: str, wildcards: int) -> Make:
     if legacy is not None:
         level = f"{{{{wildcard({legacy[1]})}}}}"
     if not (level.startswith("{{") and level.endswith("}}")):
-        if _WHITE_SPACE.search(level):
-            raise InvalidTransform("invalid mapping destination: invalid transform")
         return lambda topic, found: [level]
     match = _FUNCTION.fullmatch(level)
     function = None if match is None else _FUNCTIONS.get(match[1].lower().replace("-", ""))

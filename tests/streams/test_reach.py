@@ -49,7 +49,9 @@ def test_messages_that_would_come_back(others: list[StreamConfig]) -> None:
 def test_sources_that_would_come_back() -> None:
     with pytest.raises(InvalidStreamConfig, match="cycle"):
         check_cycle(config("s", sources=(StreamOrigin("t"),)), [config("t", mirror=StreamOrigin("s"))])
-    check_cycle(config("s", sources=(StreamOrigin("t"),)), [config("t", sources=(StreamOrigin("u"),)), config("u", "u")])
+    check_cycle(
+        config("s", sources=(StreamOrigin("t"),)), [config("t", sources=(StreamOrigin("u"),)), config("u", "u")]
+    )
 
 
 def test_streams_beside_it_may_be_as_they_are() -> None:

@@ -74,7 +74,10 @@ def test_what_only_some_streams_can_have() -> None:
 
 
 def test_a_mirror_can_only_be_taken_away() -> None:
-    plain, mirror = (StreamConfig(name="s", filters=("a",)), StreamConfig(name="s", filters=(), mirror=StreamOrigin("o")))
+    plain, mirror = (
+        StreamConfig(name="s", filters=("a",)),
+        StreamConfig(name="s", filters=(), mirror=StreamOrigin("o")),
+    )
     mirror.check_update(plain)
     for one, two in ((plain, mirror), (mirror, StreamConfig(name="s", filters=(), mirror=StreamOrigin("p")))):
         with pytest.raises(InvalidStreamConfig, match="can only be taken away"):

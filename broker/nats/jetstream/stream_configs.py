@@ -84,7 +84,8 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
     if filters == ("#",) and not config.no_ack and (known is None or known.filters != filters):
         raise bad_stream("capturing all subjects requires no-ack to be true")
     window = config.duplicate_window
-    if not window and (known is None or known.duplicate_window):
+    has_window = known is None or known.duplicate_window or known.origins
+    if not (window or mirror or sources) and has_window:
         window = min(config.max_age or _DUPLICATE_WINDOW, _DUPLICATE_WINDOW)
     return streams.StreamConfig(
         name=name,

@@ -158,20 +158,21 @@ def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:
         state["num_deleted"] = info.deleted
     config = _ALWAYS_SAID | to_json(shown_stream_config(info.config))
     said: dict[str, Any] = {"config": config, "created": moment(info.created), "state": state}
-    places = [_place(place) for place in jetstream.host.following.places(stream)]
-    if info.config.mirror is not None:
+    is_mirror = info.config.mirror is not None
+    places = [_place(place, is_mirror=is_mirror) for place in jetstream.host.following.places(stream)]
+    if is_mirror:
         said["mirror"] = places[0]
     elif places:
         said["sources"] = places
     return said
 
 
-def _place(place: OriginPlace) -> dict[str, Any]:
+def _place(place: OriginPlace, *, is_mirror: bool) -> dict[str, Any]:
     """Where a stream is in an origin."""
     origin = to_json(shown_origin(place.origin))
     said = {key: value for key, value in origin.items() if not key.startswith("opt_start")}
     said |= {"lag": place.lag, "active": -1 if place.trouble else 0}
-    if place.sequence:
+    if place.sequence and not is_mirror:
         said["seq"] = place.sequence
     if place.trouble:
         said["error"] = as_json(STREAM_MISSING() if place.is_missing else bad_stream(place.trouble))
