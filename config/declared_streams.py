@@ -43,6 +43,7 @@ class StreamSettings(Section):
     allow_rollup: Flag = key(
         False, "A message with the user property `Nats-Rollup` takes the place of those before it."
     )
+    compressed: Flag = key(False, "What comes from now on is stored in fewer bytes, which takes processor time.")
     metadata: Mapping[Text, Text] = key({}, "Words of yours about the stream.")
 
     @property

@@ -43,6 +43,7 @@ _BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
 #: The negative flag, where it has a word of its own.
 _OPPOSITES: Final = {
     "allow_rollup": "forbid-rollup",
+    "compressed": "uncompressed",
     "connected": "disconnected",
     "deny_delete": "allow-delete",
     "deny_purge": "allow-purge",

@@ -9,6 +9,7 @@ from trunkline.streams.config import (
     ConsumerConfig,
     DeliverPolicy,
     Discard,
+    Measure,
     ReplayPolicy,
     Retention,
     StreamConfig,
@@ -18,6 +19,7 @@ from trunkline.streams.errors import (
     ConsumerExists,
     ConsumerNotFound,
     InvalidStreamConfig,
+    InvalidTransform,
     MessageNotFound,
     MessageTooLarge,
     RollupForbidden,
@@ -31,6 +33,7 @@ from trunkline.streams.errors import (
     WrongLastId,
     WrongLastSequence,
 )
+from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 __all__ = [
     "AckPolicy",
@@ -41,9 +44,12 @@ __all__ = [
     "DeliverPolicy",
     "Discard",
     "InvalidStreamConfig",
+    "InvalidTransform",
+    "Measure",
     "MessageNotFound",
     "MessageTooLarge",
     "ReplayPolicy",
+    "Republication",
     "Retention",
     "RollupForbidden",
     "StreamConfig",
@@ -52,8 +58,10 @@ __all__ = [
     "StreamForbids",
     "StreamFull",
     "StreamNotFound",
+    "StreamOrigin",
     "StreamRefuses",
     "StreamSealed",
+    "TopicChange",
     "WrongLastId",
     "WrongLastSequence",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from zlib import compress, decompress
 
 from sortedcontainers import SortedDict
 
@@ -28,6 +29,10 @@ MAX_WEIGHT: Final = 1 << 17
 #: Blocks that are read at once, and their bytes.
 PAGE_ROWS: Final = 32
 PAGE_BYTES: Final = 1 << 18
+#: Of zlib: the thread that writes has others waiting.
+LEVEL: Final = 1
+#: The first byte of zlib's own, for its usual window.
+_COMPRESSED: Final = b"\x78"
 
 
 class Piece:
@@ -177,8 +182,18 @@ def block_to_bytes(block: StreamBlock, epoch: float) -> bytes:
     return pack([(piece.first, piece.time, publication_to_bytes(piece.publication, epoch)) for piece in block.pieces])
 
 
+def compressed_block(block: StreamBlock, epoch: float) -> bytes:
+    """As `block_to_bytes`. What is read tells by its first byte which of them it is: a list never begins so."""
+    return compress(block_to_bytes(block, epoch), LEVEL)
+
+
+def _pieces(value: bytes) -> list[Any]:
+    found: list[Any] = unpack(decompress(value) if value[:1] == _COMPRESSED else value)
+    return found
+
+
 def block_from_row(row: Row, low: int, epoch: float) -> StreamBlock:
-    pieces: list[Any] = unpack(row[1])
+    pieces = _pieces(row[1])
     return StreamBlock(
         low,
         number_in(row[0]),
@@ -199,7 +214,7 @@ def seek_time(engine: Engine, stream: int, time: float, low: int, high: int) -> 
         if not found:
             high = middle
             continue
-        pieces = unpack(found[0][1])
+        pieces = _pieces(found[0][1])
         if pieces[-1][1] < time:
             low = number_in(found[0][0]) + 1
         else:

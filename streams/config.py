@@ -117,6 +117,8 @@ class StreamConfig:
     deny_purge: bool = False
     #: A message with the user property `Nats-Rollup` takes the place of all before it: of its topic, or of the stream.
     allow_rollup: bool = False
+    #: What comes from now on is stored in fewer bytes, which takes processor time. Limits count the same as without.
+    compressed: bool = False
     #: The sequence of the first message.
     first_sequence: int = 1
     #: What `max_bytes`, `max_message_size` and the bytes in descriptions of the stream count.

@@ -15,6 +15,7 @@ from trunkline.streams.blocks import (
     StreamBlock,
     block_from_row,
     block_to_bytes,
+    compressed_block,
     read_page,
 )
 from trunkline.streams.deleted import CHUNK, DeletedSequences
@@ -351,7 +352,8 @@ class StreamLog:
 
     def _put(self, block: StreamBlock, batch: WriteBatch) -> None:
         row_key = key(self.number, block.last)
-        batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
+        pack_block = compressed_block if self.config.compressed else block_to_bytes
+        batch.put_packed(STREAM_BLOCKS, row_key, block.weight, pack_block, block, self.epoch)
 
     def take_written(self) -> list[int]:
         """The last sequences of the blocks that were written since the last call."""

@@ -48,6 +48,7 @@ Sealed = Annotated[bool | None, "Nothing is added or removed any more. This cann
 DenyDelete = Annotated[bool | None, "No message can be deleted. This cannot be taken back."]
 DenyPurge = Annotated[bool | None, "The stream cannot be purged. This cannot be taken back."]
 AllowRollup = Annotated[bool | None, "A message may take the place of those before it."]
+Compressed = Annotated[bool | None, "What comes from now on is stored in fewer bytes, which takes processor time."]
 Metadata = Annotated[dict[str, str] | None, "Words about the stream."]
 
 
@@ -192,6 +193,7 @@ async def create_stream(
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
     allow_rollup: AllowRollup = None,
+    compressed: Compressed = None,
     first_sequence: Annotated[int | None, "The sequence of the first message.", Interval(ge=1)] = None,
     metadata: Metadata = None,
 ) -> dict[str, object]:
@@ -222,6 +224,7 @@ async def edit_stream(
     deny_delete: DenyDelete = None,
     deny_purge: DenyPurge = None,
     allow_rollup: AllowRollup = None,
+    compressed: Compressed = None,
     metadata: Metadata = None,
 ) -> dict[str, object]:
     """Change some settings of a stream. What is not named stays as it is."""

@@ -10,7 +10,6 @@ from tests.nats.servers import BROKER, CORE_KINDS, NatsServer, running
 NOT_OFFERED: Final = {
     "client/jetstream/test_context.py::test_what_an_older_server_ignores_is_said": "lives of single messages",
     "client/jetstream/test_keyvalue.py::test_values_with_a_life_of_their_own": "lives of single messages",
-    "client/jetstream/test_keyvalue.py::test_a_compressed_bucket": "compression",
     "client/jetstream/test_keyvalue.py::test_values_that_are_published_once_more": "forged headers",
     "client/jetstream/test_stored.py::test_any_server_tells_what_the_leader_tells": "forged headers",
     "client/jetstream/test_subscribing.py::test_what_is_created": "samples of acknowledgements",

@@ -11,11 +11,14 @@ from trunkline.streams.blocks import (
     StreamBlock,
     block_from_row,
     block_to_bytes,
+    compressed_block,
     content_sizes,
     message_sizes,
+    seek_time,
 )
-from trunkline.streams.config import Measure
+from trunkline.streams.config import Measure, StreamConfig
 from trunkline.streams.keys import STREAM_BLOCKS, key
+from trunkline.streams.search import get
 
 
 def block(low: int, count: int, size: int = 10) -> StreamBlock:
@@ -49,6 +52,30 @@ def test_a_block_comes_back_as_it_was() -> None:
         (2.5, "c", b"3"),
     ]
     assert after.piece(8) is None
+
+
+def test_a_compressed_block_comes_back_as_well() -> None:
+    before = block(5, 10, 100)
+    row = (key(1, 14), compressed_block(before, 0.0))
+    assert len(row[1]) * 5 < len(block_to_bytes(before, 0.0))
+    after = block_from_row(row, 5, 0.0)
+    assert [piece.message(5).payload for piece in after.pieces] == [b"x" * 100]
+
+
+def test_a_stream_may_be_compressed_and_not_be_any_more() -> None:
+    world = World()
+    world.create("#", compressed=True)
+    world.publish("a", b"x" * 1000)
+    world.commit()
+    world.registry.update(StreamConfig(name="s", filters=("#",)))
+    world.now = 2000.0
+    world.publish("a", b"y" * 1000)
+    world.restart()
+    small, large = (len(row[1]) for row in world.engine.scan(STREAM_BLOCKS))
+    assert small * 5 < large
+    found = [world.do(get(world.stream.log, world, sequence)).message.payload for sequence in (1, 2)]
+    assert found == [b"x" * 1000, b"y" * 1000]
+    assert [seek_time(world.engine, 1, time, 1, 2) for time in (1500.0, 0.0)] == [2, 1]
 
 
 def test_what_a_limit_counts() -> None:

@@ -106,6 +106,7 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         deny_delete=config.deny_delete,
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
+        compressed=word(config.compression, Compression) == Compression.S2.value,
         first_sequence=max(config.first_sequence, 1),
         measure=_MEASURES[config.storage] if known is None else known.measure,
         transform=read_transform(config.transform),
@@ -147,8 +148,6 @@ def _check(config: StreamConfig) -> None:
     limits = config.consumer_limits
     if limits.inactive_threshold or limits.max_ack_pending:
         raise bad_stream("limits of all consumers are not offered")
-    if config.compression is not Compression.NONE:
-        raise bad_stream("compression is not offered")
     word(config.storage, Storage)
     if 0 < config.max_age < _LEAST_AGE:
         raise bad_stream("max age needs to be >= 100ms")
@@ -247,6 +246,7 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         deny_delete=config.deny_delete,
         deny_purge=config.deny_purge,
         allow_rollup=config.allow_rollup,
+        compression=Compression.S2 if config.compressed else Compression.NONE,
         allow_direct=kept.get("allow_direct") is True,
         mirror_direct=kept.get("mirror_direct") is True,
         transform=shown_transform(config.transform),

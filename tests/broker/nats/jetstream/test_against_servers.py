@@ -276,6 +276,15 @@ NEW_ALONE |= {
             "$JS.API.*",
         )
     ],
+    "compression": [
+        ("STREAM.CREATE.s", S | {"compression": "s2"}),
+        ("PUB s.a", b"x" * 1000),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.MSG.GET.s", {"seq": 1}),
+        ("STREAM.UPDATE.s", S | {"storage": "file"}),
+        ("STREAM.CREATE.t", {"name": "t", "compression": "zip"}),
+        ("STREAM.CREATE.t", {"name": "t", "compression": "none"}),
+    ],
     "republishing": [
         ("STREAM.CREATE.s", S | {"republish": {"src": "s.>", "dest": "s.bar.>"}}),
         ("STREAM.CREATE.s", S | {"republish": {"src": "s.>", "dest": ">"}}),
@@ -401,7 +410,6 @@ DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
         )
         for setting, value, text in (
             ("placement", {"cluster": "C"}, "placement is not offered"),
-            ("compression", "s2", "compression is not offered"),
             ("allow_atomic", True, "atomic publishing is not offered"),
             ("allow_msg_counter", True, "message counters are not offered"),
             ("allow_msg_schedules", True, "message schedules are not offered"),

@@ -22,6 +22,7 @@ from trunkline.broker.nats.jetstream.stream_configs import (
     subjects_of,
 )
 from trunkline.nats.jetstream.configs import (
+    Compression,
     Discard,
     Republish,
     Retention,
@@ -57,6 +58,7 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "deny_purge": (True, {}),
     "allow_rollup": (True, {}),
     "allow_direct": (True, {}),
+    "compression": (Compression.S2, {}),
     "mirror": (StreamSource(name="t", filter_subject="a.>"), {"duplicate_window": 9.0}),
     "mirror_direct": (True, {"mirror": StreamSource(name="t")}),
     "sources": ((StreamSource(name="t"), StreamSource(name="u", start_sequence=5)), {}),
@@ -67,7 +69,6 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
 #: What is refused, by what the refusal says.
 REFUSES: dict[str, tuple[Any, str]] = {
     "replicas": (3, "replicas > 1 not supported"),
-    "compression": ("s2", "compression is not offered"),
     "allow_atomic": (True, "atomic publishing is not offered"),
     "allow_counter": (True, "message counters are not offered"),
     "allow_schedules": (True, "message schedules are not offered"),
@@ -182,7 +183,7 @@ def test_what_is_not_said() -> None:
         ({"metadata": {"a": "x" * (128 * 1024)}}, "exceeds maximum size"),
         ({"subjects": [f"a.{number}" for number in range(MOST_SUBJECTS + 1)]}, "more than 100 subjects"),
         ({"subjects": ["a", "a"]}, "duplicate subjects"),
-        ({"compression": "zz"}, "compression is not offered"),
+        ({"compression": "zz"}, "can not unmarshal"),
         ({"retention": "foo"}, "can not unmarshal"),
         ({"discard": "foo"}, "can not unmarshal"),
         ({"storage": "foo"}, "can not unmarshal"),
