@@ -11,7 +11,7 @@ from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
 from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
-from trunkline.streams.filters import TopicFilters
+from trunkline.streams.filters import NOTHING, TopicFilters
 from trunkline.streams.keys import (
     CONSUMERS,
     STREAM_BLOCKS,
@@ -78,7 +78,7 @@ class StreamRegistry:
 
     def of_topic(self, topic: str) -> Stream | None:
         """The stream that keeps the messages of a topic."""
-        return next((stream for stream in self._streams.values() if stream.takes(topic)), None)
+        return next((stream for stream in self._streams.values() if stream.filters.match(topic)), None)
 
     def contents(self, stream: Stream) -> list[str]:
         """Filters that together match all topics that may be in it."""
@@ -95,11 +95,9 @@ class StreamRegistry:
             InvalidStreamConfig: messages would go round for ever.
         """
         check_cycle(config, [stream.config for stream in self._streams.values()])
-        filters = TopicFilters(config.filters)
+        filters = TopicFilters(config.filters) if config.filters else NOTHING
         for stream in self._streams.values():
-            if stream.name == config.name or not (config.filters and stream.config.filters):
-                continue
-            shared = filters.overlap(stream.filters)
+            shared = None if stream.name == config.name else filters.overlap(stream.filters)
             if shared is not None:
                 raise FiltersTaken(config.name, stream.name, *shared)
 

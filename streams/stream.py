@@ -16,7 +16,7 @@ from trunkline.streams.errors import (
     WrongLastId,
     WrongLastSequence,
 )
-from trunkline.streams.filters import TopicFilters
+from trunkline.streams.filters import NOTHING, TopicFilters
 from trunkline.streams.info import StreamInfo
 from trunkline.streams.log import StreamLog
 from trunkline.streams.naming import Naming
@@ -45,7 +45,7 @@ class Stream:
     def __init__(self, number: int, config: StreamConfig, created: float, clock: StoreClock) -> None:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
-        self.filters = TopicFilters(config.filters)
+        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
@@ -105,10 +105,6 @@ class Stream:
             self._append(publication, now)
         self.log.trim(now)
         self.changed()
-
-    def takes(self, topic: str) -> bool:
-        """Of what is published."""
-        return bool(self.config.filters) and self.filters.match(topic)
 
     def known(self, message: Message, now: float) -> int | None:
         """The sequence of the message that had the same id."""
@@ -173,19 +169,10 @@ class Stream:
             for watcher in self.watchers:
                 watcher(self.log.last + 1, message, now)
             if message.properties and self.config.allow_rollup:
-                self._roll_up(message)
+                _roll_up(self, message)
             self._append(message, now)
         else:
             self.log.skip(1, now)
-
-    def _roll_up(self, message: Message) -> None:
-        """Remove what the message, which comes then, takes the place of."""
-        whose = rollup(message.properties)
-        figures = self.log.topics.get(message.topic)
-        if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == self.log.messages):
-            self.clear()
-        elif whose == TOPIC:
-            self.log.roll_up(message.topic)
 
     def _append(self, publication: Publication, now: float) -> None:
         first = self.log.last + 1
@@ -333,7 +320,7 @@ class Stream:
         """
         self.config.check_update(config)
         self.log.config = config
-        self.filters = TopicFilters(config.filters)
+        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
         self.naming = Naming(config)
         self.log.thinning.look_again()
         self.attend()
@@ -390,6 +377,16 @@ class Stream:
                         identity = message_id(message.properties) if message.properties else None
                         if identity is not None and log.is_there(sequence, message.topic):
                             self.duplicates.add(identity, sequence, piece.time)
+
+
+def _roll_up(stream: Stream, message: Message) -> None:
+    """Remove what the message, which comes then, takes the place of."""
+    whose = rollup(message.properties)
+    figures = stream.log.topics.get(message.topic)
+    if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == stream.log.messages):
+        stream.clear()
+    elif whose == TOPIC:
+        stream.log.roll_up(message.topic)
 
 
 def _has_room(log: StreamLog, publication: Publication) -> bool:

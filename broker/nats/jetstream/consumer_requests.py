@@ -140,7 +140,7 @@ async def _check_target(asker: Asker, stream: Stream, subject: str) -> None:
         topic = topic_of(subject.encode(), NO_LEVEL_LIMIT)
     except BadSubject as error:
         raise bad_consumer(f"invalid deliver subject: {error}") from None
-    if stream.takes(topic):
+    if stream.filters.match(topic):
         raise ApiError(400, 10081, "consumer deliver subject forms a cycle")
     question = Question(asker.standing.client, "publish", topic)
     if not await asker.standing.services.access.ask(question):

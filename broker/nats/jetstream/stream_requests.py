@@ -138,7 +138,7 @@ def _matching(jetstream: JetStream, request: ApiRequest) -> list[Stream]:
     if not subject:
         return found
     wanted = TopicFilters(() if subject == ">" else filters_of((subject,)))
-    return [each for each in found if each.config.filters and each.filters.overlap(wanted) is not None]
+    return [stream for stream in found if stream.filters.overlap(wanted) is not None]
 
 
 def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:

@@ -130,6 +130,7 @@ async def test_what_follows_a_stream_has_each_message_once(tmp_path: Path, monke
         while (await maker.api("STREAM.INFO.t"))["sources"][0]["lag"]:
             pass
         assert (await maker.api("STREAM.INFO.t"))["state"]["last_seq"] == origin["messages"], "each of them once"
+        await maker.speaker.leave()
 
 
 async def take_all(server: NatsServer, came: list[int]) -> None:
