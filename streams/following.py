@@ -188,32 +188,35 @@ class Following:
     def __init__(self, registry: StreamRegistry) -> None:
         self._registry = registry
         self._followers: dict[str, list[Follower]] = {}
-        #: The streams that others follow, and those that follow.
-        self._concerned: set[str] = set()
-        #: Those whose origins may have something for them.
-        self._due: dict[str, None] = {}
+        #: By the name of an origin: the names of those that follow it.
+        self._by_origin: dict[str, dict[str, None]] = {}
+        #: Streams that have changed, and follow or are followed; and those that have more to take.
+        self._changed: set[str] = set()
+        self._unfinished: dict[str, None] = {}
 
     def look(self, stream: Stream) -> None:
         """It is made, changed or deleted."""
+        for follower in self._followers.pop(stream.name, ()):
+            others = self._by_origin.get(follower.origin.stream, {})
+            others.pop(stream.name, None)
+            if not others:
+                self._by_origin.pop(follower.origin.stream, None)
         origins = stream.config.origins if self._registry.find(stream.name) is stream else ()
-        if origins or stream.name in self._followers:
+        if origins:
             self._followers[stream.name] = [Follower(self._registry, stream, origin) for origin in origins]
-            if not origins:
-                del self._followers[stream.name]
-            self._concerned = {origin for name, each in self._followers.items() for origin in (name, *_origins(each))}
+        for origin in origins:
+            self._by_origin.setdefault(origin.stream, {})[stream.name] = None
         self.note(stream)
 
     def note(self, stream: Stream) -> None:
         """A stream has changed: those that follow it may have something to do, or it has."""
-        if stream.name in self._concerned:
-            for name, followers in self._followers.items():
-                if name == stream.name or stream.name in _origins(followers):
-                    self._due[name] = None
+        if stream.name in self._by_origin or stream.name in self._followers:
+            self._changed.add(stream.name)
 
     @property
     def is_due(self) -> bool:
         """Is there something to be done?"""
-        return bool(self._due)
+        return bool(self._changed or self._unfinished)
 
     def places(self, stream: Stream) -> list[OriginPlace]:
         """How far a stream is in each of its origins."""
@@ -225,16 +228,16 @@ class Following:
         Raises:
             StoreError: a stream cannot be read.
         """
-        due, self._due = self._due, {}
+        changed, self._changed = self._changed, set()
+        due, self._unfinished = self._unfinished, {}
+        for name in changed:
+            due[name] = None
+            due |= self._by_origin.get(name, {})
         for number, name in enumerate(due):
             try:
                 for follower in self._followers.get(name, ()):
                     if await follower.step(store, now):
-                        self._due[name] = None
+                        self._unfinished[name] = None
             except StoreError:
-                self._due |= dict.fromkeys(list(due)[number:])
+                self._unfinished |= dict.fromkeys(list(due)[number:])
                 raise
-
-
-def _origins(followers: list[Follower]) -> list[str]:
-    return [follower.origin.stream for follower in followers]

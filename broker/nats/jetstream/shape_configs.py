@@ -18,6 +18,8 @@ from trunkline.streams.errors import InvalidStreamConfig, InvalidTransform
 from trunkline.streams.filters import overlap
 from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
+#: Sources of a stream, and transforms of one: each is looked at for each message.
+MOST: Final = 100
 #: Where the broker alone publishes.
 _BROKERS: Final = "$SYS"
 #: In a destination: a wildcard's number, or a function.
@@ -103,6 +105,8 @@ def read_sources(config: StreamConfig) -> tuple[StreamOrigin, ...]:
     Raises:
         ApiError: there can be no such sources.
     """
+    if len(config.sources) > MOST:
+        raise bad_stream(f"more than {MOST} sources")
     found = tuple([_origin(source, config.name, _SOURCE) for source in config.sources])
     if len({origin.key for origin in found}) < len(found):
         raise ApiError(400, 10140, "duplicate source configuration detected")
@@ -120,6 +124,8 @@ def _origin(asked: StreamSource, name: str, words: _Words) -> StreamOrigin:
         raise bad_stream("detected cycle")
     if asked.filter_subject and asked.transforms:
         raise ApiError(400, *words.filters)
+    if len(asked.transforms) > MOST:
+        raise bad_stream(f"more than {MOST} subject transforms of a {words.subject}")
     try:
         chosen = _source(asked.filter_subject) if asked.filter_subject else ""
     except InvalidTransform as error:

@@ -67,3 +67,12 @@ def test_streams_elsewhere_are_refused() -> None:
         shape_configs.read_mirror(StreamConfig(name="s", mirror=elsewhere))
     with pytest.raises(ApiError, match="streams of other accounts and domains are not offered"):
         shape_configs.read_sources(StreamConfig(name="s", sources=(elsewhere,)))
+
+
+def test_sources_and_transforms_are_not_without_end() -> None:
+    many = tuple([StreamSource(name="o", filter_subject=f"a.{number}") for number in range(101)])
+    with pytest.raises(ApiError, match="more than 100 sources"):
+        shape_configs.read_sources(StreamConfig(name="s", sources=many))
+    transforms = tuple([SubjectTransform(source=f"a.{number}") for number in range(101)])
+    with pytest.raises(ApiError, match="more than 100 subject transforms of a mirror"):
+        shape_configs.read_mirror(StreamConfig(name="s", mirror=StreamSource(name="o", transforms=transforms)))
