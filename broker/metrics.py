@@ -41,7 +41,10 @@ class DropReason(Enum):
         "delivery.dropped.qos0_msg",
         "QoS 0 deliveries that would have to wait, with `session.store_qos0` off.",
     )
-    QUEUE_FULL = "delivery.dropped.queue_full", "Deliveries that a full queue dropped while its client was away."
+    QUEUE_FULL = (
+        "delivery.dropped.queue_full",
+        "Deliveries that a full queue dropped while its client was away, or that would have been published once more.",
+    )
     SLOW_CONSUMER = (
         "delivery.dropped.slow_consumer",
         "Deliveries that a full queue dropped while its client was connected.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from trunkline.broker.republishing import Republishing
 from trunkline.broker.session.stream_feed import CLIENT, FILTER
 from trunkline.config.errors import Unusable
 from trunkline.mqtt.frames import check_writable
@@ -21,6 +22,7 @@ from trunkline.mqtt.topics import validate_name
 from trunkline.store import StoreError, WriteBatch
 from trunkline.store.memory import MemoryEngine
 from trunkline.streams.errors import FiltersTaken, StreamError
+from trunkline.streams.following import Following
 from trunkline.streams.interface import Streams
 from trunkline.streams.registry import StreamRegistry
 
@@ -80,13 +82,16 @@ class StreamKeeper:
     #: No actor ends when a stream cannot be written.
     owner = None
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, subject_of: Callable[[str], str]) -> None:
+        """`subject_of` is NATS's name of a topic."""
         self._services = services
         self.registry = StreamRegistry(services.clock, self._changed, self._stamp)
         self.streams = Streams(self)
         self._committer = services.committer
         #: Where nothing is durable.
         self._engine: Engine = MemoryEngine()
+        self.following = Following(self.registry)
+        self._republishing = Republishing(services, subject_of, self._wake_up)
         self._sinks: dict[Stream, StreamSink] = {}
         #: Publications whose publishers wait for the commit that is being gathered.
         self._held: list[StoredPublication] = []
@@ -113,8 +118,11 @@ class StreamKeeper:
             try:
                 if self.registry.find(config.name) is None:
                     self.registry.create(config, self.now)
-                elif self.registry.get(config.name).config != config:
-                    self.registry.update(config)
+                else:
+                    known = self.registry.get(config.name).config
+                    wanted = config.with_shapes_of(known)
+                    if known != wanted:
+                        self.registry.update(wanted)
             except StreamError as error:
                 other = error.other if isinstance(error, FiltersTaken) else config.name
                 problems.append(
@@ -135,7 +143,7 @@ class StreamKeeper:
         """Work off what limits and acknowledgements demand."""
         while True:
             self._wake = trio.Event()
-            if not self._busy and not self._has_more:
+            if not (self._busy or self._has_more or self.following.is_due or self._republishing.is_due):
                 with trio.move_on_at(self._next_due()):
                     await self._wake.wait()
             await trio.lowlevel.checkpoint()
@@ -149,7 +157,20 @@ class StreamKeeper:
                     _logger.warning("the stream %s cannot be read: %s", stream.name, error)
                     await trio.sleep(RETRY)
                     self._busy[stream] = None
+            await self._pass_on()
             self._commit()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def _pass_on(self) -> None:
+        """What some streams have taken goes to others, and is published once more."""
+        try:
+            await self.following.step(self, lambda: self.now)
+            await self._republishing.step(self)
+        except StoreError as error:
+            _logger.warning("a stream that others follow, or that is published once more, cannot be read: %s", error)
+            await trio.sleep(RETRY)
 
     def _commit(self) -> None:
         """Where nothing is durable, what has changed is put away at once; otherwise with the next commit."""
@@ -176,11 +197,15 @@ class StreamKeeper:
         if has_work or self._committer is None:
             self._busy[stream] = None
             self._wake.set()
+        self.following.note(stream)
+        if self.following.is_due:
+            self._wake.set()
         if self._committer is not None:
             self._committer.change(self)
 
     def write(self, batch: WriteBatch) -> None:
         self._held = []
+        self._republishing.gathered()
         if self.registry.write(batch):
             self._has_more = True
             self._wake.set()
@@ -250,12 +275,16 @@ class StreamKeeper:
     def route(self, stream: Stream) -> None:
         router = self._services.pubsub.router
         sink = self._sinks.setdefault(stream, StreamSink(stream, self))
-        wanted = stream.config.filters if self.registry.find(stream.name) is stream else ()
+        is_there = self.registry.find(stream.name) is stream
+        wanted = stream.config.filters if is_there else ()
         for topic_filter in sink.filters:
             router.remove_sink(topic_filter, sink)
         for topic_filter in wanted:
             router.add_sink(topic_filter, sink)
         sink.filters = wanted
-        if not wanted:
+        self.following.look(stream)
+        self._republishing.look(stream, is_there=is_there)
+        self._wake.set()
+        if not is_there:
             del self._sinks[stream]
             self._busy.pop(stream, None)

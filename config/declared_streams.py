@@ -55,6 +55,7 @@ class StreamSettings(Section):
         "seconds",
         ge=0,
     )
+    compressed: Flag = key(False, "What comes from now on is stored in fewer bytes, which takes processor time.")
     metadata: Mapping[Text, Text] = key({}, "Words of yours about the stream.")
 
     @property

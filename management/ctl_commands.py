@@ -44,6 +44,7 @@ _BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
 _OPPOSITES: Final = {
     "allow_message_ttl": "forbid-message-ttl",
     "allow_rollup": "forbid-rollup",
+    "compressed": "uncompressed",
     "connected": "disconnected",
     "deny_delete": "allow-delete",
     "deny_purge": "allow-purge",

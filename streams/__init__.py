@@ -9,6 +9,7 @@ from trunkline.streams.config import (
     ConsumerConfig,
     DeliverPolicy,
     Discard,
+    Measure,
     ReplayPolicy,
     Retention,
     StreamConfig,
@@ -19,6 +20,7 @@ from trunkline.streams.errors import (
     ConsumerNotFound,
     InvalidLife,
     InvalidStreamConfig,
+    InvalidTransform,
     LifeForbidden,
     MessageNotFound,
     MessageTooLarge,
@@ -33,6 +35,7 @@ from trunkline.streams.errors import (
     WrongLastId,
     WrongLastSequence,
 )
+from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 __all__ = [
     "AckPolicy",
@@ -44,10 +47,13 @@ __all__ = [
     "Discard",
     "InvalidLife",
     "InvalidStreamConfig",
+    "InvalidTransform",
     "LifeForbidden",
+    "Measure",
     "MessageNotFound",
     "MessageTooLarge",
     "ReplayPolicy",
+    "Republication",
     "Retention",
     "RollupForbidden",
     "StreamConfig",
@@ -56,8 +62,10 @@ __all__ = [
     "StreamForbids",
     "StreamFull",
     "StreamNotFound",
+    "StreamOrigin",
     "StreamRefuses",
     "StreamSealed",
+    "TopicChange",
     "WrongLastId",
     "WrongLastSequence",
 ]

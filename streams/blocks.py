@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from zlib import compress, decompress
 
 from sortedcontainers import SortedDict
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.property_codec import encode_properties
 from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
+from trunkline.streams.config import Measure
 from trunkline.streams.keys import STREAM_BLOCKS, key, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row
 
@@ -26,6 +29,10 @@ MAX_WEIGHT: Final = 1 << 17
 #: Blocks that are read at once, and their bytes.
 PAGE_ROWS: Final = 32
 PAGE_BYTES: Final = 1 << 18
+#: Of zlib: the thread that writes has others waiting.
+LEVEL: Final = 1
+#: The first byte of zlib's own, for its usual window.
+_COMPRESSED: Final = b"\x78"
 
 
 class Piece:
@@ -45,11 +52,10 @@ class Piece:
         """The first sequence behind it."""
         return self.first + self.publication.count
 
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The bytes of each message that a limit counts."""
+    def sizes(self, measure: Measure) -> Sequence[int]:
+        """The bytes of each message that a limit counts, as its stream counts them."""
         if self._sizes is None:
-            self._sizes = message_sizes(self.publication)
+            self._sizes = message_sizes(self.publication, measure)
         return self._sizes
 
     def message(self, sequence: int) -> Message:
@@ -183,8 +189,18 @@ def block_to_bytes(block: StreamBlock, epoch: float) -> bytes:
     return pack([(piece.first, piece.time, publication_to_bytes(piece.publication, epoch)) for piece in block.pieces])
 
 
+def compressed_block(block: StreamBlock, epoch: float) -> bytes:
+    """As `block_to_bytes`. What is read tells by its first byte which of them it is: a list never begins so."""
+    return compress(block_to_bytes(block, epoch), LEVEL)
+
+
+def _pieces(value: bytes) -> list[Any]:
+    found: list[Any] = unpack(decompress(value) if value[:1] == _COMPRESSED else value)
+    return found
+
+
 def block_from_row(row: Row, low: int, epoch: float) -> StreamBlock:
-    pieces: list[Any] = unpack(row[1])
+    pieces = _pieces(row[1])
     return StreamBlock(
         low,
         number_in(row[0]),
@@ -205,7 +221,7 @@ def seek_time(engine: Engine, stream: int, time: float, low: int, high: int) -> 
         if not found:
             high = middle
             continue
-        pieces = unpack(found[0][1])
+        pieces = _pieces(found[0][1])
         if pieces[-1][1] < time:
             low = number_in(found[0][0]) + 1
         else:
@@ -213,11 +229,51 @@ def seek_time(engine: Engine, stream: int, time: float, low: int, high: int) -> 
     return min(low, high)
 
 
-def message_sizes(publication: Publication) -> Sequence[int]:
-    """The bytes of each message that a limit counts: topic, payload and properties."""
-    properties = len(encode_properties(publication.properties)) - 1 if publication.properties else 0
+def message_sizes(publication: Publication, measure: Measure) -> Sequence[int]:
+    """The bytes of each message that a limit counts: topic, payload and properties, and what a server of NATS has
+    beside them."""
+    beside = _BESIDE[measure]
+    extra = beside.message + (_properties_size(publication.properties, measure) if publication.properties else 0)
     topics = publication.topics
     if len(topics) == 1:
-        extra = len(topics[0].encode()) + properties
+        extra += len(topics[0].encode())
         return [size + extra for size in publication.sizes]
-    return [size + len(topic.encode()) + properties for size, topic in zip(publication.sizes, topics, strict=True)]
+    return [size + len(topic.encode()) + extra for size, topic in zip(publication.sizes, topics, strict=True)]
+
+
+def content_sizes(publication: Publication, measure: Measure) -> Sequence[int]:
+    """The bytes of each message that `max_message_size` is about: to a server of NATS, its headers and its payload."""
+    if measure is Measure.CONTENT:
+        return message_sizes(publication, measure)
+    properties = publication.properties
+    extra = _properties_size(properties, measure) - _BESIDE[measure].headers if properties else 0
+    return [size + extra for size in publication.sizes]
+
+
+class _Beside(NamedTuple):
+    """Bytes that a server of NATS keeps with a message, and with the headers of one that has some."""
+
+    message: int
+    headers: int
+
+
+_BESIDE: Final = {
+    Measure.CONTENT: _Beside(0, 0),
+    Measure.NATS_FILE: _Beside(30, 4),
+    Measure.NATS_MEMORY: _Beside(16, 0),
+}
+#: Of a block of headers: its first line and its end; of each header, what is around its name and value.
+_BLOCK: Final = len(b"NATS/1.0\r\n\r\n")
+_AROUND: Final = len(b": \r\n")
+
+
+def _properties_size(properties: Properties, measure: Measure) -> int:
+    if measure is Measure.CONTENT:
+        return len(encode_properties(properties)) - 1
+    pairs = properties.get("user_property", ())
+    others = cast("Properties", {name: value for name, value in properties.items() if name != "user_property"})
+    size = len(encode_properties(others)) - 1
+    if pairs:
+        size += _BESIDE[measure].headers + _BLOCK
+        size += sum(len(name.encode()) + len(value.encode()) + _AROUND for name, value in pairs)
+    return size

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,6 +14,13 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
 from trunkline.streams.errors import InvalidStreamConfig
 from trunkline.streams.filters import overlap
+from trunkline.streams.shapes import (
+    Republication,
+    StreamOrigin,
+    TopicChange,
+    check_origins,
+    shape_from_plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,6 +54,17 @@ class Discard(StrEnum):
 
     OLD = "old"
     NEW = "new"
+
+
+class Measure(StrEnum):
+    """Which bytes of a message count."""
+
+    #: Topic, payload and properties.
+    CONTENT = "content"
+    #: As many as a server of NATS counts for a message in a file, or in memory. `max_message_size` is about headers and
+    #: payload alone then.
+    NATS_FILE = "nats_file"
+    NATS_MEMORY = "nats_memory"
 
 
 class DeliverPolicy(StrEnum):
@@ -105,8 +124,20 @@ class StreamConfig:
     allow_message_ttl: bool = False
     #: When the last message of a topic goes by its age or its life, a marker is in its place for so long.
     delete_marker_ttl: float = 0.0
+    #: What comes from now on is stored in fewer bytes, which takes processor time. Limits count the same as without.
+    compressed: bool = False
     #: The sequence of the first message.
     first_sequence: int = 1
+    #: What `max_bytes`, `max_message_size` and the bytes in descriptions of the stream count.
+    measure: Measure = Measure.CONTENT
+    #: Messages are kept under other topics than those under which they come.
+    transform: TopicChange | None = None
+    #: What is stored is published once more.
+    republish: Republication | None = None
+    #: All messages are those of another stream, with the same sequences.
+    mirror: StreamOrigin | None = None
+    #: Streams from which messages come as well.
+    sources: tuple[StreamOrigin, ...] = ()
     #: Whatever its maker wants to know of it.
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -117,8 +148,9 @@ class StreamConfig:
         """
         check_name("stream", self.name)
         _check_filters(f"the stream {self.name!r}", self.filters)
-        if not self.filters:
+        if not (self.filters or self.origins):
             raise InvalidStreamConfig(f"the stream {self.name!r} has no filters")
+        self._check_shapes()
         for one, two in combinations(self.filters, 2):
             if overlap(one, two):
                 raise InvalidStreamConfig(f"{one!r} and {two!r} of the stream {self.name!r} overlap")
@@ -142,13 +174,36 @@ class StreamConfig:
         if sum(len(key) + len(value) for key, value in self.metadata.items()) > MAX_METADATA:
             raise InvalidStreamConfig(f"metadata has more than {MAX_METADATA} characters")
 
+    def _check_shapes(self) -> None:
+        if self.mirror is not None and self.filters:
+            raise InvalidStreamConfig(f"the stream {self.name!r} is a mirror and cannot have filters")
+        if self.mirror is not None and self.first_sequence != 1:
+            raise InvalidStreamConfig(f"the stream {self.name!r} is a mirror: first_sequence is that of its origin")
+        check_origins(self.name, self.mirror, self.sources)
+        if self.transform is not None:
+            self.transform.transform()
+        if self.republish is not None:
+            self.republish.change.transform()
+
+    @property
+    def origins(self) -> tuple[StreamOrigin, ...]:
+        """The streams that it takes messages from."""
+        return self.sources if self.mirror is None else (self.mirror,)
+
+    def with_shapes_of(self, known: StreamConfig) -> StreamConfig:
+        """With what only clients of NATS can say as another configuration has it."""
+        names = ("measure", "transform", "republish", "mirror", "sources")
+        return replace(self, **{name: getattr(known, name) for name in names})
+
     def check_update(self, new: StreamConfig) -> None:
         """
         Raises:
             InvalidStreamConfig: a stream with this configuration cannot get the new one.
         """
         new.check()
-        for name in ("name", "retention", "max_consumers", "first_sequence"):
+        if new.mirror not in (None, self.mirror):
+            raise InvalidStreamConfig(f"the mirror of the stream {self.name!r} can only be taken away")
+        for name in ("name", "retention", "max_consumers", "first_sequence", "measure"):
             if getattr(self, name) != getattr(new, name):
                 value = json.dumps(self.to_plain()[name])
                 raise InvalidStreamConfig(f"the stream {self.name!r} has {name} {value}, which cannot change")
@@ -162,7 +217,7 @@ class StreamConfig:
         return self.discard is Discard.NEW or self.max_message_size > 0 or self.max_bytes > 0
 
     def to_plain(self) -> dict[str, Any]:
-        return {**asdict(self), "filters": list(self.filters)}
+        return {**asdict(self), "filters": list(self.filters), "sources": [asdict(each) for each in self.sources]}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -279,6 +334,13 @@ C = TypeVar("C", bound="DataclassInstance")
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "Retention": Retention,
     "Discard": Discard,
+    "Measure": Measure,
+    "TopicChange | None": partial(shape_from_plain, TopicChange),
+    "Republication | None": partial(shape_from_plain, Republication),
+    "StreamOrigin | None": partial(shape_from_plain, StreamOrigin),
+    "tuple[StreamOrigin, ...]": lambda value: tuple(
+        shape_from_plain(StreamOrigin, each) for each in _typed(list, value)
+    ),
     "DeliverPolicy": DeliverPolicy,
     "AckPolicy": AckPolicy,
     "ReplayPolicy": ReplayPolicy,

@@ -11,6 +11,10 @@ class InvalidStreamConfig(StreamError, ValueError):
     """The configuration of a stream or a consumer contradicts itself, or the stream that it is for."""
 
 
+class InvalidTransform(InvalidStreamConfig):
+    """Topics cannot be changed so."""
+
+
 class StreamNotFound(StreamError, LookupError):
     def __init__(self, stream: str) -> None:
         super().__init__(f"there is no stream {stream!r}")

@@ -38,14 +38,28 @@ class TopicFilters:
 
     def overlap(self, other: "TopicFilters") -> tuple[str, str] | None:
         """Two filters, one of each, that some topic matches both of."""
+        if other is NOTHING:
+            return None
         mine, others = self.filters or ("#",), other.filters or ("#",)
         if not (self.filters and other.filters):
             return mine[0], others[0]  # no filter is more than `#`: it matches what begins with `$`, too
         return next(((one, two) for one in mine for two in others if overlap(one, two)), None)
 
 
+class _NoTopics(TopicFilters):
+    __slots__ = ()
+
+    def match(self, topic: str) -> bool:
+        return False
+
+    def overlap(self, other: TopicFilters) -> tuple[str, str] | None:
+        return None
+
+
 #: What a consumer without filters has.
 EVERYTHING: Final = TopicFilters(())
+#: What a stream without filters has, which takes messages from other streams alone.
+NOTHING: Final[TopicFilters] = _NoTopics(())
 
 
 def overlap(one: str, two: str) -> bool:

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.streams.consumer import ConsumerCursor
+    from trunkline.streams.following import Following
     from trunkline.streams.registry import StreamRegistry
     from trunkline.streams.stream import Stream
 
 
 class StreamHost(StreamStore, Protocol):
     registry: StreamRegistry
+    following: Following
 
     @property
     def now(self) -> float:

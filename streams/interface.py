@@ -198,10 +198,11 @@ class Streams:
         if expected_last_filter is not None:
             of = await filter_last(stream.log, self._host, TopicFilters((expected_last_filter,)))
         elif expected_last_topic_sequence is not None:
-            await resolve(stream.log, self._host, topic)
+            await resolve(stream.log, self._host, stream.naming.topic(topic))
         known_at = stream.known(message, self._host.now)
         if known_at is None:
-            stream.expect(topic, expected_last_sequence, expected_last_topic_sequence, expected_last_id, of)
+            kept_topic = stream.naming.topic(topic)
+            stream.expect(kept_topic, expected_last_sequence, expected_last_topic_sequence, expected_last_id, of)
             stream.check_message(message, self._host.now)
         self._host.publish(message)
         sequence = stream.log.last if known_at is None else known_at

@@ -70,7 +70,10 @@ def life(config: StreamConfig, properties: Properties) -> float:
     """Seconds, of a message that the stream takes; infinite, if only limits remove it. The message expiry interval of
     MQTT counts, too."""
     text = next((value for name, value in properties.get("user_property", ()) if name == TTL), "")
-    seconds = read_ttl(text) if text else inf
+    try:
+        seconds = read_ttl(text) if text else inf
+    except InvalidLife:  # of a message from another stream, which takes any word
+        seconds = inf
     if config.max_messages_per_topic != 1:
         # one with less could leave a marker that is gone before the older messages of its topic are
         seconds = max(seconds, config.delete_marker_ttl)

@@ -16,6 +16,7 @@ from trunkline.streams.blocks import (
     WrittenOfStream,
     block_from_row,
     block_to_bytes,
+    compressed_block,
     read_page,
 )
 from trunkline.streams.deadlines import MessageDeadlines
@@ -26,7 +27,7 @@ from trunkline.streams.thinning import Thinning
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trunkline.mqtt.publication import Publication
     from trunkline.store import Engine, Row, WriteBatch
@@ -139,7 +140,7 @@ class StreamLog:
 
     def append(self, publication: Publication, now: float) -> None:
         piece = Piece(self.last + 1, max(now, self.last_time), publication)
-        first, sizes, topics = piece.first, piece.sizes, publication.topics
+        first, sizes, topics = piece.first, self._sizes(piece), publication.topics
         self.last_time = piece.time
         block = self._open
         if block is None:
@@ -175,12 +176,15 @@ class StreamLog:
         else:
             self.first = self.last + 1
 
+    def _sizes(self, piece: Piece) -> Sequence[int]:
+        return piece.sizes(self.config.measure)
+
     def remove(self, sequence: int) -> bool:
         """Remove a message that there is. False: its block has to be loaded."""
         piece = self.find(sequence)
         if piece is None:
             return False
-        self._remove(sequence, piece.topic(sequence), piece.sizes[sequence - piece.first])
+        self._remove(sequence, piece.topic(sequence), self._sizes(piece)[sequence - piece.first])
         return True
 
     def roll_up(self, topic: str) -> None:
@@ -287,7 +291,7 @@ class StreamLog:
         if len(piece.publication.topics) > 1 or self.deleted.count(sequence, end):
             self.remove(sequence)
             return
-        sizes = piece.sizes[sequence - piece.first : end - piece.first]
+        sizes = self._sizes(piece)[sequence - piece.first : end - piece.first]
         if not too_old:
             config = self.config
             too_many = self.messages - config.max_messages if config.max_messages else 0
@@ -348,7 +352,8 @@ class StreamLog:
 
     def _put(self, block: StreamBlock, batch: WriteBatch) -> None:
         row_key = key(self.number, block.last)
-        batch.put_packed(STREAM_BLOCKS, row_key, block.weight, block_to_bytes, block, self.epoch)
+        pack_block = compressed_block if self.config.compressed else block_to_bytes
+        batch.put_packed(STREAM_BLOCKS, row_key, block.weight, pack_block, block, self.epoch)
 
     def take_written(self) -> WrittenOfStream:
         """What was written since the last call."""

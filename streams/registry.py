@@ -11,7 +11,7 @@ from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
 from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
-from trunkline.streams.filters import TopicFilters
+from trunkline.streams.filters import NOTHING, TopicFilters
 from trunkline.streams.keys import (
     CONSUMERS,
     STREAM_BLOCKS,
@@ -22,7 +22,8 @@ from trunkline.streams.keys import (
     key,
     stream_key,
 )
-from trunkline.streams.log import MAX_ERASED
+from trunkline.streams.log import MAX_ERASED, StreamLog
+from trunkline.streams.reach import check_cycle, contents
 from trunkline.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -86,12 +87,22 @@ class StreamRegistry:
         """The stream that keeps the messages of a topic."""
         return next((stream for stream in self._streams.values() if stream.filters.match(topic)), None)
 
+    def contents(self, stream: Stream) -> list[str]:
+        """Filters that together match all topics that may be in it."""
+        return contents(stream.config, self.config)
+
+    def config(self, name: str) -> StreamConfig | None:
+        stream = self._streams.get(name)
+        return None if stream is None else stream.config
+
     def check_filters(self, config: StreamConfig) -> None:
         """
         Raises:
             FiltersTaken: another stream takes some of the same topics.
+            InvalidStreamConfig: messages would go round for ever.
         """
-        filters = TopicFilters(config.filters)
+        check_cycle(config, [stream.config for stream in self._streams.values()])
+        filters = TopicFilters(config.filters) if config.filters else NOTHING
         for stream in self._streams.values():
             shared = None if stream.name == config.name else filters.overlap(stream.filters)
             if shared is not None:
@@ -204,7 +215,7 @@ class StreamRegistry:
                 continue
             created, head, done, first_id, *more = rest
             stream = self._add(number, StreamConfig.from_plain(config), created)
-            stream.restore(head, done)
+            stream.restore(head, done, more[1] if len(more) > 1 else {})
             if first_id is not None:
                 first_ids.append((stream, first_id))
             found[number] = stream, more[0] if more else {}  # once it said what is pending for each consumer

@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.streams.blocks import block_from_row, message_sizes, read_page
+from trunkline.streams.blocks import block_from_row, content_sizes, message_sizes, read_page
 from trunkline.streams.config import AckPolicy, Discard, Retention, StreamConfig
 from trunkline.streams.consumers import Consumers
 from trunkline.streams.demands import check_demands, is_demanding
@@ -19,11 +19,12 @@ from trunkline.streams.errors import (
     WrongLastId,
     WrongLastSequence,
 )
-from trunkline.streams.filters import TopicFilters
+from trunkline.streams.filters import NOTHING, TopicFilters
 from trunkline.streams.info import StreamInfo
 from trunkline.streams.lives import life
 from trunkline.streams.log import StreamLog
 from trunkline.streams.markers import marker
+from trunkline.streams.naming import Naming
 from trunkline.streams.rollups import STREAM, TOPIC, rollup
 from trunkline.streams.thinning import AGAIN
 
@@ -50,7 +51,7 @@ class Stream:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
         self.log.aging.ended = partial(_mark, self)
-        self.filters = TopicFilters(config.filters)
+        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
@@ -60,6 +61,11 @@ class Stream:
         self._has_removed = False
         #: Messages that are done with, and have to be read before they can be removed.
         self._done: dict[int, None] = {}
+        #: How far it has come in its origins, by their keys: the number of the stream, and a sequence.
+        self.places: dict[str, tuple[int, int]] = {}
+        #: Are told of messages before they are there: the sequence of the first, the publication, and the time.
+        self.watchers: list[Callable[[int, Publication, float], None]] = []
+        self.naming = Naming(config)
         #: With interest retention: messages from here on may be wanted by nobody, since a consumer has gone.
         self._swept = 0
 
@@ -86,34 +92,23 @@ class Stream:
         if not (config.is_refusing or config.sealed or demands) and self.log.unwritten_weight <= MAX_UNWRITTEN:
             return ""
         if publication.count > 1:
-            return "" if not demands and self._has_room(publication) else "not all of them have room"
+            has_room = not demands and not self.naming.changes and _has_room(self.log, publication)
+            return "" if has_room else "not all of them have room"
         try:
             self.check_message(publication.messages[0], now)
         except StreamRefuses as error:
             return str(error)
         return ""
 
-    def _has_room(self, publication: Publication) -> bool:
-        """Surely for all of it."""
-        config, sizes = self.config, message_sizes(publication)
-        largest = max(sizes)
-        return (
-            not config.sealed
-            and self.log.unwritten_weight <= MAX_UNWRITTEN
-            and not 0 < config.max_message_size < largest
-            and not 0 < config.max_bytes < largest
-            and not config.discard_new_per_topic
-            and (config.discard is Discard.OLD or self.log.has_room(publication.count, sum(sizes)))
-        )
-
     def take(self, publication: Publication, now: float) -> None:
         """Keep a publication, which `refusal` allows; but no message whose id is known."""
         properties = publication.properties
         is_special = properties and (message_id(properties) is not None or rollup(properties) != "")
-        if is_special or self.config.retention is Retention.INTEREST:
+        if is_special or self.config.retention is Retention.INTEREST or self.naming.changes:
             for message in publication.messages:
-                self._take_message(message, now)
+                self._take_message(self.naming.message(message), now)
         else:
+            self.coming(publication, now)
             self.append(publication, now)
         self.log.trim(now)
         self.changed()
@@ -131,25 +126,33 @@ class Stream:
             InvalidLife, LifeForbidden, MessageTooLarge, RollupForbidden, StreamFull, StreamSealed
             StreamRefuses: it has to wait for the store.
         """
-        log, config = self.log, self.config
         if self.known(message, now) is not None:
             return
+        if message.properties and not self.config.sealed:
+            check_demands(self.config, message.properties)
+        self.check_room(self.naming.message(message))
+
+    def check_room(self, message: Message) -> None:
+        """For a message with the topic under which the stream keeps it.
+
+        Raises:
+            MessageTooLarge, StreamFull, StreamSealed
+            StreamRefuses: it has to wait for the store.
+        """
+        log, config = self.log, self.config
         if config.sealed:
             raise StreamSealed(f"the stream {config.name!r} is sealed")
-        if message.properties:
-            check_demands(config, message.properties)
         if log.unwritten_weight > MAX_UNWRITTEN:
             self.changed()  # the next commit may show that the store works again
             raise StreamRefuses(f"the stream {config.name!r} waits for the store")
         if not config.is_refusing:
             return
-        size = message_sizes(message)[0]
-        if 0 < config.max_message_size < size or 0 < config.max_bytes < size:
-            text = "the stream {!r} takes messages of {} bytes at most"
+        size = message_sizes(message, config.measure)[0]
+        is_long = 0 < config.max_message_size < content_sizes(message, config.measure)[0]
+        if is_long or 0 < config.max_bytes < size:
             limit = min(filter(None, (config.max_message_size, config.max_bytes)))
-            if 0 < config.max_message_size < size:
-                raise MessageTooLarge(text.format(config.name, limit))
-            raise StreamFull(text.format(config.name, limit), "bytes")
+            text = f"the stream {config.name!r} takes messages of {limit} bytes at most"
+            raise MessageTooLarge(text) if is_long else StreamFull(text, "bytes")
         if config.discard is Discard.NEW:
             if not log.has_room(1, 0):
                 raise StreamFull(f"the stream {config.name!r} is full", "messages")
@@ -162,24 +165,25 @@ class Stream:
     def _take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
-        if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
-            if message.properties:
-                self._roll_up(message)
-            self.append(message, now)
-        else:
-            self.log.skip(1, now)
+        self.add(message, now)
         identity = message_id(message.properties) if message.properties else None
         if identity is not None and self.config.duplicate_window:
             self.duplicates.add(identity, self.log.last, self.log.last_time)
 
-    def _roll_up(self, message: Message) -> None:
-        """Remove what the message, which comes then, takes the place of."""
-        whose = rollup(message.properties)
-        figures = self.log.topics.get(message.topic)
-        if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == self.log.messages):
-            self.clear()
-        elif whose == TOPIC:
-            self.log.roll_up(message.topic)
+    def add(self, message: Message, now: float) -> None:
+        """A message with its topic in the stream, for which there is room, and whatever its id is."""
+        if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
+            self.coming(message, now)
+            if message.properties and self.config.allow_rollup:
+                _roll_up(self, message)
+            self.append(message, now)
+        else:
+            self.log.skip(1, now)
+
+    def coming(self, publication: Publication, now: float) -> None:
+        """It will be there next."""
+        for watcher in self.watchers:
+            watcher(self.log.last + 1, publication, now)
 
     def append(self, publication: Publication, now: float) -> None:
         """Keep a publication, whatever it demands."""
@@ -331,7 +335,8 @@ class Stream:
         """
         self.config.check_update(config)
         self.log.config = config
-        self.filters = TopicFilters(config.filters)
+        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
+        self.naming = Naming(config)
         self.log.thinning.look_again()
         self.attend()
 
@@ -364,10 +369,13 @@ class Stream:
     def write(self, batch: WriteBatch) -> bool:
         """Put into the batch what has changed. Returns whether the next commit has something to write, too."""
         self.consumers.write(batch)
-        return self.log.write(batch, [list(self._done), self.duplicates.first])
+        # an empty object is where the messages for each consumer once were
+        places = [{}, self.places] if self.places else []
+        return self.log.write(batch, [list(self._done), self.duplicates.first, *places])
 
-    def restore(self, head: list[Any], done: list[int]) -> None:
+    def restore(self, head: list[Any], done: list[int], places: dict[str, list[int]]) -> None:
         self.log.restore(head)
+        self.places = {origin: (number, sequence) for origin, (number, sequence) in places.items()}
         self._done.update(dict.fromkeys(done))
         if self.config.retention is Retention.INTEREST:
             self._swept = self.log.first  # ephemeral consumers have gone
@@ -392,8 +400,33 @@ def _mark(stream: Stream, topic: str, now: float) -> None:
     if config.retention is Retention.INTEREST and not stream.consumers.audiences.of(topic):
         return
     mark = stream.stamp(marker(topic, config.delete_marker_ttl))
-    if config.discard is Discard.OLD or stream.log.has_room(1, message_sizes(mark)[0]):
+    if config.discard is Discard.OLD or stream.log.has_room(1, message_sizes(mark, config.measure)[0]):
+        stream.coming(mark, now)
         stream.append(mark, now)
+
+
+def _roll_up(stream: Stream, message: Message) -> None:
+    """Remove what the message, which comes then, takes the place of."""
+    whose = rollup(message.properties)
+    figures = stream.log.topics.get(message.topic)
+    if whose == STREAM or (whose == TOPIC and figures is not None and figures.count == stream.log.messages):
+        stream.clear()
+    elif whose == TOPIC:
+        stream.log.roll_up(message.topic)
+
+
+def _has_room(log: StreamLog, publication: Publication) -> bool:
+    """Surely for all of it."""
+    config = log.config
+    sizes = message_sizes(publication, config.measure)
+    return (
+        not config.sealed
+        and log.unwritten_weight <= MAX_UNWRITTEN
+        and not 0 < config.max_message_size < max(content_sizes(publication, config.measure))
+        and not 0 < config.max_bytes < max(sizes)
+        and not config.discard_new_per_topic
+        and (config.discard is Discard.OLD or log.has_room(publication.count, sum(sizes)))
+    )
 
 
 def _nobody(has_work: bool) -> None:

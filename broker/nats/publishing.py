@@ -43,6 +43,7 @@ MOST_GATHERED: Final = 1024
 _MOST_GATHERED_TOPIC: Final = 63
 #: Subjects that mean something to the broker itself.
 _OF_JETSTREAM: Final = b"$JS."
+_API: Final = b"$JS.API."
 #: Headers that say what a stream is to do.
 _DEMAND: Final = b"Nats-"
 #: What a request gets that nobody answers.
@@ -135,8 +136,26 @@ class SubjectPublishing:
         self._decide(asked, message, self._in_jetstream)
 
     def _in_jetstream(self, asked: Publish, message: Message, allowed: bool) -> None:
-        if self._may_go(asked, message, allowed) and not self._jetstream.handle(asked):
+        if not self._may_go(asked, message, allowed):
+            return
+        seen = self._show(asked, message) if asked.subject.startswith(_API) else 0
+        if not self._jetstream.handle(asked) and seen <= 0:
             self._say_nobody(asked)
+
+    def _show(self, asked: Publish, message: Message) -> int:
+        """Subscribers see a request to the API, as those to a server do. Returns how many."""
+        services, now = self._services, self._dialogue.scheduler.now
+        route = services.pubsub.router.match(message.topic)
+        if not (route.targets or route.groups or route.behind):
+            return 0
+        try:
+            message.properties = properties_of(asked) if asked.block or asked.reply else NO_PROPERTIES
+        except BadSubject:
+            return 0
+        services.stamp(message, now).frames = forms_of(asked.subject, asked.reply, asked.block, asked.payload)
+        self._delivering.kept_back = 0
+        reached = services.pubsub.publish(message, now, self._standing.subscriber, self._delivering, route)
+        return reached - self._delivering.kept_back
 
     def _decide(self, asked: Publish, message: Message, decided: Callable[[Publish, Message, bool], None]) -> None:
         """Whether it may be published to the message's topic."""

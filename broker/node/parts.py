@@ -229,10 +229,11 @@ class Node:
     @cached_property
     def stream_keeper(self) -> StreamKeeper:
         """Made for the first stream, where no store holds some: few brokers in tests have streams."""
+        from trunkline.broker.nats.mapping import subject_of
         from trunkline.broker.stream_keeper import StreamKeeper
 
         self.has_streams.set()
-        return StreamKeeper(self.services)
+        return StreamKeeper(self.services, subject_of)
 
     @property
     def streams(self) -> Streams:

@@ -20,7 +20,7 @@ from trunkline.mqtt.stored import StoredPublication
 from trunkline.store import StoreUnavailable
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
-from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig, StreamRefuses
+from trunkline.streams import ConsumerConfig, Discard, Measure, Retention, StreamConfig, StreamOrigin, StreamRefuses
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.interface import Streams
 from trunkline.streams.markers import is_marker
@@ -482,3 +482,36 @@ async def test_messages_of_a_refused_commit_are_not_taken_for_stored(mock_clock:
             assert log.unwritten_weight
         await life.node.plugin_stores.committed()
         assert not log.unwritten_weight
+
+
+# Between streams
+
+
+async def test_what_the_configuration_cannot_say_stays(mock_clock: MockClock) -> None:
+    disk = Disk()
+    origin = StreamOrigin("o")
+    async with disk.broker() as life:
+        made = StreamConfig(name="s", filters=("s/#",), sources=(origin,), measure=Measure.NATS_FILE)
+        await life.node.streams.create(made)
+    async with disk.broker(streams=[{"name": "s", "filters": ["s/#"], "max_messages": 7}]) as life:
+        config = life.node.streams.info("s").config
+        assert (config.max_messages, config.sources, config.measure) == (7, (origin,), Measure.NATS_FILE)
+
+
+@pytest.mark.parametrize("durability", ["memory", "os"])
+async def test_a_stream_follows_another_one(durability: str, tmp_path: Path) -> None:
+    store = {} if durability == "memory" else {"store": {"path": str(tmp_path / "store.db"), "durability": durability}}
+    async with room(**store) as here:
+        streams = here.node.streams
+        await streams.create(StreamConfig(name="m", filters=(), mirror=StreamOrigin("orders")))
+        await streams.create(StreamConfig(name="t", filters=(), sources=(StreamOrigin("m"),)))
+        await streams.create(ORDERS)
+        client = await here.client("a")
+        for number in range(600):
+            await client.publish("orders/1", b"%d" % number, qos=0)
+        while streams.info("t").messages < 600:
+            await client.ping()
+        assert await payloads(streams, "t") == await payloads(streams, "m") == await payloads(streams)
+        await streams.delete("m")
+        await client.publish("orders/1", b"after", qos=1)
+        assert streams.info("t").messages == 600

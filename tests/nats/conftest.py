@@ -8,15 +8,10 @@ from tests.nats.servers import BROKER, CORE_KINDS, NatsServer, running
 
 #: Cases that the broker does not pass, and what they ask for that it does not offer.
 NOT_OFFERED: Final = {
-    "client/jetstream/test_keyvalue.py::test_a_compressed_bucket": "compression",
-    "client/jetstream/test_keyvalue.py::test_a_mirror": "mirrors",
-    "client/jetstream/test_keyvalue.py::test_sources": "sources",
-    "client/jetstream/test_keyvalue.py::test_values_that_are_published_once_more": "publishing once more",
+    "client/jetstream/test_keyvalue.py::test_values_that_are_published_once_more": "forged headers",
     "client/jetstream/test_stored.py::test_any_server_tells_what_the_leader_tells": "forged headers",
     "client/jetstream/test_subscribing.py::test_what_is_created": "samples of acknowledgements",
-    "jetstream/test_configs.py::test_streams[full]": "publishing once more",
-    "jetstream/test_configs.py::test_streams[mirror]": "mirrors",
-    "jetstream/test_configs.py::test_streams[sourced]": "sources",
+    "jetstream/test_configs.py::test_streams[sourced]": "streams of other domains",
     "jetstream/test_configs.py::test_consumers[pull]": "samples of acknowledgements",
 }
 _HERE: Final = Path(__file__).parent

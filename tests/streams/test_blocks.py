@@ -1,6 +1,7 @@
 """Blocks: in memory as much as may be, the rest in the store."""
 
 from tests.streams.world import World, burst, single
+from trunkline.mqtt.message import Message
 from trunkline.streams.blocks import (
     MAX_MESSAGES,
     MAX_WEIGHT,
@@ -10,9 +11,14 @@ from trunkline.streams.blocks import (
     StreamBlock,
     block_from_row,
     block_to_bytes,
+    compressed_block,
+    content_sizes,
     message_sizes,
+    seek_time,
 )
+from trunkline.streams.config import Measure, StreamConfig
 from trunkline.streams.keys import STREAM_BLOCKS, key
+from trunkline.streams.search import get
 
 
 def block(low: int, count: int, size: int = 10) -> StreamBlock:
@@ -48,10 +54,48 @@ def test_a_block_comes_back_as_it_was() -> None:
     assert after.piece(8) is None
 
 
+def test_a_compressed_block_comes_back_as_well() -> None:
+    before = block(5, 10, 100)
+    row = (key(1, 14), compressed_block(before, 0.0))
+    assert len(row[1]) * 5 < len(block_to_bytes(before, 0.0))
+    after = block_from_row(row, 5, 0.0)
+    assert [piece.message(5).payload for piece in after.pieces] == [b"x" * 100]
+
+
+def test_a_stream_may_be_compressed_and_not_be_any_more() -> None:
+    world = World()
+    world.create("#", compressed=True)
+    world.publish("a", b"x" * 1000)
+    world.commit()
+    world.registry.update(StreamConfig(name="s", filters=("#",)))
+    world.now = 2000.0
+    world.publish("a", b"y" * 1000)
+    world.restart()
+    small, large = (len(row[1]) for row in world.engine.scan(STREAM_BLOCKS))
+    assert small * 5 < large
+    found = [world.do(get(world.stream.log, world, sequence)).message.payload for sequence in (1, 2)]
+    assert found == [b"x" * 1000, b"y" * 1000]
+    assert [seek_time(world.engine, 1, time, 1, 2) for time in (1500.0, 0.0)] == [2, 1]
+
+
 def test_what_a_limit_counts() -> None:
-    assert message_sizes(burst(["ab"], [b"1", b"22"])) == [3, 4]
-    assert message_sizes(burst(["ab", "c"], [b"1", b"22"])) == [3, 3]
-    assert message_sizes(single("a", b"1", "id")) == [1 + 1 + 1 + 2 + 11 + 2 + 2]
+    assert message_sizes(burst(["ab"], [b"1", b"22"]), Measure.CONTENT) == [3, 4]
+    assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), Measure.CONTENT) == [3, 3]
+    with_id = single("a", b"1", "id")
+    for sizes in (message_sizes, content_sizes):
+        assert sizes(with_id, Measure.CONTENT) == [1 + 1 + 1 + 2 + 11 + 2 + 2]
+
+
+def test_what_a_server_of_nats_counts() -> None:
+    for measure, beside, of_headers in ((Measure.NATS_FILE, 30, 4), (Measure.NATS_MEMORY, 16, 0)):
+        assert message_sizes(burst(["ab"], [b"1", b"22"]), measure) == [beside + 3, beside + 4]
+        assert message_sizes(burst(["ab", "c"], [b"1", b"22"]), measure) == [beside + 3, beside + 3]
+        assert content_sizes(burst(["ab"], [b"1", b"22"]), measure) == [1, 2]
+        with_id, block = single("a", b"1", "id"), len(b"NATS/1.0\r\nNats-Msg-Id: id\r\n\r\n")
+        assert message_sizes(with_id, measure) == [beside + 2 + block + of_headers]
+        assert content_sizes(with_id, measure) == [1 + block]
+        typed = Message("a", b"1", 0, properties={"content_type": "x"})
+        assert message_sizes(typed, measure) == [beside + 2 + 1 + 2 + 1], "what is no header counts as in MQTT"
 
 
 def test_what_is_not_stored_stays_whatever_it_weighs() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.mqtt.topics import matches
-from trunkline.streams.filters import MAX_REMEMBERED, TopicFilters, overlap
+from trunkline.streams.filters import EVERYTHING, MAX_REMEMBERED, NOTHING, TopicFilters, overlap
 
 LEVELS = ["", "a", "b", "$s"]
 names = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3).map("/".join)
@@ -47,3 +47,10 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(2 * MAX_REMEMBERED):
         assert several.match(f"a/{number}")
     assert len(several._remembered) <= MAX_REMEMBERED
+
+
+def test_nothing_matches_nothing() -> None:
+    anything = TopicFilters(("#",))
+    assert not NOTHING.match("a")
+    assert NOTHING.overlap(anything) is anything.overlap(NOTHING) is NOTHING.overlap(NOTHING) is None
+    assert anything.overlap(EVERYTHING) == ("#", "#")

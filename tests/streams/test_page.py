@@ -48,4 +48,8 @@ def test_every_setting_is_on_it() -> None:
 
 def test_the_configuration_has_what_a_stream_has() -> None:
     names = {field.name for field in fields(StreamConfig)}
-    assert names - set(StreamSettings.model_fields) == {"sealed", "first_sequence"}
+    assert names - set(StreamSettings.model_fields) == {
+        "sealed",
+        "first_sequence",
+        *("measure", "transform", "republish", "mirror", "sources"),  # which only clients of NATS and programs set
+    }

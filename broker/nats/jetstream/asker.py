@@ -1,7 +1,7 @@
 """One client as JetStream sees it: who asks, what it may read, and where its answers go.
 
 An answer goes to the asker's own subscriptions, and to nobody else's. A message of a stream must not be sent by its
-reader to a topic that it may not publish to; and no request of a client is another one's message.
+reader to a topic that it may not publish to.
 """
 
 from __future__ import annotations

@@ -37,9 +37,15 @@ _LOOKED_FOR: Final = ("seq", "last_by_subj", "next_by_subj", "start_time", "mult
 
 
 def stream_of(jetstream: JetStream, name: str) -> Stream | None:
-    """The stream of this name, if it is read so."""
+    """The stream of this name, if it is read so; where it is not there, one that mirrors it and answers for it."""
     stream = jetstream.registry.find(name)
-    return stream if stream is not None and kept_in(stream.config.metadata).get("allow_direct") else None
+    if stream is not None:
+        return stream if kept_in(stream.config.metadata).get("allow_direct") else None
+    for each in jetstream.registry:
+        mirror = each.config.mirror
+        if mirror is not None and mirror.stream == name and kept_in(each.config.metadata).get("mirror_direct"):
+            return each
+    return None
 
 
 async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream, reply: bytes) -> tuple[bytes, bytes]:

@@ -61,6 +61,11 @@ class JetStream:
     def settings(self) -> NatsSettings:
         return self._services.config.nats
 
+    def contents(self, stream: Stream) -> tuple[str, ...]:
+        """Filters that together match all topics that may be in a stream: who reads it may subscribe to them."""
+        config = stream.config
+        return tuple(self.registry.contents(stream)) if config.origins or config.transform else config.filters
+
     @property
     def epoch(self) -> float:
         """What the store's time has more than the node's."""

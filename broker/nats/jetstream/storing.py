@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.carrying import forms_of
+from trunkline.broker.nats.jetstream import wide_rollups
 from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import filters_of
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -15,6 +16,7 @@ from trunkline.nats.jetstream.replies import ApiError
 from trunkline.store import StoreError
 from trunkline.streams.errors import StreamError
 from trunkline.streams.filters import TopicFilters
+from trunkline.streams.rollups import ROLLUP
 from trunkline.streams.search import FilterLast, filter_last, resolve
 
 if TYPE_CHECKING:
@@ -57,14 +59,35 @@ class StreamPublishing:
             message.properties = _without_reply(message.properties)
             if message.frames is not None:
                 message.frames = forms_of(asked.subject, b"", asked.block, asked.payload)
+        wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
         if not demands:
             self._publish(message, reply, stream, publish, demands)
+        elif wide is None:
+            self._find_out(message, reply, stream, publish, demands)
+        else:
+            self._asker.ask(
+                lambda: wide_rollups.refusal(self._asker, stream, self._jetstream.host, wide),
+                lambda refused: self._find_out(message, reply, stream, publish, demands, refused),
+            )
+
+    def _find_out(
+        self,
+        message: Message,
+        reply: bytes,
+        stream: Stream,
+        publish: Callable[[Message], None],
+        demands: dict[str, str],
+        refused: ApiError | None = None,
+    ) -> None:
+        """What has to be known to compare it with what the publisher expects."""
+        if refused is not None:
+            self._refuse(message, reply, stream, refused)
         elif _OF_SUBJECT in demands:
             self._look_up(message, reply, stream, publish, demands)
-        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, message.topic):
+        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, stream.naming.topic(message.topic)):
             self._asker.ask(
-                lambda: resolve(stream.log, self._jetstream.host, message.topic),
-                lambda _: self.store(message, asked, stream, publish),
+                lambda: resolve(stream.log, self._jetstream.host, stream.naming.topic(message.topic)),
+                lambda _: self._find_out(message, reply, stream, publish, demands),
             )
         else:
             self._publish(message, reply, stream, publish, demands)
@@ -112,14 +135,21 @@ class StreamPublishing:
             known = stream.known(message, now)
             if known is None:
                 if demands:
-                    _expect(stream, message.topic, demands, last)
+                    _expect(stream, stream.naming.topic(message.topic), demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
             self._refuse(message, reply, stream, refusal_of(error))
             return
         publish(message)
-        if reply and not stream.config.no_ack:
-            self._acknowledge(reply, stream.name, known or stream.log.last, is_known=known is not None)
+        sequence = known or stream.log.last
+        wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
+        if wide is not None:  # of a message that is known, too: it may not have come that far the first time
+            self._asker.ask(
+                lambda: wide_rollups.roll_up(stream, self._jetstream.host, wide, sequence),
+                lambda _: self._acknowledge(reply, stream, sequence, is_known=known is not None),
+            )
+        else:
+            self._acknowledge(reply, stream, sequence, is_known=known is not None)
 
     def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
         standing = self._asker.standing
@@ -127,9 +157,11 @@ class StreamPublishing:
         answer = json.dumps({"error": as_json(refusal), "stream": stream.name, "seq": 0}, separators=(",", ":"))
         self._asker.answer(reply, answer.encode())
 
-    def _acknowledge(self, reply: bytes, stream: str, sequence: int, *, is_known: bool) -> None:
+    def _acknowledge(self, reply: bytes, stream: Stream, sequence: int, *, is_known: bool) -> None:
+        if not reply or stream.config.no_ack:
+            return
         duplicate = ',"duplicate":true' if is_known else ""
-        text = f'{{"stream":"{stream}","seq":{sequence}{duplicate}}}'
+        text = f'{{"stream":"{stream.name}","seq":{sequence}{duplicate}}}'
         self.when_stored(reply, text.encode())
 
     def when_stored(self, reply: bytes, payload: bytes) -> None:

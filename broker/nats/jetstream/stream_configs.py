@@ -11,6 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from trunkline.broker.nats.jetstream.refusals import OTHER_NAME, REPLICAS, bad_json, bad_stream
+from trunkline.broker.nats.jetstream.shape_configs import (
+    read_mirror,
+    read_republish,
+    read_sources,
+    read_transform,
+    shown_origin,
+    shown_republish,
+    shown_transform,
+)
 from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadSubject
@@ -33,14 +42,15 @@ MOST_SUBJECTS: Final = 100
 _LEAST_AGE: Final = 0.1
 _DUPLICATE_WINDOW: Final = 120.0
 
+#: Clients of NATS set limits for what servers count.
+_MEASURES: Final[dict[Storage | str, streams.Measure]] = {
+    Storage.FILE: streams.Measure.NATS_FILE,
+    Storage.MEMORY: streams.Measure.NATS_MEMORY,
+}
+
 #: What is not offered: the setting, and what a client is told.
 _NOT_OFFERED: Final = (
-    ("mirror", "mirrors are not offered"),
-    ("sources", "sources are not offered"),
-    ("transform", "subject transforms are not offered"),
-    ("republish", "republishing is not offered"),
     ("placement", "placement is not offered"),
-    ("mirror_direct", "stream has no mirror but does have mirror direct"),
     ("allow_atomic", "atomic publishing is not offered"),
     ("allow_batched", "fast batches are not offered"),
     ("allow_counter", "message counters are not offered"),
@@ -64,14 +74,18 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         kept["storage"] = Storage.MEMORY.value
     if config.allow_direct:
         kept["allow_direct"] = True
-    filters = filters_of(config.subjects or (name,))
+    if config.mirror_direct:
+        kept["mirror_direct"] = True
+    mirror, sources = read_mirror(config), read_sources(config)
+    filters = filters_of(config.subjects or (() if mirror or sources else (name,)))
     if known is not None:
         filters = declared_filters(filters, known.filters)
         config = replace(config, first_sequence=config.first_sequence or known.first_sequence)
     if filters == ("#",) and not config.no_ack and (known is None or known.filters != filters):
         raise bad_stream("capturing all subjects requires no-ack to be true")
     window = config.duplicate_window
-    if not window and (known is None or known.duplicate_window):
+    has_window = known is None or known.duplicate_window or known.origins
+    if not (window or mirror or sources) and has_window:
         window = min(config.max_age or _DUPLICATE_WINDOW, _DUPLICATE_WINDOW)
     return streams.StreamConfig(
         name=name,
@@ -95,7 +109,13 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         allow_rollup=config.allow_rollup or config.delete_marker_ttl > 0,
         allow_message_ttl=config.allow_message_ttl or config.delete_marker_ttl > 0,
         delete_marker_ttl=config.delete_marker_ttl,
+        compressed=word(config.compression, Compression) == Compression.S2.value,
         first_sequence=max(config.first_sequence, 1),
+        measure=_MEASURES[config.storage] if known is None else known.measure,
+        transform=read_transform(config.transform),
+        republish=read_republish(config.republish, filters),
+        mirror=mirror,
+        sources=sources,
         metadata=with_kept(config.metadata, kept),
     )
 
@@ -126,11 +146,11 @@ def _check(config: StreamConfig) -> None:
     for name, text in _NOT_OFFERED:
         if getattr(config, name):
             raise bad_stream(text)
+    if config.mirror_direct and config.mirror is None:
+        raise bad_stream("stream has no mirror but does have mirror direct")
     limits = config.consumer_limits
     if limits.inactive_threshold or limits.max_ack_pending:
         raise bad_stream("limits of all consumers are not offered")
-    if config.compression is not Compression.NONE:
-        raise bad_stream("compression is not offered")
     word(config.storage, Storage)
     if 0 < config.max_age < _LEAST_AGE:
         raise bad_stream("max age needs to be >= 100ms")
@@ -235,7 +255,13 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         allow_rollup=config.allow_rollup,
         allow_message_ttl=config.allow_message_ttl,
         delete_marker_ttl=config.delete_marker_ttl,
+        compression=Compression.S2 if config.compressed else Compression.NONE,
         allow_direct=kept.get("allow_direct") is True,
+        mirror_direct=kept.get("mirror_direct") is True,
+        transform=shown_transform(config.transform),
+        republish=shown_republish(config.republish),
+        mirror=None if config.mirror is None else shown_origin(config.mirror),
+        sources=tuple([shown_origin(source) for source in config.sources]),
         metadata=shown_metadata(config.metadata),
     )
 

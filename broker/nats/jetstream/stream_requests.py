@@ -8,10 +8,14 @@ from trunkline.broker.nats.jetstream.messages import moment, stored_message
 from trunkline.broker.nats.jetstream.refusals import (
     BAD_REQUEST,
     MESSAGE_MISSING,
+    STREAM_MISSING,
     TOO_MANY_STREAMS,
+    as_json,
     bad_stream,
 )
 from trunkline.broker.nats.jetstream.requests import DESCRIPTIONS, NAMES
+from trunkline.broker.nats.jetstream.shape_configs import shown_origin
+from trunkline.broker.nats.jetstream.shape_rights import check_shapes
 from trunkline.broker.nats.jetstream.stream_configs import filters_of, read_stream_config, shown_stream_config
 from trunkline.broker.nats.levels import LEVEL, with_level
 from trunkline.broker.nats.mapping import subject_of
@@ -24,6 +28,7 @@ from trunkline.streams.search import deleted_sequences, get, get_last, get_next,
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.nats.jetstream.requests import ApiRequest
+    from trunkline.streams.following import OriginPlace
     from trunkline.streams.search import StreamMessage
     from trunkline.streams.stream import Stream
 
@@ -73,10 +78,11 @@ async def account(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
 async def create(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     known = jetstream.registry.find(request.stream)
     config = read_stream_config({"name": ""} | request.body, request.stream, known.config if known else None)
+    await check_shapes(jetstream.registry, request.asker, config, known.config if known else None)
     if known is None and 0 < jetstream.settings.max_streams <= len(jetstream.registry):
         raise TOO_MANY_STREAMS()
     await jetstream.streams.create(config)
-    return _described(jetstream.registry.get(config.name)) | {"did_create": True}
+    return _described(jetstream, jetstream.registry.get(config.name)) | {"did_create": True}
 
 
 async def update(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
@@ -85,8 +91,11 @@ async def update(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     before = shown_stream_config(jetstream.registry.get(config.name).config)
     if shown_stream_config(config).storage != before.storage:
         raise bad_stream("stream configuration update can not change storage type")
+    if config.mirror not in (None, jetstream.registry.get(config.name).config.mirror):
+        raise ApiError(400, 10055, "stream mirror configuration can not be updated")
+    await check_shapes(jetstream.registry, request.asker, config, known.config if known else None)
     await jetstream.streams.update(config)
-    return _described(jetstream.registry.get(config.name))
+    return _described(jetstream, jetstream.registry.get(config.name))
 
 
 async def delete(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
@@ -98,14 +107,14 @@ async def delete(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
 async def info(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     stream = jetstream.registry.get(request.stream)
     wanted = request.value("subjects_filter", str, "")
-    said = _described(stream)
+    said = _described(jetstream, stream)
     if request.value("deleted_details", bool, default=False) and (
         deleted := deleted_sequences(stream.log, _MOST_DELETED)
     ):
         said["state"]["deleted"] = deleted
     if wanted:
         filters = TopicFilters(() if wanted == ">" else filters_of((wanted,)))
-        await request.asker.check_filters(filters.filters or stream.config.filters)
+        await request.asker.check_filters(filters.filters or jetstream.contents(stream))
         offset = max(request.value("offset", int, 0), 0)
         counts, total = await topic_counts(stream.log, jetstream.host, filters, offset, _MOST_TOPICS)
         if counts:
@@ -121,7 +130,7 @@ async def names(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
 
 async def listing(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     found, page = request.page(_matching(jetstream, request), DESCRIPTIONS)
-    return page | {"streams": [_described(stream) for stream in found]}
+    return page | {"streams": [_described(jetstream, stream) for stream in found]}
 
 
 def _matching(jetstream: JetStream, request: ApiRequest) -> list[Stream]:
@@ -134,7 +143,7 @@ def _matching(jetstream: JetStream, request: ApiRequest) -> list[Stream]:
     return [stream for stream in found if stream.filters.overlap(wanted) is not None]
 
 
-def _described(stream: Stream) -> dict[str, Any]:
+def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:
     info = stream.info
     state: dict[str, Any] = {
         "messages": info.messages,
@@ -150,7 +159,26 @@ def _described(stream: Stream) -> dict[str, Any]:
     if info.deleted:
         state["num_deleted"] = info.deleted
     config = _ALWAYS_SAID | with_level(to_json(shown_stream_config(info.config)), int(info.config.allow_message_ttl))
-    return {"config": config, "created": moment(info.created), "state": state}
+    said: dict[str, Any] = {"config": config, "created": moment(info.created), "state": state}
+    is_mirror = info.config.mirror is not None
+    places = [_place(place, is_mirror=is_mirror) for place in jetstream.host.following.places(stream)]
+    if is_mirror:
+        said["mirror"] = places[0]
+    elif places:
+        said["sources"] = places
+    return said
+
+
+def _place(place: OriginPlace, *, is_mirror: bool) -> dict[str, Any]:
+    """Where a stream is in an origin."""
+    origin = to_json(shown_origin(place.origin))
+    said = {key: value for key, value in origin.items() if not key.startswith("opt_start")}
+    said |= {"lag": place.lag, "active": -1 if place.trouble else 0}
+    if place.sequence and not is_mirror:
+        said["seq"] = place.sequence
+    if place.trouble:
+        said["error"] = as_json(STREAM_MISSING() if place.is_missing else bad_stream(place.trouble))
+    return said
 
 
 async def purge(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:

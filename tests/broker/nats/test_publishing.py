@@ -1,5 +1,6 @@
 """PUB and HPUB, up to those who get it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,3 +170,43 @@ async def test_nobody_is_told_at_the_inbox_of_who_hears_everything() -> None:
         await speaker.say(b"SUB > 9", b"SUB r.* 1")
         await speaker.publish(b"$JS.API.none", b"", b"r.1")
         assert (await speaker.said()).startswith(b"HMSG r.1 1 ")
+
+
+async def test_requests_to_the_api_are_seen_by_whom_subscribes_to_them() -> None:
+    async with nats_room() as here:
+        speaker, device = await here.speaker(), await here.wire("device")
+        await device.subscribe(("$JS/API/#", 0))
+        await speaker.say(b"SUB $JS.API.STREAM.> 1", b"SUB r.* 2", b"SUB > 3")
+        await speaker.publish(b"$JS.API.STREAM.NAMES", b"", b"r.1")
+        assert await speaker.line() == b"MSG $JS.API.STREAM.NAMES 1 r.1 0"
+        assert await speaker.line() == b""
+        assert (await speaker.line()).startswith(b"MSG r.1 2 ")  # its answer comes behind
+        seen = await device.receive()
+        assert seen.topic == "$JS/API/STREAM/NAMES"
+        assert here.node.metrics.dropped[DropReason.NO_SUBSCRIBERS] == 0
+
+
+async def test_a_request_that_only_a_subscriber_sees_may_be_answered() -> None:
+    async with nats_room() as here:
+        asker, service = await here.speaker(), await here.speaker()
+        await service.say(b"SUB $JS.API.OTHER 1")
+        assert await service.said() == b""
+        await asker.say(b"SUB r.* 1")
+        await asker.publish(b"$JS.API.OTHER", b"", b"r.1")
+        assert await service.said() == b"MSG $JS.API.OTHER 1 r.1 0\r\n\r\n"
+        assert await asker.said() == b""
+        await asker.publish(b"$JS.API.OTHER", b"", b"a/b")  # no topic for an answer: not seen, and nobody answers
+        assert await service.said() == b""
+
+
+async def test_requests_to_the_api_that_no_rule_allows_are_seen_by_nobody(tmp_path: Path) -> None:
+    rules = tmp_path / "acl.toml"
+    rules.write_text(
+        '[[rule]]\npermit = "deny"\naction = "publish"\ntopics = ["$JS/API/#"]\n'
+        '[[rule]]\npermit = "allow"\ntopics = ["#", "$JS/#"]\n'
+    )
+    async with nats_room(acl={"file": str(rules)}) as here:
+        speaker = await here.speaker()
+        await speaker.say(b"SUB $JS.API.> 1")
+        await speaker.publish(b"$JS.API.STREAM.NAMES", b"", b"r.1")
+        assert await speaker.said() == b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.NAMES\"'\r\n"

@@ -1,11 +1,14 @@
 """Streams and their consumers, by an operator."""
 
+from dataclasses import replace
+
 import trio
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.management.asking import all_rows, ask, refused
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
+from trunkline.streams import Republication, StreamConfig, StreamOrigin, TopicChange
 
 
 async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
@@ -33,6 +36,17 @@ async def test_a_stream_is_created_looked_at_changed_and_deleted() -> None:
         assert await ask(here, "streams.purge", name="orders", filter="orders/1") == {"purged": 1}
         assert await ask(here, "streams.delete", name="orders") == {"deleted": "orders", "messages": 1}
         assert "no stream 'orders'" in await refused(here, NotFound, "streams.info", name="orders")
+
+
+async def test_what_clients_of_nats_have_said_stays() -> None:
+    async with room() as here:
+        mirror = StreamOrigin("o", changes=(TopicChange("a/+", "b/$1"),))
+        config = StreamConfig(name="m", filters=(), mirror=mirror, republish=Republication("b/+", "c/$1"))
+        await here.admin.streams.create(config)
+        changed = await ask(here, "streams.edit", name="m", max_messages=2, compressed=True)
+        assert changed["config"]["mirror"]["stream"] == "o"
+        assert here.admin.streams.info("m").config == replace(config, max_messages=2, compressed=True)
+        assert "cannot have filters" in await refused(here, BadRequest, "streams.edit", name="m", filters=["a"])
 
 
 async def test_what_cannot_be_done() -> None:

@@ -22,6 +22,7 @@ _VOLATILE = {
     "cluster",
     "pause_remaining",
     "last_active",
+    "active",
     "_nats.ver",
 }
 

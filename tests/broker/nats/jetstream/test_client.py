@@ -64,12 +64,18 @@ async def test_what_is_no_subject(subject: bytes) -> None:
         assert await puller.speaker.said() == b"-ERR 'Invalid Publish Subject'\r\n"
 
 
-async def test_subscribers_do_not_hear_requests() -> None:
+async def test_subscribers_hear_requests_to_the_api_alone() -> None:
     async with jetstream_room() as here:
         puller, other = await here.puller(), await here.puller()
+        await puller.consumer()
         await other.say(b"SUB $JS.> 2")
         await other.nothing()
         await puller.api("STREAM.INFO.s")
+        assert (await other.got()).subject == "$JS.API.STREAM.INFO.s"
+        await here.fill(b"1")
+        await puller.pull()
+        assert (await other.got()).subject == "$JS.API.CONSUMER.MSG.NEXT.s.c"
+        await puller.ask((await puller.got()).reply, b"+ACK")
         await other.nothing()
 
 

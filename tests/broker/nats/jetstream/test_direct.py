@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker.nats.jetstream.pulled import Got, Puller, jetstream_room
+from tests.broker.nats.jetstream.pulled import Got, Puller, jetstream_room, settled
 from tests.conformance import raw
 from trunkline.broker.nats.jetstream import direct
 from trunkline.broker.nats.jetstream.stream_configs import KEPT
@@ -153,3 +153,18 @@ async def test_a_level_that_is_too_high() -> None:
             got = await puller.ask(subject, {"seq": 1}, Nats_Required_Api_Level="2")
             assert got.status == "412 Required Api Level"
         assert (await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1}, Nats_Required_Api_Level="1")).payload == b"x"
+
+
+async def test_a_mirror_answers_for_an_origin_that_is_gone() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await here.fill(b"1")
+        for name, settings in (("other", {}), ("m", {"mirror_direct": True})):
+            said = await puller.api(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": "s"}, **settings})
+            assert "error" not in said
+        while here.streams.info("m").messages < 1:
+            await settled()
+        assert (await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1})).status == "503", "the stream itself does not"
+        await here.streams.delete("s")
+        got = await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1})
+        assert (got.payload, b"Nats-Stream: m\r\n" in got.block) == (b"1", True)

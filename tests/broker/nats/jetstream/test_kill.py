@@ -154,6 +154,35 @@ async def publish_lives_until_killed(server: NatsServer, first: int, lasting: di
         await one.speaker.leave()
 
 
+async def test_what_follows_a_stream_has_each_message_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any moment of following, and found as if it had not been."""
+    monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(tmp_path / "store.db"))
+    monkeypatch.setenv("TRUNKLINE_STORE__DURABILITY", "os")
+    stored: set[int] = set()
+    with running(BROKER, tmp_path) as server:
+        maker = await puller(server)
+        for config in (
+            {"name": "s", "subjects": ["log.>"]},
+            {"name": "m", "mirror": {"name": "s"}},
+            {"name": "t", "sources": [{"name": "s"}], "max_msgs_per_subject": 1},
+        ):
+            assert "error" not in await maker.api(f"STREAM.CREATE.{config['name']}", config)
+        await maker.speaker.leave()
+        for turn in range(ROUNDS):
+            await publish_until_killed(server, turn * MESSAGES, stored)
+            await trio.to_thread.run_sync(server.start)
+        maker = await puller(server)
+        origin = (await maker.api("STREAM.INFO.s"))["state"]
+        assert origin["messages"] >= len(stored) > 0
+        while (mirror := (await maker.api("STREAM.INFO.m"))["state"])["last_seq"] < origin["last_seq"]:
+            pass
+        assert mirror == origin
+        while (await maker.api("STREAM.INFO.t"))["sources"][0]["lag"]:
+            pass
+        assert (await maker.api("STREAM.INFO.t"))["state"]["last_seq"] == origin["messages"], "each of them once"
+        await maker.speaker.leave()
+
+
 async def take_all(server: NatsServer, came: list[int]) -> None:
     """Take all that there is."""
     one = await puller(server)

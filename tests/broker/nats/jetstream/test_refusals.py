@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: Each error that a stream can have, as it is raised, and what a client is told.
 SEEN: list[tuple[errors.StreamError, int, int, str]] = [
     (errors.InvalidStreamConfig("that is no stream"), 500, 10052, "that is no stream"),
+    (errors.InvalidTransform("invalid subject"), 500, 10052, "invalid subject"),
     (errors.StreamNotFound("s"), 404, 10059, "stream not found"),
     (errors.ConsumerNotFound("s", "c"), 404, 10014, "consumer not found"),
     (errors.MessageNotFound("no"), 404, 10037, "no message found"),

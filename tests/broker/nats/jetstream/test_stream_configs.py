@@ -21,7 +21,16 @@ from trunkline.broker.nats.jetstream.stream_configs import (
     shown_stream_config,
     subjects_of,
 )
-from trunkline.nats.jetstream.configs import Discard, Retention, Storage, StreamConfig
+from trunkline.nats.jetstream.configs import (
+    Compression,
+    Discard,
+    Republish,
+    Retention,
+    Storage,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams import config as streams
@@ -51,22 +60,22 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "allow_message_ttl": (True, {}),
     "delete_marker_ttl": (2.0, {"allow_message_ttl": True, "allow_rollup": True}),
     "allow_direct": (True, {}),
+    "compression": (Compression.S2, {}),
+    "mirror": (StreamSource(name="t", filter_subject="a.>"), {"duplicate_window": 9.0}),
+    "mirror_direct": (True, {"mirror": StreamSource(name="t")}),
+    "sources": ((StreamSource(name="t"), StreamSource(name="u", start_sequence=5)), {}),
+    "transform": (SubjectTransform(source="a.*", destination="b.$1"), {}),
+    "republish": (Republish(source=">", destination="b.>", headers_only=True), {}),
     "metadata": ({"a": "b"}, {}),
 }
 #: What is refused, by what the refusal says.
 REFUSES: dict[str, tuple[Any, str]] = {
     "replicas": (3, "replicas > 1 not supported"),
-    "compression": ("s2", "compression is not offered"),
-    "mirror_direct": (True, "no mirror"),
     "allow_atomic": (True, "atomic publishing is not offered"),
     "allow_batched": (True, "fast batches are not offered"),
     "allow_counter": (True, "message counters are not offered"),
     "allow_schedules": (True, "message schedules are not offered"),
     "placement": ({"cluster": "c"}, "placement is not offered"),
-    "mirror": ({"name": "t"}, "mirrors are not offered"),
-    "sources": ([{"name": "t"}], "sources are not offered"),
-    "transform": ({"src": "a", "dest": "b"}, "subject transforms are not offered"),
-    "republish": ({"src": "a", "dest": "b"}, "republishing is not offered"),
     "consumer_limits": ({"max_ack_pending": 1}, "limits of all consumers are not offered"),
     "unknown": (1, 'unknown field "unknown"'),
 }
@@ -75,7 +84,6 @@ JSON_NAMES = {
     "replicas": "num_replicas",
     "allow_counter": "allow_msg_counter",
     "allow_schedules": "allow_msg_schedules",
-    "transform": "subject_transform",
 }
 
 
@@ -87,6 +95,10 @@ def refusal(**said: Any) -> ApiError:
     with pytest.raises(ApiError) as refused:
         read(**said)
     return refused.value
+
+
+def test_what_only_a_mirror_has() -> None:
+    assert "no mirror" in refusal(mirror_direct=True).description
 
 
 def test_each_setting_is_kept_or_refused() -> None:
@@ -167,7 +179,7 @@ def test_what_is_not_said() -> None:
         ({"metadata": {"a": "x" * (128 * 1024)}}, "exceeds maximum size"),
         ({"subjects": [f"a.{number}" for number in range(MOST_SUBJECTS + 1)]}, "more than 100 subjects"),
         ({"subjects": ["a", "a"]}, "duplicate subjects"),
-        ({"compression": "zz"}, "compression is not offered"),
+        ({"compression": "zz"}, "can not unmarshal"),
         ({"retention": "foo"}, "can not unmarshal"),
         ({"discard": "foo"}, "can not unmarshal"),
         ({"storage": "foo"}, "can not unmarshal"),
@@ -366,6 +378,11 @@ def test_no_setting_of_a_stream_is_lost_when_nats_changes_it(name: str) -> None:
         "description": "d",
         "max_age": 500.0,
         "duplicate_window": 7.0,
+        "measure": streams.Measure.NATS_MEMORY,
+        "transform": streams.TopicChange("s", "t/u"),
+        "republish": streams.Republication("s", "t/u"),
+        "mirror": streams.StreamOrigin("o"),
+        "sources": (streams.StreamOrigin("o", 5, 7.5), streams.StreamOrigin("p", filter="a/+")),
     }
     known = streams.StreamConfig(name="s", filters=("s",))
     if name == "discard_new_per_topic":
@@ -376,6 +393,8 @@ def test_no_setting_of_a_stream_is_lost_when_nats_changes_it(name: str) -> None:
         before = getattr(known, name)
         known = replace(known, **{name: values.get(name, True if before is False else 9)})
         assert getattr(known, name) != before, f"{name}: another value is needed here"
+    if name == "mirror":
+        known = replace(known, filters=())
     shown = to_json(shown_stream_config(known))
     after = read_stream_config(shown, "s", known)
     if name == "sealed":  # which is shown as it is for clients
