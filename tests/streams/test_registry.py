@@ -87,7 +87,11 @@ class Machine(RuleBasedStateMachine):
     def create(self, config: dict[str, Any]) -> None:
         if config["discard"] is Discard.OLD or not config["max_messages_per_topic"]:
             config["discard_new_per_topic"] = False
-        if not config["allow_message_ttl"] or config["max_messages"] or config["max_bytes"]:
+        if (
+            not (config["allow_message_ttl"] and config["allow_rollup"])
+            or config["max_messages"]
+            or config["max_bytes"]
+        ):
             config["delete_marker_ttl"] = 0.0  # else what a marker pushes out is a matter of how much is read at once
         self.world.create("#", **config)
         self.plain = PlainStream(self.stream.config)
