@@ -311,7 +311,8 @@ async def test_another_one_creates_the_consumer_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("theirs", "error", "words"),
     [
-        ({"deliver_subject": "theirs"}, NameTaken, "exists"),
+        ({"deliver_subject": "theirs", "durable_name": "d"}, NameTaken, "exists"),
+        ({"deliver_subject": "theirs"}, CannotSubscribe, "durable is '', not 'd'"),
         ({"deliver_subject": "theirs", "deliver_group": "q"}, CannotSubscribe, "queue group 'q'"),
         ({}, CannotSubscribe, "a pull subscription is required"),
         ({"deliver_subject": "theirs", "filter_subject": "other"}, CannotSubscribe, "'orders.new' is not"),
@@ -334,7 +335,7 @@ async def test_another_one_creates_the_consumer_of_one(
 
 async def test_another_one_creates_the_consumer_to_pull_from() -> None:
     peer = JetStreamPeer()
-    peer.races |= {"d": {}, "e": {"deliver_subject": "theirs"}}
+    peer.races |= {"d": {"durable_name": "d"}, "e": {"deliver_subject": "theirs"}}
     async with serving(peer.story) as port, connect(f"127.0.0.1:{port}") as client:
         js = client.jetstream()
         async with js.subscribe_pull("orders.new", durable="d") as found:
