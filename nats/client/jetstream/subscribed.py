@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Headers
 
 _PREFIX: Final = PREFIX.encode()
-#: Intervals of heartbeats in which nothing comes, until that is told.
-MISSED_HEARTBEATS: Final = 3
 #: Seconds between looks at a consumer, until it is believed that others subscribe to it.
 LOOKS: Final = (0.02, 0.1, 0.4)
 #: The first version of servers that take a reason with `+TERM`.

@@ -175,7 +175,7 @@ async def test_what_cannot_be_a_name(server: NatsServer) -> None:
         with pytest.raises(CannotSubscribe, match="two durable consumers are named, 'a' and 'b'"):
             async with js.subscribe("orders.new", durable="a", config=ConsumerConfig(durable="b")):
                 pass
-        for ahead in ({"ahead": 0}, {"ahead_bytes": -1}):
+        for ahead in ({"ahead": 0}, {"ahead_bytes": -1}, {"ahead": 10, "ahead_bytes": 1000}):
             values = dict(ahead)
             with pytest.raises(ValueError, match="ahead: "):
                 async with js.subscribe_pull("orders.new", **values):
