@@ -254,6 +254,31 @@ async def test_the_configuration_of_what_is_there(server: NatsServer) -> None:
         assert (await js.consumer("orders", "d")).config.ack_wait == 30.0
 
 
+@pytest.mark.parametrize("kind", ["push", "pull"])
+async def test_the_same_configuration_again(server: NatsServer, kind: str) -> None:
+    """What a server makes of it is no difference."""
+    config = ConsumerConfig(
+        durable="d",
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=7.5,
+        deliver_policy=DeliverPolicy.BY_START_TIME,
+        description="of a test",
+        inactive_threshold=90.0,
+        max_ack_pending=17,
+        max_deliver=3,
+        start_time=1_700_000_000.123456,
+    )
+    if kind == "push":
+        config = replace(config, flow_control=True, idle_heartbeat=5.1, rate_limit=10_000_000, headers_only=True)
+    else:
+        config = replace(config, backoff=(7.5, 10.25), max_batch=600, max_expires=9.5, max_waiting=9)
+    async with orders(server) as (_, js):
+        begin: Any = js.subscribe if kind == "push" else js.subscribe_pull
+        for is_created in (True, False, False):
+            async with begin("orders.>", config=config) as found:
+                assert found.is_created == is_created
+
+
 async def test_a_pull_of_what_is_there(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         await js.create_consumer("orders", ConsumerConfig(durable="d", filter_subject="orders.a"))
@@ -345,18 +370,35 @@ async def test_another_one_creates_the_consumer_to_pull_from() -> None:
                 pass
 
 
+def hide_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next look at a consumer finds none."""
+    missing = iter([True, False])
+    look = JetStream.consumer
+
+    async def consumer(self: JetStream, stream: str, name: str) -> Any:
+        if next(missing, False):
+            raise ConsumerMissing(404, 10014, "consumer not found")
+        return await look(self, stream, name)
+
+    monkeypatch.setattr(JetStream, "consumer", consumer)
+
+
+async def test_a_race_in_a_group_with_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look finds nothing, and the consumer of the group is there when it is created: the second member joins it."""
+    async with orders(server) as (_, js), js.subscribe("orders.>", queue="q") as first:
+        hide_once(monkeypatch)
+        async with js.subscribe("orders.>", queue="q") as second:
+            assert (second.subject, second.is_created) == (first.subject, False)
+            await first.unsubscribe()
+            await js.publish("orders.new", b"1")
+            with trio.fail_after(60):
+                assert (await second.receive()).payload == b"1"
+
+
 async def test_a_race_with_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look finds nothing, and the consumer is there when it is created."""
     async with orders(server) as (client, js), js.subscribe("orders.>", durable="d"):
-        missing = iter([True, False])
-        look = JetStream.consumer
-
-        async def consumer(self: JetStream, stream: str, name: str) -> Any:
-            if next(missing, False):
-                raise ConsumerMissing(404, 10014, "consumer not found")
-            return await look(self, stream, name)
-
-        monkeypatch.setattr(JetStream, "consumer", consumer)
+        hide_once(monkeypatch)
         with pytest.raises((NameTaken, CannotSubscribe)):
             async with js.subscribe("orders.>", durable="d"):
                 pass
