@@ -425,6 +425,16 @@ async def test_a_mirror(server: NatsServer) -> None:
         assert await copy.keys() == ["a", "b"]
 
 
+async def test_a_mirror_of_what_gives_no_direct_answers(server: NatsServer) -> None:
+    async with key_values(server) as (js, _):
+        stream = (await js.stream("KV_settings")).config
+        await js.update_stream(replace(stream, allow_direct=False))
+        for name in ("settings", "KV_settings"):
+            with pytest.raises(NotSupported, match="copy: its origin settings allows no direct answers"):
+                await KeyValues(js).create(KeyValueConfig(bucket="copy", mirror=StreamSource(name=name)))
+        assert [each.config.name for each in await js.streams()] == ["KV_settings"]
+
+
 async def test_sources(server: NatsServer) -> None:
     async with key_values(server) as (js, first):
         await first.put("a", b"1")

@@ -161,6 +161,27 @@ async def test_a_member_of_a_group_does_not_wait_for_the_others_to_go(autojump_c
     assert trio.current_time() == 0
 
 
+class Leaving(StubApi):
+    """The server sees for so many seconds that somebody subscribes."""
+
+    until = 0.1
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        config = ConsumerConfig(durable=name, deliver_subject="d")
+        return replace(info(name, config), push_bound=trio.current_time() < self.until)
+
+
+async def test_a_server_may_see_late_that_a_subscription_has_ended(autojump_clock: MockClock) -> None:
+    """It is looked at for half a second, until that is a second subscription."""
+    api, wanted = Leaving(), wanted_of("a", "s", "", "d", None)
+    assert (await subscribe_push(api, wanted, PushSubscription, None, None)).consumer == "d"
+    assert trio.current_time() == pytest.approx(0.12)
+    api.until = 100
+    with pytest.raises(CannotSubscribe, match="duplicate subscription"):
+        await subscribe_push(api, wanted, PushSubscription, None, None)
+    assert trio.current_time() == pytest.approx(0.12 + 0.52)
+
+
 async def test_what_cannot_be_a_name(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         values: dict[str, Any]
