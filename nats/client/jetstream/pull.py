@@ -184,6 +184,7 @@ class PullSubscription(ConsumerSubscription):
         body: dict[str, Any] = {"batch": messages, "expires": round(expires * 1e9), "no_wait": not expires}
         body |= {"max_bytes": max_bytes, "idle_heartbeat": round(heartbeat * 1e9)}
         token = self._pulls.open(messages, max_bytes)
+        self._heard_at = trio.current_time()  # without a pull nothing could come
         try:
             self._owner.answer(
                 f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}",

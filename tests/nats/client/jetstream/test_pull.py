@@ -509,6 +509,21 @@ async def test_a_silent_server_is_told_of_and_asked_again(autojump_clock: MockCl
     assert len(asked(api)) == 3
 
 
+async def test_a_silent_server_and_who_looks_now_and_then(autojump_clock: MockClock) -> None:
+    """It is told, and asked again; behind a while without a pull nothing was to come."""
+    found, api = pulling()
+    for _ in range(70):
+        with trio.move_on_after(1):
+            await found.receive()
+    assert api.client.events == [HeartbeatMissed(found, 30.0)] * 2
+    assert len(asked(api)) == 3
+    found.put(answer(api, 408))
+    await trio.sleep(100)
+    with trio.move_on_after(29):
+        await found.receive()
+    assert (len(api.client.events), len(asked(api))) == (2, 4)
+
+
 async def test_heartbeats_keep_a_loop_quiet(autojump_clock: MockClock) -> None:
     found, api = pulling()
     async with looping(found):
