@@ -302,6 +302,23 @@ async def test_a_loop_asks_for_more_when_half_is_left() -> None:
         assert taken == [b"0", b"1", b"2", b"3", b"4"]
 
 
+async def test_what_a_pull_had_still_room_for_is_asked_for_again() -> None:
+    """And no more: the rest of it has come."""
+    found, api = pulling(ahead=10)
+    async with looping(found):
+        first = answer(api, 408, "Request Timeout", Nats_Pending_Messages=4, Nats_Pending_Bytes=0)
+        for number in range(6):
+            found.put(message(number))
+        await wait_all_tasks_blocked()
+        assert [each["batch"] for each in asked(api)] == [10, 5]
+        found.put(first)
+        await wait_all_tasks_blocked()
+        assert [each["batch"] for each in asked(api)] == [10, 5, 5]
+        found.put(first)  # it is told once
+        await wait_all_tasks_blocked()
+        assert len(asked(api)) == 3
+
+
 async def test_one_ahead() -> None:
     found, api = pulling(ahead=1)
     async with looping(found) as taken:
