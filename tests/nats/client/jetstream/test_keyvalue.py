@@ -1,7 +1,10 @@
 """Buckets of keys with values, with real servers of two versions."""
 
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -270,6 +273,21 @@ async def test_keys(server: NatsServer) -> None:
         else:
             with pytest.raises(NotSupported, match="this server knows no filter of several subjects"):
                 await bucket.keys("a", "b.d")
+
+
+async def test_a_key_that_is_deleted_while_all_are_told(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes twice then, and has no value at the end."""
+    told = [("a", Operation.PUT), ("b", Operation.PUT), ("a", Operation.DELETE), ("b", Operation.PUT)]
+
+    async def initial() -> AsyncIterator[Entry]:
+        for revision, (key, operation) in enumerate(told):
+            yield Entry("settings", key, b"", revision, 0.0, len(told) - revision, operation)
+            await trio.lowlevel.checkpoint()
+
+    async with key_values(server) as (_, bucket):
+        watch = nullcontext(SimpleNamespace(initial=initial))
+        monkeypatch.setattr(bucket, "watch", lambda *_, **__: watch)
+        assert await bucket.keys() == ["b"]
 
 
 async def test_history(server: NatsServer) -> None:
