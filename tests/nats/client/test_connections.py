@@ -461,6 +461,7 @@ async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump
     assert len(attempts) == 13
     gaps = [later - sooner for sooner, later in pairwise(attempts)]
     assert gaps[-1] > 4
+    assert max(gaps) <= settings.max_reconnect_wait
     assert sum(gaps) > 20
 
 
