@@ -31,6 +31,7 @@ ALLOWED = {
     "events/delta.py": "Delta's commits have the calendar's time",
     "events/compaction.py": "it compares with times of rows, which follow the calendar",
     "events/positions.py": "for people who read the file",
+    "nats/client/jetstream/object_records.py": "the time of an object that was just stored, for people",
     "nats/client/services/service.py": "a service says when it has begun, for people",
 }
 #: Modules that turn node time into the calendar's (`StoreClock.calendar`), and why that is not stored, or not to

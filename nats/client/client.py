@@ -12,7 +12,7 @@ import trio
 
 from trunkline.nats.client.connections import Connections
 from trunkline.nats.client.receivers import Receivers
-from trunkline.nats.client.requests import Inbox, is_refusal
+from trunkline.nats.client.requests import NO_RESPONDERS, Inbox, code_of, is_refusal
 from trunkline.nats.client.settings import Settings, address_of
 from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BufferFull, NatsError, NoResponders, PayloadTooLarge, RequestTimeout
@@ -244,36 +244,34 @@ class Client:
         max_answers: int | None = None,
     ) -> AsyncGenerator[AsyncIterator[Message]]:
         """All answers that come within `timeout` seconds: `async with client.request_many("status") as answers: async
-        for answer in answers:`. It ends earlier after `max_answers`, or when none comes for `stall` seconds after the
-        first one.
+        for answer in answers:`. It ends earlier after `max_answers`, when none comes for `stall` seconds (0: no limit)
+        after the first one, and with a status of a server in place of an answer, which is the last.
 
         Raises:
             NoResponders: nobody subscribes to the subject.
             PermissionDenied: the client may not ask there.
         """
         answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
-        deadline = trio.current_time() + timeout
+        answers.deadline = trio.current_time() + timeout
         try:
-            async with aclosing(self._each(answers, subject, deadline, stall, max_answers)) as each:
+            async with aclosing(self._each(answers, stall if stall and stall > 0 else timeout, max_answers)) as each:
                 yield each
         finally:
             answers.close()
 
-    async def _each(
-        self, answers: Answers, subject: str, deadline: float, stall: float | None, max_answers: int | None
-    ) -> AsyncGenerator[Message]:
-        found = 0
-        while max_answers is None or found < max_answers:
-            until = deadline if stall is None or not found else min(deadline, trio.current_time() + stall)
-            with trio.move_on_at(until):
+    async def _each(self, answers: Answers, stall: float, max_answers: int | None) -> AsyncGenerator[Message]:
+        found = code = 0
+        while not code and (max_answers is None or found < max_answers):
+            with trio.move_on_at(min(answers.deadline, trio.current_time() + stall) if found else answers.deadline):
                 await answers.wait()
             if not answers.messages and answers.error is not None:
                 raise answers.error
-            if not answers.messages or trio.current_time() > deadline:
+            if not answers.messages:
                 return
             message = answers.take()
-            if not found and is_refusal(message):
-                raise NoResponders(subject)
+            code = code_of(message)  # it is terminal (ADR-47, Status Messages)
+            if code == NO_RESPONDERS:
+                raise NoResponders(answers.subject)
             found += 1
             yield message
 

@@ -24,12 +24,17 @@ NO_RESPONDERS: Final = 503
 class Answers:
     """Of one request. More than is asked for, or than has room, is dropped."""
 
-    __slots__ = ("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages", "error", "messages", "subject", "token")
+    __slots__ = (
+        *("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages"),
+        *("deadline", "error", "messages", "subject", "token"),
+    )
 
     def __init__(self, inbox: Inbox, subject: str, token: bytes, max_messages: int, max_bytes: int) -> None:
         self._inbox = inbox
         self.subject = subject
         self.token = token
+        #: What comes later does not count.
+        self.deadline = float("inf")
         #: Why there will be none.
         self.error: NatsError | None = None
         self.messages: list[Message] = []
@@ -39,7 +44,8 @@ class Answers:
         self._is_over = False
 
     def put(self, message: Message) -> None:
-        if len(self.messages) < self._max_messages and len(message.payload) <= self._max_bytes:
+        has_room = len(self.messages) < self._max_messages and len(message.payload) <= self._max_bytes
+        if has_room and trio.current_time() <= self.deadline:
             self._max_bytes -= len(message.payload)
             self.messages.append(message)
             self._event.set()
@@ -111,12 +117,17 @@ class Inbox:
             answers.put(Message(wire, self._answering))
 
 
-def is_refusal(message: Message | Deliver) -> bool:
-    """Whether the server says that nobody answers."""
+def code_of(message: Message | Deliver) -> int:
+    """The code of the status that has come in place of an answer; 0 for none."""
     if message.payload:
-        return False
+        return 0
     try:
         status = message.status
     except BadHeaders:
-        return False
-    return status is not None and status.code == NO_RESPONDERS
+        return 0
+    return 0 if status is None else status.code
+
+
+def is_refusal(message: Message | Deliver) -> bool:
+    """Whether the server says that nobody answers."""
+    return code_of(message) == NO_RESPONDERS

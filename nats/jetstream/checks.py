@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import ConsumerInfo
 
 #: Of a consumer that is there, these may differ: the first may change, and the others are checked by themselves.
-_NOT_COMPARED: Final = frozenset({"deliver_subject", "deliver_group", "filter_subject", "name", "durable"})
+_NOT_COMPARED: Final = frozenset({"deliver_subject", "deliver_group", "filter_subject", "name"})
 _POLICIES: Final = frozenset({"deliver_policy", "ack_policy", "replay_policy"})
 #: Seconds between a duration, or a moment, and what it is behind its way through JSON.
 _ROUNDING: Final = 1e-6

@@ -144,7 +144,8 @@ class Client(InThread):
         max_answers: int | None = None,
     ) -> Answers:
         """All answers that come within `timeout` seconds: `with client.request_many("status") as answers: for answer
-        in answers:`. It ends earlier after `max_answers`, or when none comes for `stall` seconds after the first one.
+        in answers:`. It ends earlier after `max_answers`, when none comes for `stall` seconds (0: no limit) after the
+        first one, and with a status of a server in place of an answer, which is the last.
 
         Raises:
             NoResponders: nobody subscribes to the subject.

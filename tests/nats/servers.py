@@ -4,6 +4,7 @@ core NATS at a listener."""
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -78,6 +79,11 @@ class NatsServer:
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def let_go(self) -> None:
+        """It tells its clients that it is going to end, and begins to send them away after a while."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR2)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -313,10 +313,21 @@ class KeyValues:
 
         Raises:
             NameTaken: it is there with another one.
-            NotSupported: the server does not know all that was asked for; nothing was created.
+            NotSupported: the server does not know all that was asked for, or the origin of a mirror allows no direct
+                answers, so that the mirror would give none; nothing was created.
             ValueError: the configuration is not possible.
         """
+        await self._check_origin(config)
         return KeyValue(self._js, (await self._js.create_stream(config.stream())).config)
+
+    async def _check_origin(self, config: KeyValueConfig) -> None:
+        """Of a mirror (ADR-8, Creation of Mirrors), if it can be asked. One that is missing is the server's matter."""
+        if config.mirror is None or config.mirror.external is not None:
+            return
+        name = config.mirror.name.removeprefix(KEY_VALUES)
+        with suppress(BucketMissing):
+            if not (await _info(self._js, name)).config.allow_direct:
+                raise NotSupported(f"{config.bucket}: its origin {name} allows no direct answers (allow_direct)")
 
     async def update(self, config: KeyValueConfig) -> KeyValue:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import time
 from typing import TYPE_CHECKING, Final
 
 from trunkline.nats.errors import NoResponders, ObjectExists, PayloadTooLarge
@@ -43,7 +44,7 @@ class Replacement:
         self._name = name
 
     async def run(self, make: Callable[[ObjectInfo | None], ObjectInfo]) -> ObjectInfo | None:
-        """Returns what was known."""
+        """Returns what was known. `info` has then about the time at which it was stored."""
         subject = subject_of(self._bucket, self._name)
         for attempt in range(ATTEMPTS):
             before, sequence = await find_info(self._js, self._bucket, self._name)
@@ -61,6 +62,8 @@ class Replacement:
                 if not isinstance(error, WrongLast) or attempt == ATTEMPTS - 1:
                     raise
             else:
+                # the clock of this machine: an acknowledgement has no time (ADR-20, Modified Time)
+                self.info = replace(self.info, modified=time())
                 return before
         raise AssertionError
 

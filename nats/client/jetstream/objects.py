@@ -93,8 +93,8 @@ class ObjectStore:
         chunk_size: int = CHUNK_SIZE,
     ) -> ObjectInfo:
         """Store bytes, what an asynchronous iterator gives, or a file (a path that is no text) in the place of what has
-        this name. `chunk_size` is in bytes, and no more than the server's `max_payload`. The time of the result is 0,
-        as it is the server's.
+        this name. `chunk_size` is in bytes, and no more than the server's `max_payload`. The time of the result is
+        that of this machine's clock, as the server tells its own only to who asks for what is known of the object.
 
         Raises:
             ApiError: the store refuses it, as it is full or sealed. What had this name stays.
@@ -124,7 +124,7 @@ class ObjectStore:
                 await self._remove_chunks(info)
             raise
         await self._remove_chunks(before)
-        return info
+        return replacement.info
 
     async def _put_chunks(self, info: ObjectInfo, source: Source, chunk_size: int) -> ObjectInfo:
         subject = info.chunk_subject
@@ -274,10 +274,11 @@ class ObjectStore:
             return replacement.info
         old, sequence = await find_info(self._js, self.bucket, name)
         info = replace(changed(old), name=new_name)
-        await Replacement(self._js, self.bucket, new_name).run(lambda before: unless_object(before, info))
+        replacement = Replacement(self._js, self.bucket, new_name)
+        await replacement.run(lambda before: unless_object(before, info))
         # up to what was renamed: somebody may have stored another object behind it
         await self._js.purge_stream(self._stream, subject=subject_of(self.bucket, name), before=sequence + 1)
-        return info
+        return replacement.info
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """A link to an object of this bucket or another one.
@@ -302,8 +303,9 @@ class ObjectStore:
 
     async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
         info = ObjectInfo(name=name, bucket=self.bucket, nuid=_nuid(), options=ObjectOptions(link=link))
-        await Replacement(self._js, self.bucket, name).run(lambda before: unless_object(before, info))
-        return info
+        replacement = Replacement(self._js, self.bucket, name)
+        await replacement.run(lambda before: unless_object(before, info))
+        return replacement.info
 
     # All of them
 

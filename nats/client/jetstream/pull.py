@@ -9,7 +9,7 @@ import trio
 
 from trunkline.nats.client.events import PullFailed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
-from trunkline.nats.client.jetstream.subscribed import MISSED_HEARTBEATS, ConsumerSubscription
+from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import ClientClosed, RequestTimeout
 from trunkline.nats.jetstream.pulls import Pulls
 from trunkline.nats.jetstream.statuses import (
@@ -38,6 +38,8 @@ MAX_BYTES: Final = 1 << 62
 #: Seconds of one pull of a loop, and between the heartbeats in it.
 EXPIRES: Final = 30.0
 HEARTBEAT: Final = 15.0
+#: Intervals of heartbeats in which nothing comes, until the pull is given up (ADR-37, Idle heartbeats).
+MISSED_HEARTBEATS: Final = 2
 #: Seconds behind the end of a pull in which the server may say so.
 GRACE: Final = 2.0
 #: A pull without heartbeats is not longer than so many seconds.
@@ -182,6 +184,7 @@ class PullSubscription(ConsumerSubscription):
         body: dict[str, Any] = {"batch": messages, "expires": round(expires * 1e9), "no_wait": not expires}
         body |= {"max_bytes": max_bytes, "idle_heartbeat": round(heartbeat * 1e9)}
         token = self._pulls.open(messages, max_bytes)
+        self._heard_at = trio.current_time()  # without a pull nothing could come
         try:
             self._owner.answer(
                 f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}",

@@ -8,7 +8,7 @@ import trio
 
 from trunkline.nats.client.events import MessagesMissed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
-from trunkline.nats.client.jetstream.subscribed import MISSED_HEARTBEATS, ConsumerSubscription
+from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import NatsError
 from trunkline.nats.jetstream.statuses import (
     LAST_CONSUMER,
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import ConsumerInfo
     from trunkline.nats.protocol.headers import Status
 
+#: Intervals of heartbeats in which nothing comes, until that is told (ADR-15, Heartbeats).
+MISSED_HEARTBEATS: Final = 3
 #: Where the sequences of the stream and of the consumer stand in a reply subject, by the number of its tokens.
 _SHORT: Final = 9
 _LONG: Final = 11

@@ -16,7 +16,7 @@ from trunkline.nats.jetstream.configs import AckPolicy
 from trunkline.nats.protocol.acknowledging import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from trunkline.nats.client.events import Event
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Headers
 
 _PREFIX: Final = PREFIX.encode()
-#: Intervals of heartbeats in which nothing comes, until that is told.
-MISSED_HEARTBEATS: Final = 3
 #: Seconds between looks at a consumer, until it is believed that others subscribe to it.
 LOOKS: Final = (0.02, 0.1, 0.4)
 #: The first version of servers that take a reason with `+TERM`.
@@ -129,14 +127,17 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
         self.stream = self.consumer = ""
         #: Seconds in which something comes from the server, if only a heartbeat.
         self._patience = float("inf")
-        #: When something other than a message has come last.
+        #: When something has come last, or could come; messages count when somebody waits for the next one, and those
+        #: that had come then.
         self._heard_at = trio.current_time()
+        self._counted = 0
         #: When something is to be done although nothing comes.
         self._wakes_at = float("inf")
 
     def bind(self, stream: str, consumer: str, info: ConsumerInfo | None, *, is_created: bool) -> None:
         """It is the subscription of this consumer."""
         self.stream, self.consumer, self.info, self.is_created = stream, consumer, info, is_created
+        self._heard_at = trio.current_time()
         if info is not None:
             self.ignores_acks = info.config.ack_policy is AckPolicy.NONE
 
@@ -228,15 +229,22 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
 
     # Its silence
 
+    def again(self) -> Iterable[bytes]:
+        self._heard_at = trio.current_time()
+        return super().again()
+
     async def _some(self) -> None:
         if self._waiting or self.is_over:
             await trio.lowlevel.checkpoint()
-        began = trio.current_time()
         while not self._waiting:
             self._check()
-            began, is_silent = await self._pause(began, self._patience, self._wakes_at)
+            if self.received != self._counted:
+                self._counted, self._heard_at = self.received, trio.current_time()
+            # silence goes on where a wait was cancelled: whoever looks now and then is to hear of it, too
+            since, is_silent = await self._pause(self._heard_at, self._patience, self._wakes_at)
+            self._heard_at = max(self._heard_at, since)
             if is_silent:
-                began = trio.current_time()
+                self._heard_at = trio.current_time()
                 self._missed()
 
     async def _pause(self, began: float, patience: float, wakes_at: float) -> tuple[float, bool]:

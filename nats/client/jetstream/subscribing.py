@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from trunkline.nats.client.jetstream.pull import MAX_BYTES, MAX_MESSAGES, PullSubscription
+from trunkline.nats.client.jetstream.pull import AHEAD, MAX_BYTES, MAX_MESSAGES, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import LOOKS
 from trunkline.nats.errors import CannotSubscribe
@@ -95,8 +95,8 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
 
 async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int) -> PullSubscription:
     """Raises as `subscribe_push` does."""
-    if not 0 < ahead <= MAX_MESSAGES or ahead_bytes < 0:
-        raise ValueError(f"ahead: {ahead} messages, and {ahead_bytes} bytes")
+    if not 0 < ahead <= MAX_MESSAGES or ahead_bytes < 0 or (ahead != AHEAD and ahead_bytes):
+        raise ValueError(f"ahead: {ahead} messages, and {ahead_bytes} bytes, of which one is possible")
     wanted = await _located(api, wanted)
     info = await _existing(api, wanted)
     is_created = False

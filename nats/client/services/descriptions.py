@@ -51,9 +51,10 @@ def check_version(version: str) -> None:
 def check_group(prefix: str) -> None:
     """
     Raises:
-        BadSubject, BadService: nothing can stand behind it.
+        BadSubject, BadService: nothing can stand behind it, and it is not empty, for a group that adds nothing.
     """
-    check_pattern(prefix)
+    if prefix:
+        check_pattern(prefix)
     if prefix.split(".")[-1] == REST:
         raise BadService(f"{prefix!r}: nothing stands behind > in the subject of an endpoint")
 

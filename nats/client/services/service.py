@@ -103,11 +103,11 @@ class Group:
         metadata: Mapping[str, str] | None = None,
         max_concurrent: int | None = None,
     ) -> Endpoint:
-        """At `PREFIX.SUBJECT`; otherwise as that of a service."""
+        """At `PREFIX.SUBJECT`, or at the subject if the prefix is empty; otherwise as that of a service."""
         return self._service.add_endpoint(
             name,
             handler,
-            subject=f"{self._prefix}.{subject or name}",
+            subject=_below(self._prefix, subject or name),
             queue=self._queue if queue is None else queue,
             metadata=metadata,
             max_concurrent=max_concurrent,
@@ -115,7 +115,7 @@ class Group:
 
     def add_group(self, prefix: str, *, queue: str | None = None) -> Group:
         """A group below this one."""
-        return self._service.add_group(f"{self._prefix}.{prefix}", queue=self._queue if queue is None else queue)
+        return self._service.add_group(_below(self._prefix, prefix), queue=self._queue if queue is None else queue)
 
 
 class Service:
@@ -203,7 +203,8 @@ class Service:
         return endpoint
 
     def add_group(self, prefix: str, *, queue: str | None = None) -> Group:
-        """Endpoints whose subjects begin with this, and a dot.
+        """Endpoints whose subjects begin with this, and a dot. An empty one adds nothing to them: such a group has a
+        `queue` in common alone.
 
         Raises:
             BadService, BadSubject: no subject begins with it, or the queue group cannot be.
@@ -320,6 +321,11 @@ class Service:
 async def _drain(subscription: EndpointSubscription) -> None:
     with suppress(ConnectionLost, ClientClosed):  # then nothing more comes, either
         await subscription.drain()
+
+
+def _below(prefix: str, rest: str) -> str:
+    """Either may be empty."""
+    return f"{prefix}.{rest}" if prefix and rest else prefix or rest
 
 
 def _check_concurrent(count: int) -> None:

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import NatsServer
@@ -18,7 +19,8 @@ from trunkline.nats.errors import (
     PayloadTooLarge,
     RequestTimeout,
 )
-from trunkline.nats.protocol.operations import PING
+from trunkline.nats.protocol import encoder
+from trunkline.nats.protocol.operations import PING, Publish
 
 
 async def test_what_is_published_comes(server: NatsServer) -> None:
@@ -128,6 +130,61 @@ async def test_many_answers(server: NatsServer) -> None:
         async with client.request_many("no.one") as answers:
             with pytest.raises(NoResponders):
                 await anext(answers)
+
+
+async def asked_for(peer: Peer) -> bytes:
+    """Where the first request wants its answers."""
+    await peer.welcome()
+    while not isinstance(operation := await peer.next(), Publish):
+        assert operation is not None
+    return operation.reply
+
+
+async def test_a_status_is_the_last_of_many_answers() -> None:
+    """It is handed on; but that nobody answers is an error, whenever it comes."""
+    status = b"NATS/1.0 404 No Messages\r\n\r\n"
+
+    async def story(peer: Peer) -> None:
+        reply = await asked_for(peer)
+        await peer.send(encoder.deliver(reply, b"1", b"x") + encoder.deliver(reply, b"1", b"", block=status))
+        await peer.send(encoder.deliver(reply, b"1", b"behind it"))
+        await peer.answer()
+
+    async with serving(story) as port, connect(f"127.0.0.1:{port}") as client, client.request_many("a") as answers:
+        first, last = [each async for each in answers]
+        assert (first.payload, last.payload, last.status) == (b"x", b"", (404, "No Messages"))
+    status = b"NATS/1.0 503\r\n\r\n"
+    async with serving(story) as port, connect(f"127.0.0.1:{port}") as client, client.request_many("a") as answers:
+        assert (await anext(answers)).payload == b"x"
+        with pytest.raises(NoResponders):
+            await anext(answers)
+
+
+@pytest.mark.parametrize("stall", [None, 0.0, -1.0, 60.0])
+async def test_answers_that_come_in_time_count_however_late_they_are_taken(
+    mock_clock: MockClock, stall: float | None
+) -> None:
+    """A stall that is none, or longer than the whole, changes nothing."""
+    is_taken = trio.Event()
+
+    async def story(peer: Peer) -> None:
+        reply = await asked_for(peer)
+        await peer.send(encoder.deliver(reply, b"1", b"1"))
+        await is_taken.wait()
+        await peer.send(encoder.deliver(reply, b"1", b"2") + encoder.deliver(reply, b"1", b"3"))
+        await peer.answer()
+
+    async with (
+        serving(story) as port,
+        connect(f"127.0.0.1:{port}") as client,
+        client.request_many("a", timeout=2, stall=stall) as answers,
+    ):
+        assert (await anext(answers)).payload == b"1"
+        is_taken.set()
+        assert (await anext(answers)).payload == b"2"
+        await client.flush()
+        mock_clock.jump(10)
+        assert [each.payload async for each in answers] == [b"3"]
 
 
 async def test_answers_that_nobody_wants_any_more(server: NatsServer) -> None:

@@ -14,7 +14,7 @@ from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import Client, Settings, connect
 from trunkline.nats.client.credentials import Key, seed_of
-from trunkline.nats.client.events import Disconnected, Discovered, Reconnected, ServerSaid
+from trunkline.nats.client.events import Disconnected, Discovered, LameDuck, Reconnected, ServerSaid
 from trunkline.nats.client.settings import Address
 from trunkline.nats.errors import (
     AuthorizationFailed,
@@ -24,6 +24,7 @@ from trunkline.nats.errors import (
     ConnectionLost,
     NoResponders,
     PermissionDenied,
+    RequestTimeout,
 )
 from trunkline.nats.protocol.operations import Publish
 
@@ -117,6 +118,52 @@ async def test_a_cluster_is_discovered(tmp_path: Path) -> None:
                     assert client.url == two.url
                     await client.publish("a", b"x")
                     assert (await some.receive()).payload == b"x"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_is_going_to_end(kind: str, tmp_path: Path) -> None:
+    """It says so, and serves on until it ends."""
+    told = Told()
+    with running(kind, tmp_path) as server:
+        async with connect(server.url, on_event=told) as client:
+            with client.subscribe("a") as some:
+                await client.flush()
+                server.let_go()
+                assert await told.wait() == [LameDuck()]
+                await client.publish("a", b"x")
+                assert (await some.receive()).payload == b"x"
+
+
+async def test_a_request_without_a_connection_is_sent_with_the_next() -> None:
+    """Also if nobody waits for its answer any more."""
+    told = Told()
+    heard: list[bytes] = []
+    may_come = trio.Event()
+    came = trio.Event()
+
+    async def leave(peer: Peer) -> None:
+        await peer.welcome()
+
+    async def hear(peer: Peer) -> None:
+        await may_come.wait()
+        await peer.welcome()
+        while (operation := await peer.next()) is not None:
+            if isinstance(operation, Publish):
+                heard.append(operation.subject)
+                if len(heard) == 2:
+                    came.set()
+
+    async with serving(leave, hear) as port, connect(f"127.0.0.1:{port}", on_event=told, reconnect_wait=0.01) as client:
+        await told.wait()
+        with pytest.raises(RequestTimeout):
+            await client.request("first", timeout=0.01)
+        with trio.move_on_after(0.01):
+            await client.request("second")
+        assert heard == []
+        may_come.set()
+        with trio.fail_after(30):
+            await came.wait()
+    assert heard == [b"first", b"second"]
 
 
 # Who the client is
@@ -414,6 +461,7 @@ async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump
     assert len(attempts) == 13
     gaps = [later - sooner for sooner, later in pairwise(attempts)]
     assert gaps[-1] > 4
+    assert max(gaps) <= settings.max_reconnect_wait
     assert sum(gaps) > 20
 
 

@@ -109,3 +109,13 @@ def test_who_a_client_is(tmp_path: Path) -> None:
     ):
         assert Identity(settings).options(NONCE, address) == options
     assert Identity(Settings(nkey_seed=tmp_path / "seed")).options({}, HERE) == {"nkey": key.public}
+
+
+def test_files_are_read_at_each_attempt(tmp_path: Path) -> None:
+    """A new one may be there, and be the one that the server knows."""
+    file = tmp_path / "seed"
+    identity = Identity(Settings(nkey_seed=file))
+    with pytest.raises(BadCredentials):
+        identity.options(NONCE, HERE)
+    file.write_text(SEED)
+    assert identity.options(NONCE, HERE)["nkey"] == Key(SEED).public

@@ -1,9 +1,10 @@
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.nats.client.test_subscription import Owner
 from trunkline.nats.client.message import Message
-from trunkline.nats.client.requests import Inbox, is_refusal
+from trunkline.nats.client.requests import Inbox, code_of, is_refusal
 from trunkline.nats.protocol.operations import Deliver
 
 
@@ -55,6 +56,17 @@ async def test_more_than_is_asked_for_is_dropped() -> None:
     assert [message.payload for message in small.messages] == [b"1111", b"12345"]
 
 
+async def test_what_comes_too_late_does_not_count(autojump_clock: MockClock) -> None:
+    """However late the answers are taken that have come in time."""
+    inbox = Inbox("_INBOX.me", b"1", Owner())
+    answers = inbox.open("a", 9, 100)
+    answers.deadline = 2.0
+    for _ in range(4):
+        await trio.sleep(0.9)
+        inbox.put(wire(f"{inbox.prefix}{answers.token.decode()}", b"%.1f" % trio.current_time()))
+    assert [message.payload for message in answers.messages] == [b"0.9", b"1.8"]
+
+
 async def test_no_more_will_come() -> None:
     inbox = Inbox("_INBOX.me", b"1", Owner())
     answers = inbox.open("a", 1, 100)
@@ -67,16 +79,18 @@ async def test_no_more_will_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "payload", "is_one"),
+    ("block", "payload", "code"),
     [
-        (b"NATS/1.0 503\r\n\r\n", b"", True),
-        (b"NATS/1.0 503 No Responders\r\n\r\n", b"", True),
-        (b"NATS/1.0 503\r\n\r\n", b"x", False),
-        (b"NATS/1.0 404\r\n\r\n", b"", False),
-        (b"NATS/1.0\r\nStatus: 503\r\n\r\n", b"", False),
-        (b"", b"", False),
-        (b"nonsense", b"", False),
+        (b"NATS/1.0 503\r\n\r\n", b"", 503),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", b"", 503),
+        (b"NATS/1.0 503\r\n\r\n", b"x", 0),
+        (b"NATS/1.0 404\r\n\r\n", b"", 404),
+        (b"NATS/1.0\r\nStatus: 503\r\n\r\n", b"", 0),
+        (b"", b"", 0),
+        (b"nonsense", b"", 0),
     ],
 )
-def test_a_refusal(block: bytes, payload: bytes, is_one: bool) -> None:
-    assert is_refusal(Message(wire("a", payload, block), Owner())) == is_one
+def test_a_status(block: bytes, payload: bytes, code: int) -> None:
+    message = Message(wire("a", payload, block), Owner())
+    assert code_of(message) == code
+    assert is_refusal(message) == (code == 503)

@@ -16,11 +16,11 @@ def wanted(config: ConsumerConfig | None = None, **values: Any) -> Wanted:
     return Wanted(config=config or ConsumerConfig(), is_configured=config is not None, **values)
 
 
-def info(*, push_bound: bool = False, **config: Any) -> ConsumerInfo:
+def info(*, push_bound: bool = False, durable: str = "billing", **config: Any) -> ConsumerInfo:
     return ConsumerInfo(
         stream="orders",
         name="billing",
-        config=ConsumerConfig(durable="billing", **config),
+        config=ConsumerConfig(durable=durable, **config),
         delivered=SequencePair(),
         ack_floor=SequencePair(),
         push_bound=push_bound,
@@ -88,6 +88,8 @@ PUSHED = {"deliver_subject": "d"}
         (info(deliver_group="q", flow_control=True, **PUSHED), wanted(queue="q"), "flow control"),
         (info(deliver_group="q", idle_heartbeat=5.0, **PUSHED), wanted(queue="q"), "heartbeats"),
         (info(ack_wait=30.0, **PUSHED), wanted(ConsumerConfig(ack_wait=5.0)), "ack_wait is 30.0, not 5.0"),
+        # the server would delete it when the program ends, with how far it is
+        (info(durable="", **PUSHED), wanted(ConsumerConfig(durable="billing")), "durable is '', not 'billing'"),
         (info(**PUSHED), wanted(ConsumerConfig(max_deliver=2, headers_only=True)), "max_deliver .*; headers_only"),
         (info(ack_policy=AckPolicy.ALL, **PUSHED), wanted(ConsumerConfig()), "ack_policy is 'all', not 'explicit'"),
         (info(deliver_policy=DeliverPolicy.NEW, **PUSHED), wanted(ConsumerConfig()), "deliver_policy is 'new'"),
@@ -120,4 +122,4 @@ def test_a_consumer_that_is_another_one(found: ConsumerInfo, asked: Wanted, word
     ids=str,
 )
 def test_a_consumer_that_fits(found: ConsumerInfo, asked: Wanted) -> None:
-    check_existing(found, replace(complete(asked), consumer="billing"))
+    check_existing(found, complete(replace(asked, consumer="billing")))

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from tests.nats.client.jetstream.stub import StubClient
 from tests.nats.client.scripted import Peer, serving
 from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import connect
-from trunkline.nats.client.jetstream.context import RETRIES, JetStream, NotSupported
+from trunkline.nats.client.jetstream.context import JetStream, NotSupported
+from trunkline.nats.client.message import Message
 from trunkline.nats.errors import BadSubject, NatsError, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, StreamConfig
 from trunkline.nats.jetstream.fields import BadReply
@@ -89,14 +93,28 @@ async def test_a_stream_that_has_no_leader_for_a_moment(monkeypatch: pytest.Monk
                 await peer.send(PONG.line)
             elif isinstance(operation, Publish):
                 asked.append(operation.subject)
-                if len(asked) <= RETRIES:
+                if len(asked) <= 2:
                     await peer.send(encoder.deliver(operation.reply, b"1", b"", block=b"NATS/1.0 503\r\n\r\n"))
                 else:
                     await peer.send(encoder.deliver(operation.reply, b"1", b'{"stream":"s","seq":9}'))
 
     async with serving(late) as port, connect(f"127.0.0.1:{port}") as client:
         assert (await client.jetstream().publish("a")).sequence == 9
-    assert asked == [b"a"] * (RETRIES + 1)
+    assert asked == [b"a"] * 3
+
+
+async def test_how_often_and_when_it_is_tried_again(autojump_clock: MockClock) -> None:
+    """Three times in all, a quarter of a second between them (ADR-22)."""
+
+    class Nobody(StubClient):
+        async def request(self, subject: str, payload: bytes = b"", **_: Any) -> Message:
+            asked.append(trio.current_time())
+            raise NoResponders(subject)
+
+    asked: list[float] = []
+    with pytest.raises(NoResponders):
+        await JetStream(Nobody()).publish("a")
+    assert asked == [0.0, 0.25, 0.5]
 
 
 async def test_messages(server: NatsServer) -> None:
@@ -159,6 +177,16 @@ async def test_managing_consumers(server: NatsServer) -> None:
                 await ask("orders", "billing")
         with pytest.raises(StreamMissing):
             await js.create_consumer("none", ConsumerConfig(durable="x"))
+
+
+async def test_a_named_consumer_that_nobody_uses(server: NatsServer) -> None:
+    """It is deleted after a while, unless it is durable."""
+    async with streams(server, ORDERS) as js:
+        await js.create_consumer("orders", ConsumerConfig(durable="kept"))
+        await js.create_consumer("orders", ConsumerConfig(name="brief", inactive_threshold=0.1))
+        with trio.fail_after(60):
+            while [each.name for each in await js.consumers("orders")] != ["kept"]:
+                await trio.lowlevel.checkpoint()
 
 
 async def test_many_streams(server: NatsServer) -> None:

@@ -1,7 +1,10 @@
 """Buckets of keys with values, with real servers of two versions."""
 
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -272,6 +275,21 @@ async def test_keys(server: NatsServer) -> None:
                 await bucket.keys("a", "b.d")
 
 
+async def test_a_key_that_is_deleted_while_all_are_told(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes twice then, and has no value at the end."""
+    told = [("a", Operation.PUT), ("b", Operation.PUT), ("a", Operation.DELETE), ("b", Operation.PUT)]
+
+    async def initial() -> AsyncIterator[Entry]:
+        for revision, (key, operation) in enumerate(told):
+            yield Entry("settings", key, b"", revision, 0.0, len(told) - revision, operation)
+            await trio.lowlevel.checkpoint()
+
+    async with key_values(server) as (_, bucket):
+        watch = nullcontext(SimpleNamespace(initial=initial))
+        monkeypatch.setattr(bucket, "watch", lambda *_, **__: watch)
+        assert await bucket.keys() == ["b"]
+
+
 async def test_history(server: NatsServer) -> None:
     async with key_values(server, history=3) as (_, bucket):
         for number in range(5):
@@ -423,6 +441,16 @@ async def test_a_mirror(server: NatsServer) -> None:
         assert (await origin.get("b")).value == b"2"
         assert (await copy.get("b")).value == b"2"
         assert await copy.keys() == ["a", "b"]
+
+
+async def test_a_mirror_of_what_gives_no_direct_answers(server: NatsServer) -> None:
+    async with key_values(server) as (js, _):
+        stream = (await js.stream("KV_settings")).config
+        await js.update_stream(replace(stream, allow_direct=False))
+        for name in ("settings", "KV_settings"):
+            with pytest.raises(NotSupported, match="copy: its origin settings allows no direct answers"):
+                await KeyValues(js).create(KeyValueConfig(bucket="copy", mirror=StreamSource(name=name)))
+        assert [each.config.name for each in await js.streams()] == ["KV_settings"]
 
 
 async def test_sources(server: NatsServer) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from trunkline.nats.errors import (
 )
 from trunkline.nats.jetstream.buckets import ObjectStoreConfig
 from trunkline.nats.jetstream.configs import ConsumerConfig
-from trunkline.nats.jetstream.object_infos import ObjectInfo, ObjectLink, ObjectOptions, digest_text
+from trunkline.nats.jetstream.object_infos import ObjectInfo, ObjectLink, ObjectOptions, digest_text, subject_of
 from trunkline.nats.jetstream.replies import ApiError, NameTaken
 
 FILM = bytes(range(256)) * 1000
@@ -68,8 +69,8 @@ async def test_what_is_said_of_it(server: NatsServer) -> None:
     async with objects(server) as (_, store):
         put = await store.put("a/b ä", b"x", description="an intro", headers={"a": "b"}, metadata={"c": "d"})
         info = await store.info("a/b ä")
-        assert put.modified == 0
         assert info.modified > 1_700_000_000
+        assert put.modified == pytest.approx(info.modified, abs=60)
         assert (info.name, info.bucket, info.size, info.chunks) == ("a/b ä", "films", 1, 1)
         assert (info.description, dict(info.headers), info.metadata) == ("an intro", {"a": "b"}, {"c": "d"})
         assert info.options.chunk_size == 128 * 1024
@@ -417,6 +418,23 @@ async def test_list_and_watch(server: NatsServer) -> None:
 
 
 # Buckets
+
+
+async def test_what_is_changed_has_the_time_of_the_change(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of this machine; what is stored has none, and who asks gets that of the server."""
+    clock = count(1_000.0)
+    monkeypatch.setattr("trunkline.nats.client.jetstream.object_records.time", lambda: next(clock))
+    async with objects(server) as (js, store):
+        film = await store.put("film", b"x")
+        changed = await store.update("film", description="new")
+        moved = await store.update("film", new_name="other")
+        link = await store.add_link("link", moved)
+        far = await store.add_bucket_link("far", "films")
+        assert [each.modified for each in (film, changed, moved, link, far)] == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0]
+        for name in ("other", "link", "far"):
+            stored = await js.get("OBJ_films", last=subject_of("films", name))
+            assert b"mtime" not in stored.payload
+            assert (await store.info(name)).modified == stored.time
 
 
 async def test_seal(server: NatsServer) -> None:

@@ -129,12 +129,15 @@ async def test_a_time_to_begin_at_is_for_the_first_consumer() -> None:
         found.put(message(1, stream=8))
 
 
-async def test_silence(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("seconds", [16, 1])
+async def test_silence(autojump_clock: MockClock, seconds: int) -> None:
+    """Also for a program that waits for a second at a time."""
     found, api = subscribed()
     found.put(message(1, stream=7))
     await found.receive()
-    with trio.move_on_after(16):
-        await found.receive()
+    for _ in range(16 // seconds):
+        with trio.move_on_after(seconds):
+            await found.receive()
     assert renewed(api) == 1
     assert api.created[0].start_sequence == 8
 

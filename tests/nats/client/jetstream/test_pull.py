@@ -146,7 +146,7 @@ async def test_messages_beyond_those_asked_for_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "patience"), [({"expires": 3.0}, 5), ({"expires": 3.0, "no_wait": True}, 2), ({"expires": 60.0}, 45)]
+    ("values", "patience"), [({"expires": 3.0}, 5), ({"expires": 3.0, "no_wait": True}, 2), ({"expires": 60.0}, 30)]
 )
 async def test_a_server_that_says_nothing(autojump_clock: MockClock, values: dict[str, Any], patience: int) -> None:
     """As one without the consumer does, if it is old; and any that is cut off."""
@@ -161,9 +161,9 @@ async def test_heartbeats_keep_a_long_fetch_alive(autojump_clock: MockClock) -> 
 
     async def beat() -> None:
         for _ in range(8):
-            await trio.sleep(30)
+            await trio.sleep(29)
             found.put(answer(api, 100, "Idle Heartbeat"))
-        await trio.sleep(20)
+        await trio.sleep(28)
         found.put(answer(api, 408))
 
     async with trio.open_nursery() as nursery:
@@ -300,6 +300,23 @@ async def test_a_loop_asks_for_more_when_half_is_left() -> None:
         await wait_all_tasks_blocked()
         assert [each["batch"] for each in asked(api)] == [10, 5]
         assert taken == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_what_a_pull_had_still_room_for_is_asked_for_again() -> None:
+    """And no more: the rest of it has come."""
+    found, api = pulling(ahead=10)
+    async with looping(found):
+        first = answer(api, 408, "Request Timeout", Nats_Pending_Messages=4, Nats_Pending_Bytes=0)
+        for number in range(6):
+            found.put(message(number))
+        await wait_all_tasks_blocked()
+        assert [each["batch"] for each in asked(api)] == [10, 5]
+        found.put(first)
+        await wait_all_tasks_blocked()
+        assert [each["batch"] for each in asked(api)] == [10, 5, 5]
+        found.put(first)  # it is told once
+        await wait_all_tasks_blocked()
+        assert len(asked(api)) == 3
 
 
 async def test_one_ahead() -> None:
@@ -503,17 +520,32 @@ async def test_failures_are_counted_in_a_row(autojump_clock: MockClock) -> None:
 
 async def test_a_silent_server_is_told_of_and_asked_again(autojump_clock: MockClock) -> None:
     found, api = pulling()
-    with trio.move_on_after(100):
+    with trio.move_on_after(70):
         await found.receive()
-    assert api.client.events == [HeartbeatMissed(found, 45.0)] * 2
+    assert api.client.events == [HeartbeatMissed(found, 30.0)] * 2
     assert len(asked(api)) == 3
+
+
+async def test_a_silent_server_and_who_looks_now_and_then(autojump_clock: MockClock) -> None:
+    """It is told, and asked again; behind a while without a pull nothing was to come."""
+    found, api = pulling()
+    for _ in range(70):
+        with trio.move_on_after(1):
+            await found.receive()
+    assert api.client.events == [HeartbeatMissed(found, 30.0)] * 2
+    assert len(asked(api)) == 3
+    found.put(answer(api, 408))
+    await trio.sleep(100)
+    with trio.move_on_after(29):
+        await found.receive()
+    assert (len(api.client.events), len(asked(api))) == (2, 4)
 
 
 async def test_heartbeats_keep_a_loop_quiet(autojump_clock: MockClock) -> None:
     found, api = pulling()
     async with looping(found):
         for _ in range(10):
-            await trio.sleep(40)
+            await trio.sleep(29)
             found.put(answer(api, 100, "Idle Heartbeat"))
         assert api.client.events == []
 

@@ -10,6 +10,7 @@ from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed
 from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import BufferFull, StatusError, UnknownStatus
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol import encoder
@@ -69,6 +70,52 @@ async def test_every_sign_counts(autojump_clock: MockClock, sign: Deliver) -> No
         await trio.sleep(16)
         assert api.client.events[-1] == HeartbeatMissed(found, 15.0)
         nursery.cancel_scope.cancel()
+
+
+async def now_and_then(found: ConsumerSubscription, seconds: int) -> None:
+    """Wait for messages, a second at a time."""
+    for _ in range(seconds):
+        with trio.move_on_after(1):
+            await found.receive()
+
+
+async def test_who_looks_now_and_then_is_told_of_silence(autojump_clock: MockClock) -> None:
+    found, api = pushed(5.0)
+    await now_and_then(found, 46)
+    assert api.client.events == [HeartbeatMissed(found, 15.0)] * 3
+    found.put(message(1))
+    await now_and_then(found, 14)
+    found.put(heartbeat(1))
+    await now_and_then(found, 14)
+    assert len(api.client.events) == 3
+    await now_and_then(found, 2)
+    assert len(api.client.events) == 4
+
+
+async def test_who_has_not_looked_for_long(autojump_clock: MockClock) -> None:
+    """Silence is told at once, and a connection that is there since a moment is none."""
+    found, api = pushed(5.0)
+    await trio.sleep(14)
+    found.put(heartbeat(0))
+    await trio.sleep(14)
+    await now_and_then(found, 1)
+    assert api.client.events == []
+    await trio.sleep(100)
+    list(found.again())
+    await now_and_then(found, 14)
+    assert api.client.events == []
+    await trio.sleep(100)
+    await now_and_then(found, 1)
+    assert api.client.events == [HeartbeatMissed(found, 15.0)]
+
+
+async def test_two_who_wait_are_told_once(autojump_clock: MockClock) -> None:
+    found, api = pushed(5.0)
+    with trio.move_on_after(16):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(found.receive)
+            nursery.start_soon(found.receive)
+    assert api.client.events == [HeartbeatMissed(found, 15.0)]
 
 
 async def test_a_message_that_another_task_takes_counts_for_all(autojump_clock: MockClock) -> None:
@@ -178,7 +225,7 @@ async def test_a_consumer_that_begins_anew() -> None:
     assert await payloads(found, 3) == [b"7", b"1", b"2"]
 
 
-@pytest.mark.parametrize("reply", [b"", b"elsewhere", b"$JS.ACK.s.c.1.x.y.0.0", b"$JS.ACK.a.b.s.c.1.1.1.0", b"a.b"])
+@pytest.mark.parametrize("reply", [b"", b"elsewhere", b"$JS.ACK.s.c.1.x.y.0.0", b"$JS.ACK.a.b.s.c.1.1.9.0", b"a.b"])
 async def test_what_comes_from_elsewhere_is_no_gap(reply: bytes) -> None:
     found, api = pushed()
     found.put(message(1, b"1"))

@@ -165,6 +165,22 @@ async def test_a_drain_keeps_what_has_come(server: NatsServer) -> None:
         assert [first.payload, *rest] == [b"0", b"1", b"2"]
 
 
+async def test_the_drain_of_the_client(server: NatsServer) -> None:
+    """It deletes what the subscriptions have created, behind what has come, and nothing else."""
+    async with stream(server) as (_, js):
+        await js.create_consumer("ends", ConsumerConfig(durable="theirs"))
+        async with connect(server.url) as client:
+            other = client.jetstream()
+            async with (
+                other.subscribe("ends.>", durable="d") as pushed,
+                other.subscribe_pull(durable="theirs", stream="ends"),
+            ):
+                first = await pushed.receive()
+                await client.drain()
+                assert [first.payload] + [each.payload async for each in pushed] == [b"0", b"1", b"2"]
+        assert await names(js) == ["theirs"]
+
+
 async def test_a_consumer_that_cannot_be_deleted(server: NatsServer) -> None:
     """`unsubscribe` says so, and `drain` tells it as an event."""
     async with stream(server) as (client, js):
@@ -235,6 +251,25 @@ async def test_an_end_without_an_answer() -> None:
     await found.drain()
     assert [type(event) for event in api.client.events] == [DeleteFailed]
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", [PushSubscription, PullSubscription])
+async def test_a_consumer_is_deleted_behind_the_drain(
+    kind: type[ConsumerSubscription], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on its way until then is acknowledged by a consumer that is there."""
+    api = StubApi()
+    found = api.client.open(lambda *args: kind(api, *args), "d")
+    found.bind("s", "c", info(), is_created=True)
+
+    async def stop(subscription: object) -> None:
+        assert (subscription, api.deleted) == (found, [])
+        found.put(message(1, b"late"))
+
+    monkeypatch.setattr(api.client, "stop", stop)
+    await found.drain()
+    assert (found.is_over, api.deleted) == (True, ["c"])
+    assert [each.payload async for each in found] == [b"late"]
 
 
 class Members(StubApi):

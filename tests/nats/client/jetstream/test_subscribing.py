@@ -161,6 +161,27 @@ async def test_a_member_of_a_group_does_not_wait_for_the_others_to_go(autojump_c
     assert trio.current_time() == 0
 
 
+class Leaving(StubApi):
+    """The server sees for so many seconds that somebody subscribes."""
+
+    until = 0.1
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        config = ConsumerConfig(durable=name, deliver_subject="d")
+        return replace(info(name, config), push_bound=trio.current_time() < self.until)
+
+
+async def test_a_server_may_see_late_that_a_subscription_has_ended(autojump_clock: MockClock) -> None:
+    """It is looked at for half a second, until that is a second subscription."""
+    api, wanted = Leaving(), wanted_of("a", "s", "", "d", None)
+    assert (await subscribe_push(api, wanted, PushSubscription, None, None)).consumer == "d"
+    assert trio.current_time() == pytest.approx(0.12)
+    api.until = 100
+    with pytest.raises(CannotSubscribe, match="duplicate subscription"):
+        await subscribe_push(api, wanted, PushSubscription, None, None)
+    assert trio.current_time() == pytest.approx(0.12 + 0.52)
+
+
 async def test_what_cannot_be_a_name(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         values: dict[str, Any]
@@ -175,7 +196,7 @@ async def test_what_cannot_be_a_name(server: NatsServer) -> None:
         with pytest.raises(CannotSubscribe, match="two durable consumers are named, 'a' and 'b'"):
             async with js.subscribe("orders.new", durable="a", config=ConsumerConfig(durable="b")):
                 pass
-        for ahead in ({"ahead": 0}, {"ahead_bytes": -1}):
+        for ahead in ({"ahead": 0}, {"ahead_bytes": -1}, {"ahead": 10, "ahead_bytes": 1000}):
             values = dict(ahead)
             with pytest.raises(ValueError, match="ahead: "):
                 async with js.subscribe_pull("orders.new", **values):
@@ -254,6 +275,31 @@ async def test_the_configuration_of_what_is_there(server: NatsServer) -> None:
         assert (await js.consumer("orders", "d")).config.ack_wait == 30.0
 
 
+@pytest.mark.parametrize("kind", ["push", "pull"])
+async def test_the_same_configuration_again(server: NatsServer, kind: str) -> None:
+    """What a server makes of it is no difference."""
+    config = ConsumerConfig(
+        durable="d",
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=7.5,
+        deliver_policy=DeliverPolicy.BY_START_TIME,
+        description="of a test",
+        inactive_threshold=90.0,
+        max_ack_pending=17,
+        max_deliver=3,
+        start_time=1_700_000_000.123456,
+    )
+    if kind == "push":
+        config = replace(config, flow_control=True, idle_heartbeat=5.1, rate_limit=10_000_000, headers_only=True)
+    else:
+        config = replace(config, backoff=(7.5, 10.25), max_batch=600, max_expires=9.5, max_waiting=9)
+    async with orders(server) as (_, js):
+        begin: Any = js.subscribe if kind == "push" else js.subscribe_pull
+        for is_created in (True, False, False):
+            async with begin("orders.>", config=config) as found:
+                assert found.is_created == is_created
+
+
 async def test_a_pull_of_what_is_there(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         await js.create_consumer("orders", ConsumerConfig(durable="d", filter_subject="orders.a"))
@@ -311,7 +357,8 @@ async def test_another_one_creates_the_consumer_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("theirs", "error", "words"),
     [
-        ({"deliver_subject": "theirs"}, NameTaken, "exists"),
+        ({"deliver_subject": "theirs", "durable_name": "d"}, NameTaken, "exists"),
+        ({"deliver_subject": "theirs"}, CannotSubscribe, "durable is '', not 'd'"),
         ({"deliver_subject": "theirs", "deliver_group": "q"}, CannotSubscribe, "queue group 'q'"),
         ({}, CannotSubscribe, "a pull subscription is required"),
         ({"deliver_subject": "theirs", "filter_subject": "other"}, CannotSubscribe, "'orders.new' is not"),
@@ -334,7 +381,7 @@ async def test_another_one_creates_the_consumer_of_one(
 
 async def test_another_one_creates_the_consumer_to_pull_from() -> None:
     peer = JetStreamPeer()
-    peer.races |= {"d": {}, "e": {"deliver_subject": "theirs"}}
+    peer.races |= {"d": {"durable_name": "d"}, "e": {"deliver_subject": "theirs"}}
     async with serving(peer.story) as port, connect(f"127.0.0.1:{port}") as client:
         js = client.jetstream()
         async with js.subscribe_pull("orders.new", durable="d") as found:
@@ -344,18 +391,35 @@ async def test_another_one_creates_the_consumer_to_pull_from() -> None:
                 pass
 
 
+def hide_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next look at a consumer finds none."""
+    missing = iter([True, False])
+    look = JetStream.consumer
+
+    async def consumer(self: JetStream, stream: str, name: str) -> Any:
+        if next(missing, False):
+            raise ConsumerMissing(404, 10014, "consumer not found")
+        return await look(self, stream, name)
+
+    monkeypatch.setattr(JetStream, "consumer", consumer)
+
+
+async def test_a_race_in_a_group_with_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look finds nothing, and the consumer of the group is there when it is created: the second member joins it."""
+    async with orders(server) as (_, js), js.subscribe("orders.>", queue="q") as first:
+        hide_once(monkeypatch)
+        async with js.subscribe("orders.>", queue="q") as second:
+            assert (second.subject, second.is_created) == (first.subject, False)
+            await first.unsubscribe()
+            await js.publish("orders.new", b"1")
+            with trio.fail_after(60):
+                assert (await second.receive()).payload == b"1"
+
+
 async def test_a_race_with_servers(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look finds nothing, and the consumer is there when it is created."""
     async with orders(server) as (client, js), js.subscribe("orders.>", durable="d"):
-        missing = iter([True, False])
-        look = JetStream.consumer
-
-        async def consumer(self: JetStream, stream: str, name: str) -> Any:
-            if next(missing, False):
-                raise ConsumerMissing(404, 10014, "consumer not found")
-            return await look(self, stream, name)
-
-        monkeypatch.setattr(JetStream, "consumer", consumer)
+        hide_once(monkeypatch)
         with pytest.raises((NameTaken, CannotSubscribe)):
             async with js.subscribe("orders.>", durable="d"):
                 pass

@@ -307,6 +307,18 @@ async def test_data_of_its_own(server: NatsServer, caplog: pytest.LogCaptureFixt
         assert "cannot answer ops.SRV.PING: the message" in caplog.text
 
 
+async def test_a_group_whose_name_is_empty(server: NatsServer) -> None:
+    """Its endpoints have a queue group in common, and their own subjects."""
+    async with connect(server.url) as client, client.service("s", "1.0.0") as service:
+        plain = service.add_group("", queue="g")
+        plain.add_endpoint("a", double)
+        plain.add_group("b").add_group("").add_endpoint("c", double)
+        found = [(each["subject"], each["queue_group"]) for each in service.info()["endpoints"]]
+        assert found == [("a", "g"), ("b.c", "g")]
+        await client.flush()
+        assert (await client.request("a", b"2")).payload == (await client.request("b.c", b"2")).payload == b"22"
+
+
 async def test_what_cannot_be(server: NatsServer) -> None:
     async with connect(server.url) as client:
         for name, version, options, error in (
