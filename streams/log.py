@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -24,6 +23,7 @@ from trunkline.streams.deleted import CHUNK, DeletedSequences
 from trunkline.streams.keys import STREAM_BLOCKS, STREAMS, key, number_in, stream_key
 from trunkline.streams.thinning import AGAIN as AGAIN  # noqa: PLC0414  others ask a log
 from trunkline.streams.thinning import Thinning
+from trunkline.streams.tidying import Tidying
 from trunkline.streams.topics import TopicIndex
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ class StreamLog:
         self._first_known = (0, 0.0)
         #: Blocks below are erased.
         self._erased = self.first
-        #: Blocks that are written anew with less in them, or deleted.
-        self._tidied: dict[int, StreamBlock | None] = {}
         self.thinning = Thinning(self)
+        self.tidying = Tidying(self)
         self.deadlines = MessageDeadlines(number)
         self.aging = Aging(self)
 
@@ -314,6 +313,9 @@ class StreamLog:
         """Bytes of messages that are not known to be stored."""
         return self.memory.unstored_weight + (0 if self._open is None else self._open.weight)
 
+    def is_stored_below(self, sequence: int) -> bool:
+        return (self._open is None or self._open.low >= sequence) and not self.memory.unstored_below(sequence)
+
     def _seal(self) -> None:
         if self._open is not None:
             self.memory.add(self._open)
@@ -324,19 +326,19 @@ class StreamLog:
         """`more` is stored with the head. Returns whether the next commit has something to write, too."""
         self._seal()
         for last in self._unwritten:
-            block = self._live_part(last)
+            block = self.tidying.live_part(last)
             if block is not None:
                 self._put(block, batch)
             self._written.append(last)
         self._unwritten.clear()
-        for last, block in self._tidied.items():
+        for last, block in self.tidying.tidied.items():
             if last < self.first:
                 continue  # it is erased
             if block is None:
                 batch.delete(STREAM_BLOCKS, key(self.number, last))
             else:
                 self._put(block, batch)
-        self._tidied.clear()
+        self.tidying.tidied.clear()
         self.deleted.write(self.number, batch)
         self.deadlines.write(batch)
         rewriting = self.topics.write(self.number, batch)
@@ -368,75 +370,19 @@ class StreamLog:
         self.memory.drop_below(self.first)
         return self.deadlines.stored(written.deadlines)
 
-    def _live_part(self, last: int) -> StreamBlock | None:
-        """A block without the messages that are gone already."""
-        block = self.memory.get(last)
-        if last < self.first:
-            return None
-        if self.first <= block.low and not self.deleted.count(block.low, last + 1):
-            return block
-        return self._without_deleted(block)
-
-    def _without_deleted(self, block: StreamBlock) -> StreamBlock | None:
-        pieces: list[Piece] = []
-        for piece in block.pieces:
-            low = max(piece.first, self.first)
-            while (low := self.deleted.next_live(low)) < piece.end:
-                high = low + 1
-                while high < piece.end and high not in self.deleted:
-                    high += 1
-                part = piece.publication.part(low - piece.first, high - piece.first)
-                pieces.append(Piece(low, piece.time, part))
-                low = high
-        return StreamBlock(block.low, block.last, pieces) if pieces else None
-
     # Giving room back
 
     async def tend(self, store: StreamStore, now: float) -> bool:
         """Do a step of what has to be read first, and is not `trim`'s. Returns whether there was one."""
         if self.deadlines.next_due <= now and not self.config.sealed:
             await self.deadlines.read(store, now)
-        elif self.untidy:
-            await self.tidy(store)
+        elif self.tidying.is_due:
+            await self.tidying.step(store)
         elif self.deadlines.is_untidy(self.messages):
             await self.deadlines.tidy(store, self.is_live)
         else:
             return False
         return True
-
-    @property
-    def untidy(self) -> bool:
-        return any(self._may_tidy(chunk) for chunk in self.deleted.untidy)
-
-    def _may_tidy(self, chunk: int) -> bool:
-        """Everything in the chunk is stored."""
-        high = (chunk + 1) * CHUNK
-        return (self._open is None or self._open.low >= high) and not self.memory.unstored_below(high)
-
-    async def tidy(self, store: StreamStore) -> None:
-        """Delete the blocks of one chunk of sequences in which nothing is left, and shorten those in which little is
-        left."""
-        chunk = next((chunk for chunk in self.deleted.untidy if self._may_tidy(chunk)), None)
-        if chunk is None:
-            return
-        del self.deleted.untidy[chunk]
-        low, end = chunk * CHUNK, (chunk + 1) * CHUNK
-        number = self.number
-        while low < end:
-            rows = await store.read(partial(read_page, stream=number, sequence=low))
-            for row in rows:
-                block = block_from_row(row, low, self.epoch)
-                low = block.last + 1
-                if block.last >= end:
-                    break
-                rest = self._without_deleted(block)
-                before = sum(piece.publication.count for piece in block.pieces)
-                after = 0 if rest is None else sum(piece.publication.count for piece in rest.pieces)
-                if after * 2 <= before:
-                    self._tidied[block.last] = rest
-                    self.memory.forget(block.last)
-            if not rows:
-                return
 
     # Restoring
 

@@ -108,7 +108,7 @@ class Stream:
             for message in publication.messages:
                 self._take_message(self.naming.message(message), now)
         else:
-            self.coming(publication, now)
+            _tell(self, publication, now)
             self.append(publication, now)
         self.log.trim(now)
         self.changed()
@@ -173,17 +173,12 @@ class Stream:
     def add(self, message: Message, now: float) -> None:
         """A message with its topic in the stream, for which there is room, and whatever its id is."""
         if self.config.retention is not Retention.INTEREST or self.consumers.audiences.of(message.topic):
-            self.coming(message, now)
+            _tell(self, message, now)
             if message.properties and self.config.allow_rollup:
                 _roll_up(self, message)
             self.append(message, now)
         else:
             self.log.skip(1, now)
-
-    def coming(self, publication: Publication, now: float) -> None:
-        """It will be there next."""
-        for watcher in self.watchers:
-            watcher(self.log.last + 1, publication, now)
 
     def append(self, publication: Publication, now: float) -> None:
         """Keep a publication, whatever it demands."""
@@ -394,6 +389,12 @@ class Stream:
                             self.duplicates.add(identity, sequence, piece.time)
 
 
+def _tell(stream: Stream, publication: Publication, now: float) -> None:
+    """It will be there next."""
+    for watcher in stream.watchers:
+        watcher(stream.log.last + 1, publication, now)
+
+
 def _mark(stream: Stream, topic: str, now: float) -> None:
     """The last message of a topic has gone by its age."""
     config = stream.config
@@ -401,7 +402,7 @@ def _mark(stream: Stream, topic: str, now: float) -> None:
         return
     mark = stream.stamp(marker(topic, config.delete_marker_ttl))
     if config.discard is Discard.OLD or stream.log.has_room(1, message_sizes(mark, config.measure)[0]):
-        stream.coming(mark, now)
+        _tell(stream, mark, now)
         stream.append(mark, now)
 
 

@@ -229,11 +229,10 @@ class Node:
     @cached_property
     def stream_keeper(self) -> StreamKeeper:
         """Made for the first stream, where no store holds some: few brokers in tests have streams."""
-        from trunkline.broker.nats.mapping import subject_of
         from trunkline.broker.stream_keeper import StreamKeeper
 
         self.has_streams.set()
-        return StreamKeeper(self.services, subject_of)
+        return StreamKeeper(self.services, _subject_of)
 
     @property
     def streams(self) -> Streams:
@@ -242,3 +241,10 @@ class Node:
     async def figures(self) -> dict[str, int]:
         """All counters and gauges."""
         return await self.statistics.take()
+
+
+def _subject_of(topic: str) -> str:
+    # imported here: few streams publish once more
+    from trunkline.broker.nats.mapping import subject_of
+
+    return subject_of(topic)

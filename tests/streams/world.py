@@ -12,7 +12,7 @@ from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 from trunkline.store import Engine, WriteBatch
 from trunkline.store.memory import MemoryEngine
-from trunkline.streams import blocks, deadlines, deleted, log, registry, topics
+from trunkline.streams import blocks, deadlines, deleted, log, registry, tidying, topics
 from trunkline.streams.config import StreamConfig
 from trunkline.streams.registry import StreamRegistry
 from trunkline.streams.stream import Stream
@@ -27,7 +27,7 @@ T = TypeVar("T")
 def small_sizes() -> Generator[None]:
     """Blocks, pages, chunks and steps of a few messages, so that a few messages need all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (deleted, log):
+        for module in (deleted, tidying):
             patch.setattr(module, "CHUNK", 8)
         patch.setattr(deleted, "FULL", 0xFF)
         patch.setattr(deleted, "_UNTIDY", (4, 7, 8))
