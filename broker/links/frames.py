@@ -1,0 +1,202 @@
+"""What goes over a link: a length, a kind, and a body. Numbers are of 64 bits, and everything else is packed."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from trunkline.mqtt.packing import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+#: Of what is said here. One end must understand the other.
+FORMAT: Final = 1
+#: Length of kind and body, and the kind.
+HEAD: Final = Struct("!IB")
+_NUMBER: Final = Struct("!Q")
+
+
+class FrameKind(IntEnum):
+    HELLO = 1
+    ROUTES = 2
+    ROUTED = 3
+    PUBLISH = 4
+    ACK = 5
+    CREDIT = 6
+    BEAT = 7
+
+
+class BadFrame(Exception):
+    """The other side's mistake, in words."""
+
+
+class Place(NamedTuple):
+    """How far one end has come with what the other publishes."""
+
+    #: Of the other end.
+    term: int
+    #: The last publication that came, and the last that is stored or need not be.
+    received: int
+    applied: int
+
+
+NOWHERE: Final = Place(0, 0, 0)
+
+
+class Hello(NamedTuple):
+    """The first frame of either end. A shard has another term each time that it begins."""
+
+    shard: int
+    term: int
+    #: What it takes before it says CREDIT, in bytes.
+    credit: int
+    place: Place = NOWHERE
+
+
+class LinkRoute(NamedTuple):
+    """What sessions of a shard want of one topic filter, all together."""
+
+    #: The highest QoS.
+    qos: int
+    #: Whether something of it is stored there.
+    durable: bool = False
+    #: Members of a shared group.
+    online: int = 0
+    offline: int = 0
+
+
+class Routes(NamedTuple):
+    """Routes that were made, changed, or removed, which is None. All of them come in one or several frames, the first
+    of which begins anew."""
+
+    number: int
+    begins: bool
+    ends: bool
+    changes: Mapping[str, LinkRoute | None]
+
+
+class Routed(NamedTuple):
+    """Up to this number, routes are in use."""
+
+    number: int
+
+
+class Published(NamedTuple):
+    number: int
+    #: Publications of one turn.
+    burst: bytes
+
+
+class Acked(NamedTuple):
+    """Up to this number, publications are stored, or need not be."""
+
+    number: int
+
+
+class Credit(NamedTuple):
+    """So many bytes of publications have been worked off since the link is up."""
+
+    total: int
+
+
+class Beat(NamedTuple):
+    """Says that its sender is there."""
+
+
+Frame: TypeAlias = Hello | Routes | Routed | Published | Acked | Credit | Beat
+
+
+def encode(frame: Frame) -> bytes:
+    kind, body = _written(frame)
+    return HEAD.pack(len(body) + 1, kind) + body
+
+
+def _written(frame: Frame) -> tuple[FrameKind, bytes]:
+    match frame:
+        case Published(number, burst):
+            return FrameKind.PUBLISH, _NUMBER.pack(number) + burst
+        case Hello():
+            return FrameKind.HELLO, pack((FORMAT, *frame))
+        case Routes(number, begins, ends, changes):
+            plain = [(filter, None if route is None else tuple(route)) for filter, route in changes.items()]
+            return FrameKind.ROUTES, pack((number, begins, ends, plain))
+        case Beat():
+            return FrameKind.BEAT, b""
+        case Routed(number):
+            return FrameKind.ROUTED, _NUMBER.pack(number)
+        case Acked(number):
+            return FrameKind.ACK, _NUMBER.pack(number)
+        case Credit(total):
+            return FrameKind.CREDIT, _NUMBER.pack(total)
+
+
+def decode(kind: int, body: bytes) -> Frame:
+    """
+    Raises:
+        BadFrame: it is none.
+    """
+    read = _READERS.get(kind)
+    if read is None:
+        raise BadFrame(f"no frame has the kind {kind}")
+    try:
+        return read(body)
+    except BadFrame:
+        raise
+    except Exception as error:
+        raise BadFrame(f"no {FrameKind(kind).name}: {body[:40]!r}") from error
+
+
+def _hello(body: bytes) -> Hello:
+    spoken, *rest = unpack(body)
+    if spoken != FORMAT:
+        raise BadFrame(f"the other shard speaks the format {spoken!r:.40}, and this one {FORMAT}")
+    shard, term, credit, place = rest
+    return Hello(_natural(shard), _natural(term), _natural(credit), Place(*map(_natural, place)))
+
+
+def _routes(body: bytes) -> Routes:
+    number, begins, ends, plain = unpack(body)
+    changes = {_text(filter): None if route is None else _route(route) for filter, route in plain}
+    return Routes(_natural(number), bool(begins), bool(ends), changes)
+
+
+def _route(plain: Sequence[Any]) -> LinkRoute:
+    qos, durable, online, offline = plain
+    if qos not in (0, 1, 2):
+        raise BadFrame(f"no QoS: {qos!r:.40}")
+    return LinkRoute(qos, bool(durable), _natural(online), _natural(offline))
+
+
+def _published(body: bytes) -> Published:
+    return Published(_NUMBER.unpack_from(body)[0], body[_NUMBER.size :])
+
+
+def _beat(body: bytes) -> Beat:
+    if body:
+        raise BadFrame("a BEAT says nothing")
+    return Beat()
+
+
+def _natural(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise BadFrame(f"no number: {value!r:.40}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise BadFrame(f"no topic filter: {value!r:.40}")
+    return value
+
+
+_READERS: Final[Mapping[int, Callable[[bytes], Frame]]] = {
+    FrameKind.HELLO: _hello,
+    FrameKind.ROUTES: _routes,
+    FrameKind.ROUTED: lambda body: Routed(*_NUMBER.unpack(body)),
+    FrameKind.PUBLISH: _published,
+    FrameKind.ACK: lambda body: Acked(*_NUMBER.unpack(body)),
+    FrameKind.CREDIT: lambda body: Credit(*_NUMBER.unpack(body)),
+    FrameKind.BEAT: _beat,
+}

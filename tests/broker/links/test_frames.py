@@ -1,0 +1,84 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.broker.links.decoder import FrameDecoder
+from trunkline.broker.links.frames import (
+    FORMAT,
+    HEAD,
+    Acked,
+    BadFrame,
+    Beat,
+    Credit,
+    FrameKind,
+    Hello,
+    LinkRoute,
+    Place,
+    Published,
+    Routed,
+    Routes,
+    decode,
+    encode,
+)
+from trunkline.mqtt.packing import pack
+
+NUMBERS = st.integers(0, 2**64 - 1)
+ROUTES = st.builds(LinkRoute, st.integers(0, 2), st.booleans(), st.integers(0, 9), st.integers(0, 9))
+FRAMES = st.one_of(
+    st.builds(Hello, NUMBERS, NUMBERS, NUMBERS, st.builds(Place, NUMBERS, NUMBERS, NUMBERS)),
+    st.builds(Routes, NUMBERS, st.booleans(), st.booleans(), st.dictionaries(st.text(), st.none() | ROUTES)),
+    st.builds(Routed, NUMBERS),
+    st.builds(Published, NUMBERS, st.binary()),
+    st.builds(Acked, NUMBERS),
+    st.builds(Credit, NUMBERS),
+    st.builds(Beat),
+)
+
+
+@given(FRAMES)
+def test_what_is_written_is_read(frame: object) -> None:
+    assert FrameDecoder().feed(encode(frame)) == [frame]  # type: ignore[arg-type]
+
+
+def test_every_kind_is_read() -> None:
+    for kind in set(FrameKind) - {FrameKind.BEAT}:
+        with pytest.raises(BadFrame, match=f"no {kind.name}"):
+            decode(kind, b"")
+    assert decode(FrameKind.BEAT, b"") == Beat()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        (0, b"", "no frame has the kind 0"),
+        (99, b"", "no frame has the kind 99"),
+        (FrameKind.HELLO, pack((FORMAT + 1, 1, 1, 1, (0, 0, 0))), "speaks the format 2, and this one 1"),
+        (FrameKind.HELLO, pack((FORMAT, 1, -1, 1, (0, 0, 0))), "no number: -1"),
+        (FrameKind.HELLO, pack((FORMAT, True, 1, 1, (0, 0, 0))), "no number: True"),
+        (FrameKind.HELLO, pack((FORMAT, 1, 1, 1, (0, 0))), "no HELLO"),
+        (FrameKind.HELLO, b"\xc1", "no HELLO"),
+        (FrameKind.ROUTES, pack((1, True, True, [("a", (3, False, 0, 0))])), "no QoS: 3"),
+        (FrameKind.ROUTES, pack((1, True, True, [(1, None)])), "no topic filter: 1"),
+        (FrameKind.ROUTES, pack((1, True, True, [("a", (0, False, -1, 0))])), "no number: -1"),
+        (FrameKind.ROUTES, pack((1, True, True, 5)), "no ROUTES"),
+        (FrameKind.ROUTED, bytes(7), "no ROUTED"),
+        (FrameKind.ACK, bytes(9), "no ACK"),
+        (FrameKind.CREDIT, b"", "no CREDIT"),
+        (FrameKind.PUBLISH, bytes(7), "no PUBLISH"),
+        (FrameKind.BEAT, b"x", "a BEAT says nothing"),
+    ],
+)
+def test_what_is_none(kind: int, body: bytes, text: str) -> None:
+    with pytest.raises(BadFrame, match=text):
+        decode(kind, body)
+    decoder = FrameDecoder()
+    assert decoder.feed(HEAD.pack(len(body) + 1, kind) + body) == []
+    assert decoder.error is not None
+
+
+@given(st.integers(0, 10), st.binary(max_size=60))
+def test_any_bytes_are_a_frame_or_a_mistake(kind: int, body: bytes) -> None:
+    with suppress(BadFrame):
+        assert encode(decode(kind, body))
