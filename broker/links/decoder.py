@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.links.frames import HEAD, BadFrame, decode
 
 if TYPE_CHECKING:
-    from trunkline.broker.links.frames import Frame
+    from trunkline.broker.links.frames import LinkFrame
 
 #: Bytes of a frame, more than any that is sent: what one turn publishes is cut before.
 MAX_FRAME: Final = 1 << 28
@@ -25,9 +25,9 @@ class FrameDecoder:
         #: The other side's mistake.
         self.error: BadFrame | None = None
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[LinkFrame]:
         """The frames that `data` completes. Never raises: see `error`."""
-        found: list[Frame] = []
+        found: list[LinkFrame] = []
         if self.error is not None:
             return found
         if self._held:

@@ -32,7 +32,7 @@ class BadFrame(Exception):
     """The other side's mistake, in words."""
 
 
-class Place(NamedTuple):
+class LinkPlace(NamedTuple):
     """How far one end has come with what the other publishes."""
 
     #: Of the other end.
@@ -42,17 +42,17 @@ class Place(NamedTuple):
     applied: int
 
 
-NOWHERE: Final = Place(0, 0, 0)
+NOWHERE: Final = LinkPlace(0, 0, 0)
 
 
-class Hello(NamedTuple):
+class LinkHello(NamedTuple):
     """The first frame of either end. A shard has another term each time that it begins."""
 
     shard: int
     term: int
     #: What it takes before it says CREDIT, in bytes.
     credit: int
-    place: Place = NOWHERE
+    place: LinkPlace = NOWHERE
 
 
 class LinkRoute(NamedTuple):
@@ -67,7 +67,7 @@ class LinkRoute(NamedTuple):
     offline: int = 0
 
 
-class Routes(NamedTuple):
+class RouteChanges(NamedTuple):
     """Routes that were made, changed, or removed, which is None. All of them come in one or several frames, the first
     of which begins anew."""
 
@@ -77,62 +77,62 @@ class Routes(NamedTuple):
     changes: Mapping[str, LinkRoute | None]
 
 
-class Routed(NamedTuple):
+class RoutesUsed(NamedTuple):
     """Up to this number, routes are in use."""
 
     number: int
 
 
-class Published(NamedTuple):
+class BurstFrame(NamedTuple):
     number: int
     #: Publications of one turn.
     burst: bytes
 
 
-class Acked(NamedTuple):
+class BurstsStored(NamedTuple):
     """Up to this number, publications are stored, or need not be."""
 
     number: int
 
 
-class Credit(NamedTuple):
+class LinkCredit(NamedTuple):
     """So many bytes of publications have been worked off since the link is up."""
 
     total: int
 
 
-class Beat(NamedTuple):
+class LinkBeat(NamedTuple):
     """Says that its sender is there."""
 
 
-Frame: TypeAlias = Hello | Routes | Routed | Published | Acked | Credit | Beat
+LinkFrame: TypeAlias = LinkHello | RouteChanges | RoutesUsed | BurstFrame | BurstsStored | LinkCredit | LinkBeat
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: LinkFrame) -> bytes:
     kind, body = _written(frame)
     return HEAD.pack(len(body) + 1, kind) + body
 
 
-def _written(frame: Frame) -> tuple[FrameKind, bytes]:
+def _written(frame: LinkFrame) -> tuple[FrameKind, bytes]:
     match frame:
-        case Published(number, burst):
+        case BurstFrame(number, burst):
             return FrameKind.PUBLISH, _NUMBER.pack(number) + burst
-        case Hello():
+        case LinkHello():
             return FrameKind.HELLO, pack((FORMAT, *frame))
-        case Routes(number, begins, ends, changes):
+        case RouteChanges(number, begins, ends, changes):
             plain = [(filter, None if route is None else tuple(route)) for filter, route in changes.items()]
             return FrameKind.ROUTES, pack((number, begins, ends, plain))
-        case Beat():
+        case LinkBeat():
             return FrameKind.BEAT, b""
-        case Routed(number):
+        case RoutesUsed(number):
             return FrameKind.ROUTED, _NUMBER.pack(number)
-        case Acked(number):
+        case BurstsStored(number):
             return FrameKind.ACK, _NUMBER.pack(number)
-        case Credit(total):
+        case LinkCredit(total):
             return FrameKind.CREDIT, _NUMBER.pack(total)
 
 
-def decode(kind: int, body: bytes) -> Frame:
+def decode(kind: int, body: bytes) -> LinkFrame:
     """
     Raises:
         BadFrame: it is none.
@@ -148,18 +148,18 @@ def decode(kind: int, body: bytes) -> Frame:
         raise BadFrame(f"no {FrameKind(kind).name}: {body[:40]!r}") from error
 
 
-def _hello(body: bytes) -> Hello:
+def _hello(body: bytes) -> LinkHello:
     spoken, *rest = unpack(body)
     if spoken != FORMAT:
         raise BadFrame(f"the other shard speaks the format {spoken!r:.40}, and this one {FORMAT}")
     shard, term, credit, place = rest
-    return Hello(_natural(shard), _natural(term), _natural(credit), Place(*map(_natural, place)))
+    return LinkHello(_natural(shard), _natural(term), _natural(credit), LinkPlace(*map(_natural, place)))
 
 
-def _routes(body: bytes) -> Routes:
+def _routes(body: bytes) -> RouteChanges:
     number, begins, ends, plain = unpack(body)
     changes = {_text(filter): None if route is None else _route(route) for filter, route in plain}
-    return Routes(_natural(number), bool(begins), bool(ends), changes)
+    return RouteChanges(_natural(number), bool(begins), bool(ends), changes)
 
 
 def _route(plain: Sequence[Any]) -> LinkRoute:
@@ -169,14 +169,14 @@ def _route(plain: Sequence[Any]) -> LinkRoute:
     return LinkRoute(qos, bool(durable), _natural(online), _natural(offline))
 
 
-def _published(body: bytes) -> Published:
-    return Published(_NUMBER.unpack_from(body)[0], body[_NUMBER.size :])
+def _published(body: bytes) -> BurstFrame:
+    return BurstFrame(_NUMBER.unpack_from(body)[0], body[_NUMBER.size :])
 
 
-def _beat(body: bytes) -> Beat:
+def _beat(body: bytes) -> LinkBeat:
     if body:
         raise BadFrame("a BEAT says nothing")
-    return Beat()
+    return LinkBeat()
 
 
 def _natural(value: Any) -> int:
@@ -191,12 +191,12 @@ def _text(value: Any) -> str:
     return value
 
 
-_READERS: Final[Mapping[int, Callable[[bytes], Frame]]] = {
+_READERS: Final[Mapping[int, Callable[[bytes], LinkFrame]]] = {
     FrameKind.HELLO: _hello,
     FrameKind.ROUTES: _routes,
-    FrameKind.ROUTED: lambda body: Routed(*_NUMBER.unpack(body)),
+    FrameKind.ROUTED: lambda body: RoutesUsed(*_NUMBER.unpack(body)),
     FrameKind.PUBLISH: _published,
-    FrameKind.ACK: lambda body: Acked(*_NUMBER.unpack(body)),
-    FrameKind.CREDIT: lambda body: Credit(*_NUMBER.unpack(body)),
+    FrameKind.ACK: lambda body: BurstsStored(*_NUMBER.unpack(body)),
+    FrameKind.CREDIT: lambda body: LinkCredit(*_NUMBER.unpack(body)),
     FrameKind.BEAT: _beat,
 }

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from trunkline.broker.links.frames import (
     NOWHERE,
-    Acked,
     BadFrame,
-    Beat,
-    Credit,
-    Hello,
+    BurstFrame,
+    BurstsStored,
+    LinkBeat,
+    LinkCredit,
+    LinkHello,
+    LinkPlace,
     LinkRoute,
-    Place,
-    Published,
-    Routed,
-    Routes,
+    RouteChanges,
+    RoutesUsed,
     encode,
 )
 from trunkline.broker.links.outgoing import OutgoingBursts
@@ -31,7 +31,7 @@ from trunkline.broker.links.route_table import KnownRoutes, ToldRoutes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from trunkline.broker.links.frames import Frame
+    from trunkline.broker.links.frames import LinkFrame
 
 #: Bytes of publications that are taken before they are worked off, and that wait before publishers are slowed.
 CREDIT: Final = 1 << 22
@@ -54,15 +54,15 @@ class LinkUp(NamedTuple):
 
 
 class RoutesChanged(NamedTuple):
-    """`Link.routed` with the number is to follow when they are in use."""
+    """`LinkEnd.routed` with the number is to follow when they are in use."""
 
     number: int
     changes: Mapping[str, LinkRoute | None]
 
 
 class BurstCame(NamedTuple):
-    """`Link.applied` is to follow with the term and the number when it is stored, or if it need not be; and
-    `Link.worked_off` if it was on the connection that there is."""
+    """`LinkEnd.applied` is to follow with the term and the number when it is stored, or if it need not be; and
+    `LinkEnd.worked_off` if it was on the connection that there is."""
 
     #: In which the other end has sent it.
     term: int
@@ -74,8 +74,8 @@ class BurstCame(NamedTuple):
 Event: TypeAlias = LinkUp | RoutesChanged | BurstCame
 
 
-class Link:
-    def __init__(self, shard: int, term: int, peer: int, place: Place = NOWHERE, *, credit: int = CREDIT) -> None:
+class LinkEnd:
+    def __init__(self, shard: int, term: int, peer: int, place: LinkPlace = NOWHERE, *, credit: int = CREDIT) -> None:
         """Of `shard` in its `term`, to the shard `peer`. `place` is what is stored of how far it has come with that."""
         self.shard = shard
         self.term = term
@@ -87,7 +87,7 @@ class Link:
         self._told = ToldRoutes()
         self._known = KnownRoutes()
         #: Control frames that wait.
-        self._frames: list[Frame] = []
+        self._frames: list[LinkFrame] = []
         #: What the other end grants.
         self._granted = 0
         #: Bytes of this connection that were worked off, and that it knows of.
@@ -98,7 +98,7 @@ class Link:
     # What the shard wants of it
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LinkPlace:
         """How far it has come with the other end."""
         return self._place
 
@@ -134,7 +134,7 @@ class Link:
     def routed(self, number: int) -> None:
         """The routes that came with this number are in use."""
         if self.state is LinkState.UP:
-            self._frames.append(Routed(number))
+            self._frames.append(RoutesUsed(number))
 
     def applied(self, term: int, number: int) -> None:
         """Publications up to this one are stored, or need not be."""
@@ -153,7 +153,7 @@ class Link:
         self.lose()
         self.state = LinkState.GREETING
         self._heard_at = now
-        self._frames.append(Hello(self.shard, self.term, self._credit, self._place))
+        self._frames.append(LinkHello(self.shard, self.term, self._credit, self._place))
 
     def lose(self) -> None:
         """The connection is lost."""
@@ -163,7 +163,7 @@ class Link:
         self._outgoing.end()
         self._told.end()
 
-    def receive(self, frames: Iterable[Frame], now: float) -> list[Event]:
+    def receive(self, frames: Iterable[LinkFrame], now: float) -> list[Event]:
         """
         Raises:
             BadFrame: what came may not come. The connection is to be closed.
@@ -172,21 +172,21 @@ class Link:
         events: list[Event] = []
         for frame in frames:
             if self.state is LinkState.GREETING:
-                if not isinstance(frame, Hello):
+                if not isinstance(frame, LinkHello):
                     raise BadFrame("the first frame is no HELLO")
                 events.append(self._greeted(frame))
             elif self.state is LinkState.UP:
                 self._take(frame, events)
         return events
 
-    def _greeted(self, hello: Hello) -> LinkUp:
+    def _greeted(self, hello: LinkHello) -> LinkUp:
         if hello.shard != self.peer:
             raise BadFrame(f"this is the shard {hello.shard}, and not {self.peer}")
         known = self._place.term
         if hello.term < known:
             raise BadFrame(f"the shard {self.peer} is in its term {hello.term}, and was in {known} already")
         if hello.term > known:
-            self._place = Place(hello.term, 0, 0)
+            self._place = LinkPlace(hello.term, 0, 0)
         theirs = hello.place
         if theirs.term > self.term:
             raise BadFrame(f"the shard {self.peer} knows the term {theirs.term} of this one, which is in {self.term}")
@@ -198,25 +198,25 @@ class Link:
         self._told.begin()
         return LinkUp(hello.term > known)
 
-    def _take(self, frame: Frame, events: list[Event]) -> None:
+    def _take(self, frame: LinkFrame, events: list[Event]) -> None:
         match frame:
-            case Published(number, burst):
+            case BurstFrame(number, burst):
                 if number > self._place.received:
                     self._place = self._place._replace(received=number)
                     events.append(BurstCame(self._place.term, number, burst))
                 else:  # it came on the connection before
                     self.worked_off(len(burst))
-            case Routes():
+            case RouteChanges():
                 events.append(RoutesChanged(frame.number, self._known.take(frame)))
-            case Acked(number):
+            case BurstsStored(number):
                 self._outgoing.acked(number)
-            case Credit(total):
+            case LinkCredit(total):
                 self._outgoing.worked_off(total, self._granted)
-            case Routed(number):
+            case RoutesUsed(number):
                 self._told.used(number)
-            case Hello():
+            case LinkHello():
                 raise BadFrame("a second HELLO")
-            case Beat():
+            case LinkBeat():
                 pass
 
     # What leaves
@@ -227,16 +227,16 @@ class Link:
         if self.state is LinkState.UP:
             if self._is_ack_due:
                 self._is_ack_due = False
-                frames.append(Acked(self._place.applied))
+                frames.append(BurstsStored(self._place.applied))
             if self._worked_off - self._told_worked_off >= max(1, self._credit // 4):
                 self._told_worked_off = self._worked_off
-                frames.append(Credit(self._worked_off))
+                frames.append(LinkCredit(self._worked_off))
             routes = self._told.take()
             if routes is not None:
                 frames.append(routes)
             frames += self._outgoing.take()
         if not frames and self.state is not LinkState.DOWN and now >= self._said_at + BEAT:
-            frames.append(Beat())
+            frames.append(LinkBeat())
         if frames:
             self._said_at = now
         return b"".join(map(encode, frames))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from trunkline.broker.links.frames import Published
+from trunkline.broker.links.frames import BurstFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trunkline.broker.links.frames import Place
+    from trunkline.broker.links.frames import LinkPlace
 
 
-class Burst(NamedTuple):
+class OutgoingBurst(NamedTuple):
     number: int
     data: bytes
     #: Called when it is stored at the other end. Without it, a burst is lost with its connection.
@@ -32,9 +32,9 @@ class OutgoingBursts:
         self.byte_size = 0
         #: Bursts that went with a connection, or came while there was none.
         self.lost = 0
-        self._waiting: deque[Burst] = deque()
+        self._waiting: deque[OutgoingBurst] = deque()
         #: Those that are to be stored.
-        self._sent: deque[Burst] = deque()
+        self._sent: deque[OutgoingBurst] = deque()
         #: Bytes that the other end takes on this connection, and that were sent to it.
         self._credit = self._spent = 0
 
@@ -45,7 +45,7 @@ class OutgoingBursts:
 
     def add(self, data: bytes, stored: Callable[[], None] | None) -> None:
         self.number += 1
-        self._waiting.append(Burst(self.number, data, stored))
+        self._waiting.append(OutgoingBurst(self.number, data, stored))
         self.byte_size += len(data)
 
     def lose(self) -> None:
@@ -53,7 +53,7 @@ class OutgoingBursts:
         self.number += 1
         self.lost += 1
 
-    def begin(self, place: Place, credit: int) -> None:
+    def begin(self, place: LinkPlace, credit: int) -> None:
         """A connection is up; this is how far the other end has come. What it has not got is sent again, in order."""
         self.acked(place.applied)
         while self._sent and self._sent[-1].number > place.received:
@@ -72,7 +72,7 @@ class OutgoingBursts:
         """So many bytes of this connection are; there is room for as many more."""
         self._credit = total + credit
 
-    def take(self) -> Iterator[Published]:
+    def take(self) -> Iterator[BurstFrame]:
         """What may be sent now."""
         while self._waiting and self._spent < self._credit:
             burst = self._waiting.popleft()
@@ -81,7 +81,7 @@ class OutgoingBursts:
                 self.byte_size -= len(burst.data)
             else:
                 self._sent.append(burst)
-            yield Published(burst.number, burst.data)
+            yield BurstFrame(burst.number, burst.data)
 
     def acked(self, number: int) -> None:
         while self._sent and self._sent[0].number <= number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.links.frames import Routes
+from trunkline.broker.links.frames import RouteChanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ class ToldRoutes:
         """Whether there is something to tell."""
         return bool(self._untold or self._first or self._begins)
 
-    def take(self) -> Routes | None:
+    def take(self) -> RouteChanges | None:
         """The next frame, if there is something to tell."""
         if self._untold is None:
             return None
@@ -81,16 +81,18 @@ class ToldRoutes:
             some = [self._first.pop() for _ in range(min(FILTERS_AT_ONCE, len(self._first)))]
             self._number += 1
             known = {filter: route for filter in some if (route := self._routes.get(filter)) is not None}
-            return self._told(Routes(self._number, begins, not self._first, known))
+            return self._told(RouteChanges(self._number, begins, not self._first, known))
         if not self._untold:
             return None
         some = list(self._untold)[:FILTERS_AT_ONCE]
         for filter in some:
             del self._untold[filter]
         self._number += 1
-        return self._told(Routes(self._number, False, False, {filter: self._routes.get(filter) for filter in some}))
+        return self._told(
+            RouteChanges(self._number, False, False, {filter: self._routes.get(filter) for filter in some})
+        )
 
-    def _told(self, frame: Routes) -> Routes:
+    def _told(self, frame: RouteChanges) -> RouteChanges:
         if not self.has_more:
             self._told_waiting += [(self._number, action) for action in self._untold_waiting]
             self._untold_waiting.clear()
@@ -114,7 +116,7 @@ class KnownRoutes:
     def __len__(self) -> int:
         return len(self._routes)
 
-    def take(self, frame: Routes) -> Mapping[str, LinkRoute | None]:
+    def take(self, frame: RouteChanges) -> Mapping[str, LinkRoute | None]:
         """What is different now."""
         if frame.begins:
             self._left = dict.fromkeys(self._routes)

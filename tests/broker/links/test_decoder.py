@@ -2,9 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.broker.links.decoder import FrameDecoder
-from trunkline.broker.links.frames import HEAD, Acked, Beat, Published, encode
+from trunkline.broker.links.frames import HEAD, BurstFrame, BurstsStored, LinkBeat, encode
 
-FRAMES = [Published(1, b"x" * 100), Beat(), Acked(7), Published(2, b""), Published(3, b"end")]
+FRAMES = [BurstFrame(1, b"x" * 100), LinkBeat(), BurstsStored(7), BurstFrame(2, b""), BurstFrame(3, b"end")]
 WIRE = b"".join(map(encode, FRAMES))
 
 
@@ -20,28 +20,28 @@ def test_in_any_pieces(sizes: list[int]) -> None:
 
 def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
     decoder = FrameDecoder(limit=100)
-    assert decoder.feed(encode(Published(1, b"x" * 91))) == [Published(1, b"x" * 91)]
+    assert decoder.feed(encode(BurstFrame(1, b"x" * 91))) == [BurstFrame(1, b"x" * 91)]
     assert decoder.feed(HEAD.pack(101, 4)) == []
     assert str(decoder.error) == "a frame of 101 bytes, at most 100 are allowed"
-    assert decoder.feed(encode(Beat())) == [], "nothing is looked at behind a mistake"
+    assert decoder.feed(encode(LinkBeat())) == [], "nothing is looked at behind a mistake"
 
 
 def test_a_frame_without_a_kind() -> None:
     decoder = FrameDecoder()
-    assert decoder.feed(encode(Beat()) + HEAD.pack(0, 7)) == [Beat()]
+    assert decoder.feed(encode(LinkBeat()) + HEAD.pack(0, 7)) == [LinkBeat()]
     assert str(decoder.error).startswith("a frame of 0 bytes")
 
 
 def test_a_mistake_behind_frames_does_not_lose_them() -> None:
     decoder = FrameDecoder()
-    assert decoder.feed(encode(Acked(1)) + HEAD.pack(1, 99) + encode(Acked(2))) == [Acked(1)]
+    assert decoder.feed(encode(BurstsStored(1)) + HEAD.pack(1, 99) + encode(BurstsStored(2))) == [BurstsStored(1)]
     assert str(decoder.error) == "no frame has the kind 99"
 
 
 def test_a_long_frame_is_put_together_once() -> None:
     """Not anew for each piece of it."""
-    decoder, wire = FrameDecoder(), encode(Published(1, bytes(1 << 20)))
+    decoder, wire = FrameDecoder(), encode(BurstFrame(1, bytes(1 << 20)))
     for at in range(0, len(wire) - 1000, 1000):
         assert decoder.feed(wire[at : at + 1000]) == []
     assert decoder._needed == len(wire)
-    assert decoder.feed(wire[len(decoder._held) :]) == [Published(1, bytes(1 << 20))]
+    assert decoder.feed(wire[len(decoder._held) :]) == [BurstFrame(1, bytes(1 << 20))]

@@ -8,17 +8,17 @@ from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import (
     FORMAT,
     HEAD,
-    Acked,
     BadFrame,
-    Beat,
-    Credit,
+    BurstFrame,
+    BurstsStored,
     FrameKind,
-    Hello,
+    LinkBeat,
+    LinkCredit,
+    LinkHello,
+    LinkPlace,
     LinkRoute,
-    Place,
-    Published,
-    Routed,
-    Routes,
+    RouteChanges,
+    RoutesUsed,
     decode,
     encode,
 )
@@ -27,13 +27,13 @@ from trunkline.mqtt.packing import pack
 NUMBERS = st.integers(0, 2**64 - 1)
 ROUTES = st.builds(LinkRoute, st.integers(0, 2), st.booleans(), st.integers(0, 9), st.integers(0, 9))
 FRAMES = st.one_of(
-    st.builds(Hello, NUMBERS, NUMBERS, NUMBERS, st.builds(Place, NUMBERS, NUMBERS, NUMBERS)),
-    st.builds(Routes, NUMBERS, st.booleans(), st.booleans(), st.dictionaries(st.text(), st.none() | ROUTES)),
-    st.builds(Routed, NUMBERS),
-    st.builds(Published, NUMBERS, st.binary()),
-    st.builds(Acked, NUMBERS),
-    st.builds(Credit, NUMBERS),
-    st.builds(Beat),
+    st.builds(LinkHello, NUMBERS, NUMBERS, NUMBERS, st.builds(LinkPlace, NUMBERS, NUMBERS, NUMBERS)),
+    st.builds(RouteChanges, NUMBERS, st.booleans(), st.booleans(), st.dictionaries(st.text(), st.none() | ROUTES)),
+    st.builds(RoutesUsed, NUMBERS),
+    st.builds(BurstFrame, NUMBERS, st.binary()),
+    st.builds(BurstsStored, NUMBERS),
+    st.builds(LinkCredit, NUMBERS),
+    st.builds(LinkBeat),
 )
 
 
@@ -46,7 +46,7 @@ def test_every_kind_is_read() -> None:
     for kind in set(FrameKind) - {FrameKind.BEAT}:
         with pytest.raises(BadFrame, match=f"no {kind.name}"):
             decode(kind, b"")
-    assert decode(FrameKind.BEAT, b"") == Beat()
+    assert decode(FrameKind.BEAT, b"") == LinkBeat()
 
 
 @pytest.mark.parametrize(

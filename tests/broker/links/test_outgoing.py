@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from trunkline.broker.links.frames import NOWHERE, Place, Published
+from trunkline.broker.links.frames import NOWHERE, BurstFrame, LinkPlace
 from trunkline.broker.links.outgoing import OutgoingBursts
 
 
@@ -22,7 +22,7 @@ def test_what_is_sent_once_is_in_memory_no_more() -> None:
     outgoing.add(b"one", None)
     outgoing.add(b"two", None)
     assert outgoing.byte_size == 6
-    assert list(outgoing.take()) == [Published(1, b"one"), Published(2, b"two")]
+    assert list(outgoing.take()) == [BurstFrame(1, b"one"), BurstFrame(2, b"two")]
     assert (outgoing.byte_size, outgoing.unstored, outgoing.lost) == (0, 0, 0)
 
 
@@ -69,9 +69,9 @@ def test_the_next_connection_gets_what_was_kept_and_has_not_come() -> None:
     outgoing.lose()
     outgoing.add(b"f", told("f"))
     assert numbers(outgoing) == [], "there is no connection"
-    outgoing.begin(Place(1, received=3, applied=1), 100)
+    outgoing.begin(LinkPlace(1, received=3, applied=1), 100)
     assert told.stored == ["a"]
-    assert list(outgoing.take()) == [Published(4, b"d"), Published(6, b"e"), Published(9, b"f")]
+    assert list(outgoing.take()) == [BurstFrame(4, b"d"), BurstFrame(6, b"e"), BurstFrame(9, b"f")]
     outgoing.acked(9)
     assert told.stored == list("abcdef")
     assert (outgoing.byte_size, outgoing.unstored, outgoing.lost) == (0, 0, 2)

@@ -3,14 +3,14 @@ from random import Random
 import pytest
 
 from trunkline.broker.links import route_table
-from trunkline.broker.links.frames import LinkRoute, Routes
+from trunkline.broker.links.frames import LinkRoute, RouteChanges
 from trunkline.broker.links.route_table import KnownRoutes, ToldRoutes
 
 ONE, TWO = LinkRoute(1), LinkRoute(2, durable=True)
 
 
-def told(routes: ToldRoutes) -> list[Routes]:
-    found: list[Routes] = []
+def told(routes: ToldRoutes) -> list[RouteChanges]:
+    found: list[RouteChanges] = []
     while (frame := routes.take()) is not None:
         found.append(frame)
     return found
@@ -22,23 +22,23 @@ def test_all_on_a_new_connection_and_then_what_changes() -> None:
     routes.set("b", ONE)
     assert told(routes) == []
     routes.begin()
-    assert told(routes) == [Routes(1, True, True, {"a": ONE, "b": ONE})]
+    assert told(routes) == [RouteChanges(1, True, True, {"a": ONE, "b": ONE})]
     routes.set("a", TWO)
     routes.set("c", ONE)
     routes.set("c", None)
     routes.set("b", ONE)
-    assert told(routes) == [Routes(2, False, False, {"a": TWO, "c": None})]
+    assert told(routes) == [RouteChanges(2, False, False, {"a": TWO, "c": None})]
     routes.set("b", None)
-    assert told(routes) == [Routes(3, False, False, {"b": None})]
+    assert told(routes) == [RouteChanges(3, False, False, {"b": None})]
     routes.end()
     routes.begin()
-    assert told(routes) == [Routes(1, True, True, {"a": TWO})]
+    assert told(routes) == [RouteChanges(1, True, True, {"a": TWO})]
 
 
 def test_none_are_told_as_well() -> None:
     routes = ToldRoutes()
     routes.begin()
-    assert told(routes) == [Routes(1, True, True, {})]
+    assert told(routes) == [RouteChanges(1, True, True, {})]
 
 
 def test_many_are_told_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,15 +48,15 @@ def test_many_are_told_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> Non
         routes.set(filter, ONE)
     routes.begin()
     first = routes.take()
-    assert first == Routes(1, True, False, {"a": ONE, "b": ONE})
+    assert first == RouteChanges(1, True, False, {"a": ONE, "b": ONE})
     routes.set("a", None)
     routes.set("c", TWO)
     routes.set("d", None)
     assert told(routes) == [
-        Routes(2, False, False, {"c": TWO}),
-        Routes(3, False, True, {"e": ONE}),
-        Routes(4, False, False, {"a": None, "c": TWO}),
-        Routes(5, False, False, {"d": None}),
+        RouteChanges(2, False, False, {"c": TWO}),
+        RouteChanges(3, False, True, {"e": ONE}),
+        RouteChanges(4, False, False, {"a": None, "c": TWO}),
+        RouteChanges(5, False, False, {"d": None}),
     ]
 
 
@@ -98,20 +98,20 @@ def test_nobody_waits_for_a_connection_that_is_lost() -> None:
 
 def test_what_is_different_at_the_other_end() -> None:
     known = KnownRoutes()
-    assert known.take(Routes(1, True, True, {"a": ONE, "b": ONE})) == {"a": ONE, "b": ONE}
-    assert known.take(Routes(2, False, False, {"a": ONE, "b": TWO, "c": None})) == {"b": TWO}
-    assert known.take(Routes(3, False, False, {"a": None})) == {"a": None}
+    assert known.take(RouteChanges(1, True, True, {"a": ONE, "b": ONE})) == {"a": ONE, "b": ONE}
+    assert known.take(RouteChanges(2, False, False, {"a": ONE, "b": TWO, "c": None})) == {"b": TWO}
+    assert known.take(RouteChanges(3, False, False, {"a": None})) == {"a": None}
     assert len(known) == 1
 
 
 def test_what_was_known_is_used_until_all_are_told_again() -> None:
     known = KnownRoutes()
-    known.take(Routes(1, True, True, {"a": ONE, "b": ONE, "c": ONE}))
-    assert known.take(Routes(1, True, False, {"b": ONE})) == {}
-    assert known.take(Routes(2, False, False, {"d": TWO})) == {"d": TWO}
+    known.take(RouteChanges(1, True, True, {"a": ONE, "b": ONE, "c": ONE}))
+    assert known.take(RouteChanges(1, True, False, {"b": ONE})) == {}
+    assert known.take(RouteChanges(2, False, False, {"d": TWO})) == {"d": TWO}
     assert len(known) == 4
-    assert known.take(Routes(3, False, True, {"c": TWO})) == {"c": TWO, "a": None}
-    assert known.take(Routes(4, False, False, {"x": None})) == {}
+    assert known.take(RouteChanges(3, False, True, {"c": TWO})) == {"c": TWO, "a": None}
+    assert known.take(RouteChanges(4, False, False, {"x": None})) == {}
 
 
 @pytest.mark.parametrize("seed", range(50))

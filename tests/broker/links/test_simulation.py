@@ -12,8 +12,8 @@ import pytest
 
 from trunkline.broker.links import route_table
 from trunkline.broker.links.decoder import FrameDecoder
-from trunkline.broker.links.frames import NOWHERE, BadFrame, LinkRoute, Place
-from trunkline.broker.links.link import BurstCame, Link, LinkState, RoutesChanged
+from trunkline.broker.links.frames import NOWHERE, BadFrame, LinkPlace, LinkRoute
+from trunkline.broker.links.link import BurstCame, LinkEnd, LinkState, RoutesChanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ FILTERS = "abcdef"
 class Disk:
     """What outlives a process."""
 
-    place: Place = NOWHERE
+    place: LinkPlace = NOWHERE
     messages: list[bytes] = field(default_factory=list[bytes])
 
 
@@ -46,7 +46,7 @@ class End:
     def start(self) -> None:
         """A new process."""
         self.term += 1
-        self.link = Link(self.number, self.term, 3 - self.number, self.disk.place, credit=CREDIT)
+        self.link = LinkEnd(self.number, self.term, 3 - self.number, self.disk.place, credit=CREDIT)
         #: What came and is not stored.
         self.unstored: deque[BurstCame] = deque()
         self.wanted: dict[str, LinkRoute] = {}
@@ -108,7 +108,7 @@ class End:
         if self.unstored:
             self.disk.messages += [burst.data for burst in self.unstored]
             term, number, _ = self.unstored[-1]
-            self.disk.place = Place(term, number, number)
+            self.disk.place = LinkPlace(term, number, number)
             self.unstored.clear()
             self.link.applied(term, number)
 
