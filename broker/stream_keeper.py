@@ -99,6 +99,8 @@ class StreamKeeper:
         self._busy: dict[Stream, None] = {}
         self._has_more = False
         self._wake = trio.Event()
+        #: Of those that have much to look through.
+        self._turn = trio.Lock()
 
     # Its life
 
@@ -244,7 +246,9 @@ class StreamKeeper:
         return function(self._engine)
 
     async def pause(self) -> None:
-        await trio.lowlevel.checkpoint()
+        # one after another: each goes on for as long as others can wait
+        async with self._turn:
+            await trio.lowlevel.checkpoint()
 
     async def committed(self) -> None:
         await trio.lowlevel.checkpoint()

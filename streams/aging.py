@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from trunkline.streams.deadlines import MessageDeadlines
     from trunkline.streams.topics import TopicIndex
 
-#: A marker is as much work as so many messages that go.
+#: Removing messages with their topic is as much work as looking at so many, and so is a marker.
+REMOVAL: Final = 4
 MARKER: Final = 10
 
 
@@ -109,6 +110,7 @@ class Aging:
         log, topic = self._log, piece.topic(sequence)
         is_rolled_up = log.topics.is_rolled_up(topic, sequence)
         log.remove_some(piece, sequence, limit)
+        log.patience -= REMOVAL
         has_ended = not is_rolled_up and log.topics.get(topic) is None
         if has_ended and log.config.delete_marker_ttl and not is_marker(piece.publication.properties):
             self.ended(topic, now)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-from zlib import compress, decompress
+from zlib import compress, decompressobj
+from zlib import error as ZlibError
 
 from sortedcontainers import SortedDict
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.property_codec import encode_properties
 from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
+from trunkline.store import StoreCorrupt
 from trunkline.streams.config import Measure
 from trunkline.streams.keys import STREAM_BLOCKS, key, number_in
 
@@ -33,6 +35,8 @@ PAGE_BYTES: Final = 1 << 18
 LEVEL: Final = 1
 #: The first byte of zlib's own, for its usual window.
 _COMPRESSED: Final = b"\x78"
+#: Bytes of a block that is no longer compressed: more than the largest message of either protocol.
+MOST_INFLATED: Final = 1 << 29
 
 
 class Piece:
@@ -195,7 +199,22 @@ def compressed_block(block: StreamBlock, epoch: float) -> bytes:
 
 
 def _pieces(value: bytes) -> list[Any]:
-    found: list[Any] = unpack(decompress(value) if value[:1] == _COMPRESSED else value)
+    found: list[Any] = unpack(_inflated(value) if value[:1] == _COMPRESSED else value)
+    return found
+
+
+def _inflated(value: bytes) -> bytes:
+    """
+    Raises:
+        StoreCorrupt: nobody has compressed a block so.
+    """
+    stream = decompressobj()
+    try:
+        found = stream.decompress(value, MOST_INFLATED)
+    except ZlibError as error:
+        raise StoreCorrupt(f"a compressed block of a stream cannot be read: {error}") from None
+    if not stream.eof:
+        raise StoreCorrupt("a compressed block of a stream is cut off, or too large")
     return found
 
 

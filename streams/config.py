@@ -179,6 +179,9 @@ class StreamConfig:
             raise InvalidStreamConfig(f"the stream {self.name!r} is a mirror and cannot have filters")
         if self.mirror is not None and self.first_sequence != 1:
             raise InvalidStreamConfig(f"the stream {self.name!r} is a mirror: first_sequence is that of its origin")
+        if self.mirror is not None and self.delete_marker_ttl:
+            # a marker would have the sequence of another message of the origin
+            raise InvalidStreamConfig(f"the stream {self.name!r} is a mirror: markers are those of its origin")
         check_origins(self.name, self.mirror, self.sources)
         if self.transform is not None:
             self.transform.transform()

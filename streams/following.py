@@ -56,13 +56,14 @@ class Follower:
         self._registry = registry
         self._stream = stream
         self.origin = origin
+        self._key = origin.key
         self._transforms = [(change.source, change.transform()) for change in origin.changes]
         self._is_mirror = stream.config.mirror is not None
 
     @property
     def place(self) -> OriginPlace:
         source = self._registry.find(self.origin.stream)
-        number, sequence = self._stream.places.get(self.origin.key, (0, 0))
+        number, sequence = self._stream.places.get(self._key, (0, 0))
         if source is None:
             return OriginPlace(self.origin, sequence, 0, f"there is no stream {self.origin.stream!r}", True)
         if trouble := self._trouble(source):
@@ -73,7 +74,7 @@ class Follower:
     def _trouble(self, source: Stream) -> str:
         if source.config.retention is not Retention.LIMITS:
             return f"only streams with limits retention can be followed, not {source.name}"
-        known = self._stream.places.get(self.origin.key)
+        known = self._stream.places.get(self._key)
         if self._is_mirror and self._stream.log.last and known is not None and known[0] != source.log.number:
             return f"the stream {source.name} is another one than that which is mirrored"
         return ""
@@ -87,7 +88,7 @@ class Follower:
         source = self._source()
         if source is None:
             return False
-        if self._stream.places.get(self.origin.key, (0, 0))[0] != source.log.number:
+        if self._stream.places.get(self._key, (0, 0))[0] != source.log.number:
             start = await self._start(source, store)
             if self._source() is not source:
                 return True
@@ -107,9 +108,9 @@ class Follower:
 
     def _copy(self, source: Stream, now: float) -> tuple[bool, int | None]:
         """Take some messages. Returns whether there may be more at once, and what has to be loaded before."""
-        before = self._stream.places[self.origin.key]
+        before = self._stream.places[self._key]
         outcome = self._copy_some(source, now)
-        if self._stream.places[self.origin.key] != before:
+        if self._stream.places[self._key] != before:
             self._stream.log.trim(now)
             self._stream.changed()
         return outcome
@@ -117,7 +118,7 @@ class Follower:
     def _copy_some(self, source: Stream, now: float) -> tuple[bool, int | None]:
         log = source.log
         for _ in range(STEP):
-            sequence = log.next_live(self._stream.places[self.origin.key][1] + 1)
+            sequence = log.next_live(self._stream.places[self._key][1] + 1)
             if sequence > log.last:
                 return False, None
             piece = log.find(sequence)
@@ -164,11 +165,13 @@ class Follower:
 
     def _move(self, number: int, sequence: int) -> None:
         """The stream has come so far."""
-        places, key = self._stream.places, self.origin.key
+        places, key = self._stream.places, self._key
         places.pop(key, None)  # the one that was moved last is the last one
         places[key] = (number, sequence)
-        while len(places) > len(self._stream.config.origins) + MOST_FORMER:
-            del places[next(iter(places))]
+        origins = self._stream.config.origins
+        while len(places) > len(origins) + MOST_FORMER:
+            wanted = {origin.key for origin in origins}
+            del places[next(former for former in places if former not in wanted)]
 
     def _wanted(self, topic: str) -> str | None:
         """The topic that a message gets; None: it is not wanted."""
@@ -235,6 +238,7 @@ class Following:
         for number, name in enumerate(due):
             try:
                 for follower in self._followers.get(name, ()):
+                    await store.pause()
                     if await follower.step(store, now):
                         self._unfinished[name] = None
             except StoreError:

@@ -51,7 +51,9 @@ class StreamStore(Protocol):
         """What a function of the engine returns."""
         ...
 
-    async def pause(self) -> None: ...
+    async def pause(self) -> None:
+        """Go on when others have had their turn, and alone of all that pause."""
+        ...
 
 
 class StreamLog:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.streams.blocks import seek_time
@@ -145,16 +146,28 @@ async def next_match(
     return None
 
 
-async def topics(log: StreamLog, store: StreamStore, filters: TopicFilters) -> list[tuple[str, TopicFigures]]:
-    """Those that match."""
+class TooManyTopics(Exception):
+    """More than may be asked for together."""
+
+
+async def topics(
+    log: StreamLog, store: StreamStore, filters: TopicFilters, end: float = inf, most: float = inf
+) -> list[tuple[str, TopicFigures]]:
+    """Those that match, and whose first message may be before the sequence `end`.
+
+    Raises:
+        TooManyTopics: they are more than so many.
+    """
     found: list[tuple[str, TopicFigures]] = []
     while not log.topics.plant():
         await store.pause()
     for each in log.topics.matching(filters):
         if each is None:
             await store.pause()
-        else:
+        elif each[1].first < end:
             found.append(each)
+            if len(found) > most:
+                raise TooManyTopics
     return found
 
 
@@ -226,15 +239,16 @@ async def last_sequence(log: StreamLog, store: StreamStore, filters: TopicFilter
 
 async def last_sequences(log: StreamLog, store: StreamStore, filters: TopicFilters, end: int) -> list[int]:
     """Of the last message of each topic that matches, and has none from the sequence `end` on."""
-    found = await topics(log, store, filters)
-    for topic, _ in found:
+    return await _exact_lasts(log, store, [topic for topic, _ in await topics(log, store, filters)], end)
+
+
+async def _exact_lasts(log: StreamLog, store: StreamStore, topics: list[str], end: int) -> list[int]:
+    for number, topic in enumerate(topics, 1):
         await resolve(log, store, topic)
-    lasts = [figures.last for topic, _ in found if (figures := log.topics.get(topic)) is not None and figures.exact]
+        if not number % MAX_STEP:
+            await store.pause()
+    lasts = [figures.last for topic in topics if (figures := log.topics.get(topic)) is not None and figures.exact]
     return sorted(last for last in lasts if last < end)
-
-
-class TooManyTopics(Exception):
-    """More than may be asked for together."""
 
 
 async def lasts_before(log: StreamLog, store: StreamStore, filters: TopicFilters, end: int, limit: int) -> list[int]:
@@ -243,10 +257,8 @@ async def lasts_before(log: StreamLog, store: StreamStore, filters: TopicFilters
     Raises:
         TooManyTopics: more than the limit match.
     """
-    before = {topic: figures for topic, figures in await topics(log, store, filters) if figures.first < end}
-    if len(before) > limit:
-        raise TooManyTopics
-    lasts = await last_sequences(log, store, filters, end)
+    before = dict(await topics(log, store, filters, end, limit))
+    lasts = await _exact_lasts(log, store, list(before), end)
     later = {topic: figures for topic, figures in before.items() if figures.last >= end}
     if not later:
         return lasts

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 #: The levels that one level of the destination becomes: of a topic, and of what its wildcards stand for.
 Make: TypeAlias = "Callable[[str, list[str]], list[str]]"
 
-_FUNCTION: Final = re.compile(r"\{\{\s*([A-Za-z-]*)\s*\(([^)]*)\)\s*\}\}")
+#: Nothing in it is tried again with less: a level may be a million spaces.
+_FUNCTION: Final = re.compile(r"\{\{\s*+([A-Za-z-]*+)\s*+\(([^)]*+)\)\s*+\}\}")
 _LEGACY: Final = re.compile(r"\$([0-9]+)")
 _MOST_LEVELS: Final = 128
+#: The largest argument, as servers take them.
+_MOST: Final = (1 << 31) - 1
 #: FNV-1a of 32 bits.
 _OFFSET, _PRIME, _BITS = 2166136261, 16777619, 0xFFFFFFFF
 
@@ -56,6 +59,8 @@ class TopicTransform:
             self._rest = 1
         wildcards = self._levels.count("+")
         levels = destination.split("/")
+        if len(levels) > _MOST_LEVELS:
+            raise InvalidTransform(f"invalid mapping destination: more than {_MOST_LEVELS} tokens")
         if ((levels[-1] == "#") != rest) or "+" in levels or "#" in levels[:-1] or not destination:
             raise InvalidTransform("invalid subject")
         self._makers: list[Make] = [_maker(level, wildcards) for level in (levels[:-1] if rest else levels)]
@@ -74,7 +79,11 @@ class TopicTransform:
                 wildcards.append(level)
             elif wanted != level:
                 return None
-        made = [level for make in self._makers for level in make(topic, wildcards)]
+        made: list[str] = []
+        for make in self._makers:
+            made += make(topic, wildcards)
+            if len(made) > _MOST_LEVELS:
+                return None
         if self._rest is not None:
             made += levels[known:]
         found = "/".join(made)
@@ -132,7 +141,7 @@ def _maker(level: str, wildcards: int) -> Make:
 
 
 def _number(text: str, level: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MOST):
         raise _bad("function argument is invalid or in the wrong format", level)
     return int(text)
 
@@ -183,7 +192,8 @@ def _split(index: int, sign: str) -> Make:
 
 
 def _slices(level: str, size: int) -> list[str]:
-    return [level[start : start + size] for start in range(0, len(level), size)]
+    starts = range(0, len(level), size)[: _MOST_LEVELS + 1]  # more are none
+    return [level[start : start + size] for start in starts]
 
 
 def _slices_from_right(level: str, size: int) -> list[str]:

@@ -498,6 +498,25 @@ async def test_what_the_configuration_cannot_say_stays(mock_clock: MockClock) ->
         assert (config.max_messages, config.sources, config.measure) == (7, (origin,), Measure.NATS_FILE)
 
 
+async def test_those_that_have_much_to_do_go_on_one_after_another() -> None:
+    async with room() as here:
+        keeper, going_on, others = here.node.stream_keeper, [0], 0
+
+        async def look_through() -> None:
+            for _ in range(5):
+                await keeper.pause()
+                going_on[-1] += 1
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(look_through)
+            while sum(going_on) < 100:
+                await trio.lowlevel.checkpoint()
+                others += 1
+                going_on.append(0)
+        assert max(going_on) == 1
+
+
 @pytest.mark.parametrize("durability", ["memory", "os"])
 async def test_a_stream_follows_another_one(durability: str, tmp_path: Path) -> None:
     store = {} if durability == "memory" else {"store": {"path": str(tmp_path / "store.db"), "durability": durability}}

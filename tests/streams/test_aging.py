@@ -12,6 +12,7 @@ from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.mqtt.message import Message
 from trunkline.streams.config import ConsumerConfig, Discard, Retention
 from trunkline.streams.keys import STREAM_DEADLINES
+from trunkline.streams.log import AGAIN, MAX_STEP
 from trunkline.streams.markers import is_marker
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import get
@@ -301,3 +302,15 @@ def test_a_marker_is_stamped_as_a_message_of_the_broker() -> None:
     world.take(single("a", ttl="5"))
     later(world, 5)
     assert stamped == ["a"]
+
+
+def test_a_step_removes_fewer_messages_than_it_may_look_at() -> None:
+    world = World()
+    world.create("#", max_age=1.0, duplicate_window=0.0)
+    for number in range(MAX_STEP):
+        world.publish(f"t/{number}", b"x")
+    world.now += 2
+    assert world.stream.log.trim(world.now) == AGAIN
+    assert world.stream.log.messages > MAX_STEP * 3 // 4
+    world.settle()
+    assert not world.stream.log.messages

@@ -1,7 +1,13 @@
 """Blocks: in memory as much as may be, the rest in the store."""
 
+from zlib import compress
+
+import pytest
+
 from tests.streams.world import World, burst, single
 from trunkline.mqtt.message import Message
+from trunkline.store import StoreCorrupt
+from trunkline.streams import blocks
 from trunkline.streams.blocks import (
     MAX_MESSAGES,
     MAX_WEIGHT,
@@ -60,6 +66,15 @@ def test_a_compressed_block_comes_back_as_well() -> None:
     assert len(row[1]) * 5 < len(block_to_bytes(before, 0.0))
     after = block_from_row(row, 5, 0.0)
     assert [piece.message(5).payload for piece in after.pieces] == [b"x" * 100]
+
+
+@pytest.mark.parametrize("damage", ["no zlib", "cut off", "far too large"])
+def test_a_compressed_block_that_nobody_has_written(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MOST_INFLATED", 10_000)
+    written = compressed_block(block(5, 10, 100), 0.0)
+    rows = {"no zlib": b"\x78nonsense", "cut off": written[:-5], "far too large": compress(bytes(20_000), 1)}
+    with pytest.raises(StoreCorrupt, match="a compressed block"):
+        block_from_row((key(1, 14), rows[damage]), 5, 0.0)
 
 
 def test_a_stream_may_be_compressed_and_not_be_any_more() -> None:

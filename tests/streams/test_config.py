@@ -15,6 +15,7 @@ from trunkline.streams.config import (
     StreamConfig,
 )
 from trunkline.streams.errors import InvalidStreamConfig
+from trunkline.streams.shapes import StreamOrigin
 
 STREAM = StreamConfig(name="s", filters=("a/#",))
 
@@ -37,6 +38,16 @@ STREAM = StreamConfig(name="s", filters=("a/#",))
         ({"allow_message_ttl": True, "allow_rollup": True, "delete_marker_ttl": 0.9}, "1 s or more"),
         ({"allow_message_ttl": True, "allow_rollup": False, "delete_marker_ttl": 1.0}, "allow_rollup"),
         ({"allow_rollup": True, "delete_marker_ttl": 1.0}, "allow_message_ttl"),
+        (
+            {
+                "filters": (),
+                "mirror": StreamOrigin("o"),
+                "allow_message_ttl": True,
+                "allow_rollup": True,
+                "delete_marker_ttl": 1.0,
+            },
+            "is a mirror: markers are those of its origin",
+        ),
     ],
 )
 def test_streams_that_cannot_be(changes: dict[str, Any], text: str) -> None:

@@ -309,6 +309,35 @@ def test_places_of_former_origins_are_few(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(flow.world.stream.places) == 3
 
 
+def test_a_source_that_rests_keeps_its_place_whatever_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MOST_FORMER", 2)
+    flow = Flow()
+    flow.world.create("p/#", name="p")
+    flow.world.publish("p/a", b"once")
+    flow.publish("o/a", b"1")
+    flow.follow(StreamOrigin("p"), filters=("s",))
+    for number in range(5):
+        sources = (StreamOrigin("p"), StreamOrigin("o", filter=f"o/{number}"))
+        flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",), sources=sources)))
+        flow.run()
+    assert [payload for _, payload in flow.kept().values()] == [b"once"]
+    assert len(flow.world.stream.places) == 4
+
+
+def test_others_have_their_turn_between_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    flow = Flow()
+    streams = [flow.follow(StreamOrigin("o"), name=f"s{number}") for number in range(5)]
+
+    async def pause() -> None:
+        taken.append(sum(stream.log.messages for stream in streams))
+
+    monkeypatch.setattr(flow.world, "pause", pause)
+    flow.publish("o/a", *numbers(3))
+    flow.run()
+    assert taken[:5] == [0, 3, 6, 9, 12]
+
+
 def test_what_cannot_be_read_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
     flow = Flow()
     flow.publish("o/a", *numbers(10))

@@ -24,6 +24,7 @@ from trunkline.streams.search import (
     topic_counts,
     topics,
 )
+from trunkline.streams.topics import TopicFigures
 
 TOPICS = ["a/1", "a/2", "b", "a/1", "b", "a/1", "a/2", "b", "b"]
 
@@ -121,6 +122,21 @@ def test_a_long_search_lets_others_have_their_turn(world: World) -> None:
     world.stream.log.patience = 0
     assert world.do(get_next(world.stream.log, world, "b", 9)).sequence == 9
     assert paused
+
+
+def test_topics_that_are_too_many_are_not_gathered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    matching = world.stream.log.topics.matching
+
+    def counted(filters: TopicFilters) -> Iterator[tuple[str, TopicFigures] | None]:
+        for each in matching(filters):
+            looked.extend([each[0]] if each else [])
+            yield each
+
+    monkeypatch.setattr(world.stream.log.topics, "matching", counted)
+    with pytest.raises(TooManyTopics):
+        world.do(topics(world.stream.log, world, EVERYTHING, most=1))
+    assert len(looked) == 2
 
 
 def test_messages_are_counted_by_topic_in_pages() -> None:

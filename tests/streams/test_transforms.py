@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,8 @@ from trunkline.streams.transforms import TopicTransform
         ("s/+", "t/{{random(1)}}", "s/a", "t/0"),
         ("s/+", "t/{{random(0)}}", "s/a", "t/0"),
         ("s/+", "t/{{partition(0,1)}}", "s/a", "t/0"),
+        ("s/+", "t/{{left(1,2147483647)}}", "s/ab", "t/ab"),
+        ("s/+", "t/{{left(1,00000000001)}}", "s/ab", "t/a"),
     ],
 )
 def test_what_a_topic_becomes(source: str, destination: str, topic: str, made: str | None) -> None:
@@ -87,6 +91,10 @@ def test_partitions_by_several_levels_and_by_the_whole_topic() -> None:
         ("s/+", "t/{{wildcard()}}", "not enough arguments"),
         ("s/+", "t/{{wildcard(1,2)}}", "too many arguments"),
         ("s/+", "t/{{wildcard(x)}}", "function argument is invalid or in the wrong format in {{wildcard(x)}}"),
+        ("s/+", "t/{{left(1,2147483648)}}", "function argument is invalid or in the wrong format"),
+        ("s/+", "/".join(["t"] * 129), "more than 128 tokens"),
+        ("s/+", "t/{{" + " " * 1_000_000 + "}}", "unknown function"),
+        ("s/+", "t/{{" + "a" * 1_000_000 + "}}", "unknown function"),
     ],
 )
 def test_what_cannot_be(source: str, destination: str, why: str) -> None:
@@ -99,6 +107,18 @@ def test_what_would_be_no_topic_stays() -> None:
     assert TopicTransform("+", "t/{{slicefromleft(1,1)}}")("a" * 200) is None
     assert TopicTransform("+", "{{split(1,-)}}")("-") is None
     assert TopicTransform("#", "ttt/#")("a" * 65_534) is None
+
+
+def test_what_would_be_far_too_long_is_not_made() -> None:
+    transform = TopicTransform("+", "/".join(["{{slicefromleft(1,1)}}"] * 128))
+    topic = "a" * 65_000
+    tracemalloc.start()
+    try:
+        assert transform(topic) is None
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ class _Batch:
     async def send(self, following: Callable[[], Awaitable[StreamMessage | None]]) -> None:
         answers: list[tuple[bytes, bytes]] = []
         size = 0
+        await self.host.pause()
         while self._left and self._bytes_left > 0 and (found := await following()) is not None:
             self.pending = max(0, self.pending - 1)
             message = found.message
@@ -85,6 +86,7 @@ class _Batch:
             if len(answers) >= AT_ONCE or size >= BYTES_AT_ONCE:
                 await self.asker.pour(self._reply, answers)
                 answers, size = [], 0
+                await self.host.pause()
         await self.asker.pour(self._reply, answers)
 
     def end(self, more: dict[str, str] | None = None) -> bytes:

@@ -20,6 +20,8 @@ from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 #: Sources of a stream, and transforms of one: each is looked at for each message.
 MOST: Final = 100
+#: Transforms of all sources of a stream together: each of one source is compared with the others.
+MOST_CHANGES: Final = 500
 #: Where the broker alone publishes.
 _BROKERS: Final = "$SYS"
 #: In a destination: a wildcard's number, or a function.
@@ -107,6 +109,8 @@ def read_sources(config: StreamConfig) -> tuple[StreamOrigin, ...]:
     """
     if len(config.sources) > MOST:
         raise bad_stream(f"more than {MOST} sources")
+    if sum(len(source.transforms) for source in config.sources) > MOST_CHANGES:
+        raise bad_stream(f"more than {MOST_CHANGES} subject transforms of all sources")
     found = tuple([_origin(source, config.name, _SOURCE) for source in config.sources])
     if len({origin.key for origin in found}) < len(found):
         raise ApiError(400, 10140, "duplicate source configuration detected")

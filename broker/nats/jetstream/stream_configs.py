@@ -164,6 +164,8 @@ def _check(config: StreamConfig) -> None:
         raise bad_stream("subject delete marker TTL must not be negative")
     if 0 < config.delete_marker_ttl < streams.SHORTEST:
         raise bad_stream("subject delete marker TTL must be at least 1 second")
+    if config.delete_marker_ttl and config.mirror is not None:
+        raise bad_stream("subject delete markers forbidden on mirrors")
     if config.allow_rollup and config.deny_purge and not config.delete_marker_ttl:
         raise bad_stream("roll-ups require the purge permission")
 

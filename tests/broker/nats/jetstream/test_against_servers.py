@@ -302,6 +302,8 @@ NEW_ALONE |= {
         ("STREAM.CREATE.t", {"name": "t", "subject_delete_marker_ttl": -(10**9)}),
         ("STREAM.CREATE.t", {"name": "t", "subject_delete_marker_ttl": 10**9, "deny_purge": True}),
         ("STREAM.CREATE.u", {"name": "u", "subject_delete_marker_ttl": 9 * 10**9, "max_age": 5 * 10**9}),
+        ("STREAM.CREATE.m", {"name": "m", "mirror": {"name": "s"}, "subject_delete_marker_ttl": 10**9}),
+        ("STREAM.CREATE.m", {"name": "m", "mirror": {"name": "s"}, "allow_msg_ttl": True}),
         ("STREAM.INFO.u", b""),
         ("STREAM.LIST", b""),
     ],

@@ -74,5 +74,9 @@ def test_sources_and_transforms_are_not_without_end() -> None:
     with pytest.raises(ApiError, match="more than 100 sources"):
         shape_configs.read_sources(StreamConfig(name="s", sources=many))
     transforms = tuple([SubjectTransform(source=f"a.{number}") for number in range(101)])
+    many = tuple([SubjectTransform(source=f"o.{number}", destination="t") for number in range(100)])
+    sources = tuple([StreamSource(name=f"o{number}", transforms=many) for number in range(6)])
+    with pytest.raises(ApiError, match="more than 500 subject transforms of all sources"):
+        shape_configs.read_sources(StreamConfig(name="s", sources=sources))
     with pytest.raises(ApiError, match="more than 100 subject transforms of a mirror"):
         shape_configs.read_mirror(StreamConfig(name="s", mirror=StreamSource(name="o", transforms=transforms)))
