@@ -10,11 +10,14 @@ from tests.store.conftest import THOROUGH
 from tests.streams.plain import PlainMessage, PlainStream
 from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.mqtt.message import Message
+from trunkline.streams.aging import MARKER
 from trunkline.streams.config import ConsumerConfig, Discard, Retention
 from trunkline.streams.keys import STREAM_DEADLINES
+from trunkline.streams.log import MAX_STEP
 from trunkline.streams.markers import is_marker
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import get
+from trunkline.streams.thinning import AGAIN
 
 
 class Trial:
@@ -205,7 +208,35 @@ def test_a_consumer_does_not_wait_for_what_is_over() -> None:
     assert (cursor.pending, len(cursor.outstanding), world.stream.log.messages) == (0, 0, 0)
 
 
+def test_where_lives_are_not_allowed_nothing_lives_for_ever() -> None:
+    world = lives(allow_message_ttl=False, max_age=30.0)
+    world.stream.add(single("a", ttl="never"), world.now)  # as it comes from another stream
+    later(world, 30)
+    assert topics_in(world) == []
+
+
+def test_others_have_their_turn_before_all_are_looked_at_that_live_for_ever() -> None:
+    world = lives(max_age=30.0)
+    for _ in range(MAX_STEP + 1):
+        world.stream.add(single("a", ttl="never"), world.now)
+    world.now += 30
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert world.stream.log.messages == MAX_STEP + 1
+
+
 # Markers
+
+
+def test_others_have_their_turn_before_all_markers_are_there() -> None:
+    world = marking(max_messages_per_topic=0, max_age=5.0)
+    count = 2 * MAX_STEP // MARKER
+    for number in range(count):
+        world.take(single(f"{number}"))
+    world.now += 5
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert topics_in(world) == [f"{number}!" for number in range(count)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_age": 5.0}])
