@@ -10,6 +10,7 @@ from tests.store.conftest import THOROUGH
 from tests.streams.plain import PlainMessage, PlainStream
 from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.mqtt.message import Message
+from trunkline.streams import log
 from trunkline.streams.aging import MARKER
 from trunkline.streams.config import ConsumerConfig, Discard, Retention
 from trunkline.streams.keys import STREAM_DEADLINES
@@ -79,10 +80,10 @@ class Trial:
         self.plain.trim(self.world.now)
 
     def check(self) -> None:
-        log, plain = self.world.stream.log, self.plain
+        kept, plain = self.world.stream.log, self.plain
         for sequence, message in plain.messages.items():
-            assert done(get(log, self.world, sequence)).message.topic == message.topic
-        assert (log.messages, log.byte_size, log.last) == (len(plain.messages), plain.byte_size, plain.last)
+            assert done(get(kept, self.world, sequence)).message.topic == message.topic
+        assert (kept.messages, kept.byte_size, kept.last) == (len(plain.messages), plain.byte_size, plain.last)
         rows = self.world.engine.count(STREAM_DEADLINES)
         assert rows <= 2 * (len(plain.messages) + len(self.kept.messages)) + 40
 
@@ -108,12 +109,12 @@ def marking(**settings: Any) -> World:
 
 def topics_in(world: World) -> list[str]:
     """Of what there is, in its order; a marker's with a sign."""
-    log, found = world.stream.log, list[str]()
-    sequence = log.next_live(0)
-    while sequence <= log.last:
-        message = done(get(log, world, sequence)).message
+    kept, found = world.stream.log, list[str]()
+    sequence = kept.next_live(0)
+    while sequence <= kept.last:
+        message = done(get(kept, world, sequence)).message
         found.append(message.topic + ("!" if is_marker(message.properties) else ""))
-        sequence = log.next_live(sequence + 1)
+        sequence = kept.next_live(sequence + 1)
     return found
 
 
@@ -223,6 +224,24 @@ def test_others_have_their_turn_before_all_are_looked_at_that_live_for_ever() ->
     assert world.stream.log.trim(world.now) == AGAIN
     world.settle()
     assert world.stream.log.messages == MAX_STEP + 1
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_others_have_their_turn_before_all_are_gone_whose_lives_are_over(
+    is_purged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_STEP", 10)
+    world = lives()
+    for _ in range(20):
+        world.take(single("a", ttl="5"))
+    world.commit()
+    if is_purged:
+        world.do(purge(world.stream, world))
+    world.now += 5
+    done(world.stream.log.deadlines.read(world, world.now))
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert world.stream.log.messages == 0
 
 
 # Markers

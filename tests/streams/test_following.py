@@ -113,7 +113,9 @@ def test_several_sources_and_topics_of_its_own() -> None:
 def test_it_says_where_it_is_from() -> None:
     flow = Flow()
     flow.world.take(single("o/a", b"0", "id"))
-    flow.world.take(Message("o/b", b"1", 1, retain=True, properties={"user_property": [(SOURCE, "other 5")], "content_type": "x"}))
+    flow.world.take(
+        Message("o/b", b"1", 1, retain=True, properties={"user_property": [(SOURCE, "other 5")], "content_type": "x"})
+    )
     stream = flow.follow(StreamOrigin("o"))
     found = [piece.message(n) for n in (1, 2) if (piece := stream.log.find(n)) is not None]
     assert [each.properties for each in found] == [
@@ -353,6 +355,26 @@ def test_places_of_former_origins_are_few(monkeypatch: pytest.MonkeyPatch) -> No
         flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",), sources=sources)))
         flow.run()
     assert len(flow.world.stream.places) == 3
+
+
+def test_the_place_in_an_origin_outlives_those_of_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MOST_FORMER", 1)
+    flow = Flow()
+    flow.follow(StreamOrigin("o"), filters=("s",))
+    for number in range(6):
+        sources = (StreamOrigin("o"), StreamOrigin("o", filter=f"o/none/{number}"))
+        flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",), sources=sources)))
+        flow.publish("o/a", b"%d" % number)
+        flow.run()
+    assert [payload for _, payload in flow.kept().values()] == numbers(6)
+
+
+def test_an_origin_that_nobody_follows_any_more_is_not_looked_at() -> None:
+    flow = Flow()
+    flow.follow(StreamOrigin("o"), filters=("s",))
+    flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",))))
+    flow.publish("o/a", b"1")
+    assert not flow.following.is_due
 
 
 def test_what_cannot_be_read_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
