@@ -107,8 +107,7 @@ class Republishing:
         if not self._gathering:
             committer = self._services.committer
             if committer is None:
-                self._ready.append(again)
-                self._wake()
+                self._ready.append(again)  # the keeper is told that the stream has changed
                 return
             committer.after_commit(partial(self._stored, self._gathering))
         self._gathering.append(again)

@@ -108,11 +108,13 @@ class Aging:
     def _end(self, piece: Piece, sequence: int, limit: int, now: float) -> None:
         """Remove up to so many messages of a publication, from this one on."""
         log, topic = self._log, piece.topic(sequence)
-        is_rolled_up = log.topics.is_rolled_up(topic, sequence)
-        log.remove_some(piece, sequence, limit)
+        log.remove_some(piece, sequence, limit)  # it is not rolled up: those go first
         log.patience -= REMOVAL
-        has_ended = not is_rolled_up and log.topics.get(topic) is None
-        if has_ended and log.config.delete_marker_ttl and not is_marker(piece.publication.properties):
+        if (
+            log.topics.get(topic) is None
+            and log.config.delete_marker_ttl
+            and not is_marker(piece.publication.properties)
+        ):
             self.ended(topic, now)
             log.patience -= MARKER
 

@@ -151,17 +151,19 @@ class StreamLog:
         self.messages += publication.count
         self.byte_size += sum(sizes)
         if len(topics) == 1:
-            self._count(topics[0], first, publication.count, sum(sizes))
+            self._count(topics[0], first, publication.count, sum(sizes), first)
         else:
             for sequence, (topic, size) in enumerate(zip(topics, sizes, strict=True), first):
-                self._count(topic, sequence, 1, size)
+                self._count(topic, sequence, 1, size, first)
         if block.is_full:
             self._seal()
 
-    def _count(self, topic: str, first: int, count: int, byte_size: int) -> None:
+    def _count(self, topic: str, first: int, count: int, byte_size: int, new: int) -> None:
+        """Messages from the sequence `new` on come now: consumers do not know of them yet."""
         limit = self.config.max_messages_per_topic
         before = self.topics.get(topic) if limit == count == 1 else None
-        if before is not None and before.count == 1 and before.exact:  # the usual case needs no reading
+        # the usual case needs no reading
+        if before is not None and before.count == 1 and before.exact and before.last < new:
             last, size = before.last, before.byte_size
             self.topics.add(topic, first, count, byte_size)
             self._remove(last, topic, size)

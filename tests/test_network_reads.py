@@ -54,6 +54,23 @@ async def test_much_at_a_time_comes_as_it_was(monkeypatch: pytest.MonkeyPatch, r
         assert got == sent
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a socket is no file there")
+async def test_behind_a_full_read_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, waits = trio.lowlevel.wait_readable, list[int]()
+
+    async def counted(file: int) -> None:
+        waits.append(file)
+        await wait(file)
+
+    async with pair() as (ours, theirs):
+        monkeypatch.setattr(network_reads, "MAX_READ", 10)
+        await theirs.send_all(b"x" * 25)
+        monkeypatch.setattr(trio.lowlevel, "wait_readable", counted)
+        reader = StreamReader(ours)
+        assert [len(await reader.next()) for _ in range(3)] == [10, 10, 5]
+        assert len(waits) == 1
+
+
 async def test_a_stream_that_is_no_socket() -> None:
     one, two = memory_stream_pair()
     await two.send_all(b"in memory")

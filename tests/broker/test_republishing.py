@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 
 from tests.broker.disk import Disk
@@ -16,7 +18,6 @@ from trunkline.streams import StreamConfig
 from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 if TYPE_CHECKING:
-    import pytest
     from trio.testing import MockClock
 
     from tests.wire import Wire
@@ -56,7 +57,8 @@ async def test_subscribers_get_it_with_where_it_is_from(autojump_clock: MockCloc
             "Nats-Sequence": "2",
             "Nats-Last-Sequence": "1",
         }
-        assert dict(pairs(got[1]))["Nats-Time-Stamp"].endswith("Z")
+        taken = (await here.node.streams.get("s", 1)).time
+        assert datetime.fromisoformat(dict(pairs(got[0]))["Nats-Time-Stamp"]).timestamp() == pytest.approx(taken)
 
 
 async def test_what_it_had_comes_along_but_for_what_is_asked_of_others(autojump_clock: MockClock) -> None:
@@ -67,6 +69,7 @@ async def test_what_it_had_comes_along_but_for_what_is_asked_of_others(autojump_
         properties = {"user_property": given, "content_type": "x", "response_topic": "r", "message_expiry_interval": 5}
         await here.node.streams.publish("in/a", b"1", properties=properties)  # type: ignore[arg-type]
         got = await wire.receive()
+        assert (got.get(raw.RESPONSE_TOPIC), got.get(raw.MESSAGE_EXPIRY)) == (None, None)
         assert (got.topic, own(got)["Nats-Subject"], own(got)["Nats-Sequence"]) == ("out/b/c", "in.b.c", "1")
         assert ("a", "b") in pairs(got)
         assert ("Nats-Sequence", "77") not in pairs(got)
@@ -97,7 +100,11 @@ async def test_the_message_before_it_of_its_topic(autojump_clock: MockClock) -> 
             await here.node.streams.publish("in/a", b"x", properties=rollup)  # type: ignore[arg-type]
             assert own(await wire.receive())["Nats-Last-Sequence"] == "13", "what it takes the place of"
             here.node.messages.publish("in/new", b"x")
+            here.node.messages.publish("in/new", b"x")
             assert own(await wire.receive())["Nats-Last-Sequence"] == "0"
+            await here.node.streams.delete_message("s", 16)
+            here.node.messages.publish("in/new", b"x")
+            assert [own(await wire.receive())["Nats-Last-Sequence"] for _ in range(2)] == ["15", "15"]
 
 
 async def test_of_a_burst(autojump_clock: MockClock) -> None:
@@ -163,6 +170,28 @@ async def test_what_waits_is_bounded(autojump_clock: MockClock, monkeypatch: pyt
         assert here.node.streams.info("s").messages == 6
 
 
+async def test_bytes_that_wait_are_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(republishing, "MOST_BYTES", 35_000)
+    async with room() as here:
+        await here.node.streams.create(config())
+        wire = await reader(here)
+        for turn in (1, 2):
+            for number in range(5):
+                here.node.messages.publish("in/a", b"%d" % number * 10_000)
+            assert here.node.metrics.dropped[DropReason.QUEUE_FULL] == 2 * turn
+            assert [(await wire.receive()).payload[:1] for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+async def test_what_comes_at_once_leaves_in_steps(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(republishing, "STEP", 2)
+    async with room() as here:
+        await here.node.streams.create(config())
+        wire = await reader(here)
+        for number in range(5):
+            here.node.messages.publish("in/a", b"%d" % number)
+        assert [(await wire.receive()).payload for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
 async def test_after_a_restart(mock_clock: MockClock) -> None:
     disk = Disk()
     async with disk.broker() as life:
@@ -171,5 +200,6 @@ async def test_after_a_restart(mock_clock: MockClock) -> None:
         wire = await life.wire()
         await wire.connect("reader")
         await wire.subscribe(("out/#", 0))
-        life.node.messages.publish("in/a", b"1")
-        assert (await wire.receive()).payload == b"1"
+        for payload in (b"1", b"2"):  # in a commit of its own, each
+            life.node.messages.publish("in/a", payload)
+            assert (await wire.receive()).payload == payload

@@ -178,7 +178,8 @@ class PlainStream:
             consumer.position = min(consumer.position, end)
         elif policy is DeliverPolicy.BY_START_TIME:
             consumer.position = min(
-                (sequence for sequence, each in mine.items() if each.time >= (config.start_time or 0)), default=end
+                (sequence for sequence, each in self.messages.items() if each.time >= (config.start_time or 0)),
+                default=end,
             )
         self.consumers[name] = consumer
 

@@ -10,12 +10,15 @@ from tests.store.conftest import THOROUGH
 from tests.streams.plain import PlainMessage, PlainStream
 from tests.streams.world import World, burst, done, single, small_sizes
 from trunkline.mqtt.message import Message
+from trunkline.streams import log
+from trunkline.streams.aging import MARKER
 from trunkline.streams.config import ConsumerConfig, Discard, Retention
 from trunkline.streams.keys import STREAM_DEADLINES
 from trunkline.streams.log import AGAIN, MAX_STEP
 from trunkline.streams.markers import is_marker
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import get
+from trunkline.streams.thinning import AGAIN
 
 
 class Trial:
@@ -77,10 +80,10 @@ class Trial:
         self.plain.trim(self.world.now)
 
     def check(self) -> None:
-        log, plain = self.world.stream.log, self.plain
+        kept, plain = self.world.stream.log, self.plain
         for sequence, message in plain.messages.items():
-            assert done(get(log, self.world, sequence)).message.topic == message.topic
-        assert (log.messages, log.byte_size, log.last) == (len(plain.messages), plain.byte_size, plain.last)
+            assert done(get(kept, self.world, sequence)).message.topic == message.topic
+        assert (kept.messages, kept.byte_size, kept.last) == (len(plain.messages), plain.byte_size, plain.last)
         rows = self.world.engine.count(STREAM_DEADLINES)
         assert rows <= 2 * (len(plain.messages) + len(self.kept.messages)) + 40
 
@@ -106,12 +109,12 @@ def marking(**settings: Any) -> World:
 
 def topics_in(world: World) -> list[str]:
     """Of what there is, in its order; a marker's with a sign."""
-    log, found = world.stream.log, list[str]()
-    sequence = log.next_live(0)
-    while sequence <= log.last:
-        message = done(get(log, world, sequence)).message
+    kept, found = world.stream.log, list[str]()
+    sequence = kept.next_live(0)
+    while sequence <= kept.last:
+        message = done(get(kept, world, sequence)).message
         found.append(message.topic + ("!" if is_marker(message.properties) else ""))
-        sequence = log.next_live(sequence + 1)
+        sequence = kept.next_live(sequence + 1)
     return found
 
 
@@ -206,7 +209,53 @@ def test_a_consumer_does_not_wait_for_what_is_over() -> None:
     assert (cursor.pending, len(cursor.outstanding), world.stream.log.messages) == (0, 0, 0)
 
 
+def test_where_lives_are_not_allowed_nothing_lives_for_ever() -> None:
+    world = lives(allow_message_ttl=False, max_age=30.0)
+    world.stream.add(single("a", ttl="never"), world.now)  # as it comes from another stream
+    later(world, 30)
+    assert topics_in(world) == []
+
+
+def test_others_have_their_turn_before_all_are_looked_at_that_live_for_ever() -> None:
+    world = lives(max_age=30.0)
+    for _ in range(MAX_STEP + 1):
+        world.stream.add(single("a", ttl="never"), world.now)
+    world.now += 30
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert world.stream.log.messages == MAX_STEP + 1
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_others_have_their_turn_before_all_are_gone_whose_lives_are_over(
+    is_purged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_STEP", 10)
+    world = lives()
+    for _ in range(20):
+        world.take(single("a", ttl="5"))
+    world.commit()
+    if is_purged:
+        world.do(purge(world.stream, world))
+    world.now += 5
+    done(world.stream.log.deadlines.read(world, world.now))
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert world.stream.log.messages == 0
+
+
 # Markers
+
+
+def test_others_have_their_turn_before_all_markers_are_there() -> None:
+    world = marking(max_messages_per_topic=0, max_age=5.0)
+    count = 2 * MAX_STEP // MARKER
+    for number in range(count):
+        world.take(single(f"{number}"))
+    world.now += 5
+    assert world.stream.log.trim(world.now) == AGAIN
+    world.settle()
+    assert topics_in(world) == [f"{number}!" for number in range(count)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_age": 5.0}])

@@ -226,3 +226,14 @@ def test_no_more_wait_for_their_acknowledgements_than_a_commit_can_write(monkeyp
         assert [each.sequence for each in world.stream.deliver(cursor, 100, world.now)] == [1, 2, 3]
         world.stream.ack(cursor, 1)
         assert [each.sequence for each in world.stream.deliver(cursor, 100, world.now)] == [4]
+
+
+def test_a_topic_that_comes_twice_at_once_is_pending_once() -> None:
+    world = World()
+    world.create("#", max_messages_per_topic=1)
+    cursor = consumer(world)
+    assert fetch(world, cursor) == []
+    world.take(burst(["a", "b", "a"], [b""] * 3))
+    assert cursor.pending == 2
+    assert fetch(world, cursor) == [2, 3]
+    assert cursor.pending == 0

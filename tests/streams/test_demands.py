@@ -37,3 +37,9 @@ def test_what_it_does() -> None:
     config = StreamConfig(name="s", filters=("#",), allow_message_ttl=True, allow_rollup=True)
     check_demands(config, said(("Nats-TTL", "5"), ("Nats-Rollup", "ALL"), ("other", "x")))
     check_demands(STREAM, said(("Nats-TTL", ""), ("Nats-Rollup", "")))
+
+
+def test_each_of_them_is_looked_at() -> None:
+    config = StreamConfig(name="s", filters=("#",), allow_rollup=True)
+    with pytest.raises(LifeForbidden):
+        check_demands(config, said(("Nats-Rollup", "sub"), ("Nats-TTL", "5")))

@@ -113,13 +113,16 @@ def test_several_sources_and_topics_of_its_own() -> None:
 def test_it_says_where_it_is_from() -> None:
     flow = Flow()
     flow.world.take(single("o/a", b"0", "id"))
-    flow.world.take(Message("o/b", b"1", 1, properties={"user_property": [(SOURCE, "other 5")], "content_type": "x"}))
+    flow.world.take(
+        Message("o/b", b"1", 1, retain=True, properties={"user_property": [(SOURCE, "other 5")], "content_type": "x"})
+    )
     stream = flow.follow(StreamOrigin("o"))
     found = [piece.message(n) for n in (1, 2) if (piece := stream.log.find(n)) is not None]
     assert [each.properties for each in found] == [
         {"user_property": [("Nats-Msg-Id", "id"), (SOURCE, "o 1")]},
         {"user_property": [(SOURCE, "o 2")], "content_type": "x"},
     ]
+    assert not any(each.retain for each in found)
 
 
 def test_ids_say_nothing_between_streams() -> None:
@@ -161,9 +164,11 @@ def test_where_it_begins() -> None:
     flow.publish("o/a", b"10", b"11")
     flow.follow(StreamOrigin("o", start_sequence=9), name="sequence")
     flow.follow(StreamOrigin("o", start_time=2007.0), name="time")
+    flow.follow(StreamOrigin("o", start_time=2007.0005), name="rounded")
     flow.follow(StreamOrigin("o", start_time=5000.0), name="later")
     assert [payload for _, payload in flow.kept("sequence").values()] == numbers(4, 8)
     assert [payload for _, payload in flow.kept("time").values()] == numbers(5, 7)
+    assert flow.kept("rounded") == flow.kept("time"), "rather one too many"
     flow.world.now = 5001.0
     flow.publish("o/a", b"12")
     flow.run()
@@ -228,8 +233,8 @@ def test_roll_ups_come_along_where_they_are_allowed() -> None:
 def test_what_is_rolled_up_or_expired_is_not_taken() -> None:
     flow = Flow(allow_rollup=True)
     flow.publish("o/a", *numbers(6))
-    flow.world.take(single("o/a", b"all", rollup="sub"))
-    flow.world.take(Message("o/b", b"late", 1, expires_at=flow.world.now))
+    flow.world.registry.get("o").take(single("o/a", b"all", rollup="sub"), flow.world.now)  # the others are there yet
+    flow.world.registry.get("o").take(Message("o/b", b"late", 1, expires_at=flow.world.now), flow.world.now)
     flow.follow(StreamOrigin("o"))
     assert [payload for _, payload in flow.kept().values()] == [b"all"]
 
@@ -279,10 +284,53 @@ def test_an_origin_that_is_made_anew() -> None:
     assert flow.place().is_missing
     flow.following.look(flow.world.create("o/#", name="o", first_sequence=10**12))
     flow.publish("o/a", b"new")
+    assert flow.place() == OriginPlace(StreamOrigin("o"), 0, 1)
     flow.run()
     assert [payload for _, payload in flow.kept().values()] == [*numbers(5), b"new"]
     assert len(flow.kept("m")) == 5
     assert "another one" in flow.place("m").trouble, "its sequences are others"
+
+
+def test_a_mirror_without_messages_takes_those_of_an_origin_that_is_made_anew() -> None:
+    flow = Flow()
+    flow.follow(mirror=StreamOrigin("o"))
+    flow.following.look(flow.world.registry.delete("o"))
+    flow.following.look(flow.world.create("o/#", name="o"))
+    flow.publish("o/a", b"new")
+    flow.run()
+    assert flow.kept() == {1: ("o/a", b"new")}
+
+
+def test_limits_are_kept_with_each_step_and_the_stream_says_that_it_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = Flow()
+    stream = flow.follow(StreamOrigin("o"), max_messages=1)
+    told: list[bool] = []
+    monkeypatch.setattr(stream, "changed", lambda **_: told.append(True))
+    flow.publish("o/a", b"1", b"2", b"3")
+    done(flow.following.step(flow.world, lambda: flow.world.now))
+    assert (stream.log.messages, bool(told)) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["o", "s"])
+def test_a_stream_may_be_deleted_while_the_origin_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Flow()
+    flow.publish("o/a", *numbers(10))
+    flow.world.restart()
+    flow.look()
+    stream, read = flow.world.create(name="s", sources=(StreamOrigin("o"),)), flow.world.read
+
+    async def delete(function: Callable[[Engine], Any]) -> Any:
+        found = await read(function)
+        if flow.world.registry.find(name) is not None:
+            flow.following.look(flow.world.registry.delete(name))
+        return found
+
+    flow.following.look(stream)
+    monkeypatch.setattr(flow.world, "read", delete)
+    flow.run()
+    assert stream.log.messages == 0
 
 
 def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
@@ -336,6 +384,26 @@ def test_others_have_their_turn_between_those_that_follow(monkeypatch: pytest.Mo
     flow.publish("o/a", *numbers(3))
     flow.run()
     assert taken[:5] == [0, 3, 6, 9, 12]
+
+
+def test_the_place_in_an_origin_outlives_those_of_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MOST_FORMER", 1)
+    flow = Flow()
+    flow.follow(StreamOrigin("o"), filters=("s",))
+    for number in range(6):
+        sources = (StreamOrigin("o"), StreamOrigin("o", filter=f"o/none/{number}"))
+        flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",), sources=sources)))
+        flow.publish("o/a", b"%d" % number)
+        flow.run()
+    assert [payload for _, payload in flow.kept().values()] == numbers(6)
+
+
+def test_an_origin_that_nobody_follows_any_more_is_not_looked_at() -> None:
+    flow = Flow()
+    flow.follow(StreamOrigin("o"), filters=("s",))
+    flow.following.look(flow.world.registry.update(StreamConfig(name="s", filters=("s",))))
+    flow.publish("o/a", b"1")
+    assert not flow.following.is_due
 
 
 def test_what_cannot_be_read_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:

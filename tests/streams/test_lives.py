@@ -31,6 +31,7 @@ LONGEST = 2**63 / 1e9
         ("1000ms", 1),
         ("3600000000us", 3600),
         ("1000000µs", 1),
+        ("1000000μs", 1),
         ("2.s", 2),
         ("never", inf),
         ("NEVER", inf),
@@ -105,6 +106,8 @@ def test_how_long_a_message_lives() -> None:
     assert life(STREAM, said("5", 3)) == 3
     assert life(STREAM, said("never", 3)) == 3
     assert life(STREAM, {"message_expiry_interval": 0}) == 0
+    assert life(STREAM, said("x")) == inf, "as another stream has taken it"
+    assert life(STREAM, said("0", 3)) == 3
 
 
 @pytest.mark.parametrize(("history", "seconds"), [(0, 60), (1, 5), (2, 60)])
@@ -124,4 +127,5 @@ def test_where_markers_live_longer(history: int, seconds: float) -> None:
 def test_what_lives_forever() -> None:
     assert lives_forever(said("Never"))
     assert not lives_forever(said("5"))
+    assert not lives_forever({"user_property": [("a", "never")]})
     assert not lives_forever({})

@@ -4,7 +4,7 @@ import pytest
 
 from trunkline.streams.config import StreamConfig
 from trunkline.streams.errors import InvalidStreamConfig
-from trunkline.streams.reach import check_cycle, contents, wanted
+from trunkline.streams.reach import MOST_REACHED, check_cycle, contents, wanted
 from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 
@@ -35,7 +35,7 @@ def test_streams_that_follow_each_other_have_an_end() -> None:
 @pytest.mark.parametrize(
     "others",
     [
-        [config("t", "t/#", republish=Republication("#", "s/#"))],
+        [config("t", "other", "t/#", republish=Republication("#", "s/#"))],
         [config("t", "t/#"), config("u", "u/#", republish=Republication("#", "s/#"), sources=(StreamOrigin("t"),))],
     ],
 )
@@ -54,6 +54,18 @@ def test_sources_that_would_come_back() -> None:
     )
 
 
+def test_what_it_was_before_forms_no_cycle() -> None:
+    before, other = config("s", sources=(StreamOrigin("t"),)), config("t", mirror=StreamOrigin("s"))
+    check_cycle(config("s", "s/#"), [before, other])
+
+
+def test_how_many_it_may_reach() -> None:
+    chain = [config(f"{number}", mirror=StreamOrigin(f"{number - 1}")) for number in range(1, MOST_REACHED + 2)]
+    check_cycle(config("0", "a"), chain[:-1])
+    with pytest.raises(InvalidStreamConfig, match="would reach 101 others"):
+        check_cycle(config("0", "a"), chain)
+
+
 def test_streams_beside_it_may_be_as_they_are() -> None:
     check_cycle(config("s", "s"), [config("t", "t", republish=Republication("#", "u/#")), config("u", "u/#")])
     with pytest.raises(InvalidStreamConfig, match="cycle"):
@@ -70,5 +82,6 @@ def test_many_streams_behind_each_other() -> None:
     find = {each.name: each for each in woven}.get
     assert sorted(contents(woven[-1], find)) == ["a", "b"]
     check_cycle(config("top", sources=(StreamOrigin(woven[-1].name),)), woven)
+    check_cycle(config("0", "a", description="new"), woven[:90])
     with pytest.raises(InvalidStreamConfig, match="would reach 10. others"):
         check_cycle(config("0", "a", description="new"), woven)

@@ -271,6 +271,8 @@ class Machine(RuleBasedStateMachine):
             assert self.plain.config.retention is Retention.WORK_QUEUE
             return
         if filters != consumer.config.filters:
+            if consumer.config.deliver_policy is DeliverPolicy.BY_START_TIME:
+                place = max(place, consumer.position)  # what lies before is too old, or gone
             assert consumer.position <= place <= min(behind, default=self.plain.last + 1), "behind all that it has seen"
             self.plain.update(name, filters, place)
         while (needed := cursor.count(self.stream.log)) is not None:

@@ -13,6 +13,7 @@ from trunkline.streams.search import (
     count_from,
     deleted_sequences,
     filter_last,
+    first_between,
     get,
     get_last,
     get_next,
@@ -64,7 +65,7 @@ def test_the_last_one_of_a_topic_and_of_a_filter(world: World) -> None:
     def last(topic: str) -> int:
         return world.do(get_last(world.stream.log, world, topic)).sequence
 
-    assert [last(topic) for topic in ("a/1", "a/2", "b", "a/+", "#")] == [6, 7, 9, 7, 9]
+    assert [last(topic) for topic in ("a/1", "a/2", "b", "a/+", "#", "")] == [6, 7, 9, 7, 9, 9]
     delete(world, 6, 9, 8)
     assert [last(topic) for topic in ("a/1", "a/2", "b", "a/+", "#")] == [4, 7, 5, 7, 7]
     with pytest.raises(MessageNotFound, match="no message of 'c'"):
@@ -75,8 +76,8 @@ def test_the_next_one_from_a_sequence_on(world: World) -> None:
     def following(topic_filter: str, sequence: int) -> int:
         return world.do(get_next(world.stream.log, world, topic_filter, sequence)).sequence
 
-    found = [following(*each) for each in (("a/1", 1), ("a/1", 2), ("a/+", 5), ("b", 9), ("#", 4))]
-    assert found == [1, 4, 6, 9, 4]
+    found = [following(*each) for each in (("a/1", 1), ("a/1", 2), ("a/+", 5), ("b", 9), ("#", 4), ("", 4))]
+    assert found == [1, 4, 6, 9, 4, 4]
     delete(world, 4)
     assert following("a/1", 2) == 6
     for topic_filter, sequence in (("a/1", 7), ("c", 1), ("#", 10)):
@@ -211,7 +212,7 @@ def test_how_many_there_are_from_a_sequence_on(world: World) -> None:
     def count(low: int, *filters: str) -> int:
         return world.do(count_from(world.stream.log, world, TopicFilters(filters), low))
 
-    assert [count(low) for low in (0, 1, 5, 9, 10)] == [9, 9, 5, 1, 0]
+    assert [count(low) for low in (0, 1, 5, 9, 10, 99)] == [9, 9, 5, 1, 0, 0]
     assert [count(low, "a/+") for low in (0, 1, 2, 5, 7, 8)] == [5, 5, 4, 2, 1, 0]
     assert [count(low, "b") for low in (1, 3, 4, 9, 10)] == [4, 4, 3, 1, 0]
     assert count(3, "b", "a/2") == 5
@@ -249,3 +250,22 @@ def test_the_last_of_each_topic_at_an_earlier_moment(world: World) -> None:
     assert lasts(3, limit=2) == [1, 2], "the third begins later"
     with pytest.raises(TooManyTopics):
         lasts(4, limit=2)
+
+
+def test_of_messages_that_came_together() -> None:
+    world = World()
+    world.create("#")
+    world.take(burst(["a", "a", "b", "a"], [b""] * 4))
+    log = world.stream.log
+    assert [world.do(count_from(log, world, TopicFilters(("a",)), low)) for low in range(1, 6)] == [3, 2, 1, 1, 0]
+    assert world.do(lasts_before(log, world, EVERYTHING, 4, 9)) == [2, 3]
+    assert world.do(lasts_before(log, world, EVERYTHING, 3, 9)) == [2]
+
+
+def test_moments_are_those_of_the_calendar(world: World) -> None:
+    log = world.stream.log
+    log.behind = 500.0  # the calendar was set anew since
+    assert [world.do(since(log, world, moment)) for moment in (1500.0, 1504.0, 1508.5)] == [1, 5, 10]
+    found = world.do(first_between(log, world, EVERYTHING, 5, 6))
+    assert found is not None
+    assert found.time == 1504.0

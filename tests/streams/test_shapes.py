@@ -95,3 +95,12 @@ def test_origins_are_told_apart_by_what_they_choose() -> None:
     keys = {StreamOrigin("o", filter=each).key for each in ("", "a", "b")} | {ORIGIN.key}
     assert len(keys) == 4
     assert StreamOrigin("o", 5).key == StreamOrigin("o").key
+
+
+def test_origins_are_told_apart_by_what_becomes_of_topics() -> None:
+    sources = tuple(StreamOrigin("o", changes=(TopicChange("a", to),)) for to in ("b", "c"))
+    check_origins("s", None, sources)
+
+
+def test_what_topics_become() -> None:
+    assert [TopicChange("a/+", to).filter for to in ("b/$1", "")] == ["b/+", ""]

@@ -81,10 +81,13 @@ def test_partitions_by_several_levels_and_by_the_whole_topic() -> None:
         ("s/+", "t/#", "invalid subject"),
         ("s/#", "t", "invalid subject"),
         ("s/#", "t/#/a", "invalid subject"),
+        ("s/#", "t/#/#", "invalid subject"),
         ("s/+", "t/{{wildcard(2)}}", "wildcard index out of range in {{wildcard(2)}}: [2]"),
         ("s/+", "t/$2", "wildcard index out of range in {{wildcard(2)}}: [2]"),
         ("s/+", "t/{{wildcard(0)}}", "wildcard index out of range"),
         ("s/+", "t/{{partition(3,9)}}", "wildcard index out of range in {{partition(3,9)}}: [9]"),
+        ("s/+", "t/{{partition(3,1,9)}}", "wildcard index out of range in {{partition(3,1,9)}}: [9]"),
+        ("s/+", "t/{{partition(1234567890)}}", "function argument is invalid or in the wrong format"),
         ("s/+", "t/{{foo(1)}}", "unknown function in {{foo(1)}}"),
         ("s/+", "t/{{foo}}", "unknown function in {{foo}}"),
         ("s/+", "t/{{split(1)}}", "not enough arguments passed to the function in {{split(1)}}"),
@@ -105,6 +108,8 @@ def test_what_cannot_be(source: str, destination: str, why: str) -> None:
 
 def test_what_would_be_no_topic_stays() -> None:
     assert TopicTransform("+", "t/{{slicefromleft(1,1)}}")("a" * 200) is None
+    deepest = "/".join("a" * 128)
+    assert [TopicTransform("#", "#")(topic) for topic in (deepest, f"{deepest}/a")] == [deepest, None]
     assert TopicTransform("+", "{{split(1,-)}}")("-") is None
     assert TopicTransform("#", "ttt/#")("a" * 65_534) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +90,34 @@ async def test_what_is_there_already_need_not_be_allowed_again(tmp_path: Path) -
         said = await puller.api("STREAM.UPDATE.hidden", config | {"republish": {"src": ">", "dest": "open.>"}})
         assert said["error"]["code"] == 403
         assert here.streams.info("hidden").config.description == "x"
+
+
+async def test_what_is_taken_already_need_not_be_allowed_again(tmp_path: Path) -> None:
+    async with ruled(tmp_path) as (here, puller):
+        config = StreamConfig.from_plain({"name": "m", "filters": [], "mirror": {"stream": "hidden"}})
+        await here.streams.create(config)
+        config = (await puller.api("STREAM.INFO.m"))["config"]
+        assert "error" not in await puller.api("STREAM.UPDATE.m", config | {"description": "x"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subjects": ["t", "secret.x"]},
+        {"sources": [{"name": "hidden"}]},
+        {"subjects": ["t", "secret.x"], "subject_transform": {"src": "secret.x", "dest": "open"}, "republish": None},
+    ],
+)
+async def test_each_change_has_to_be_allowed(tmp_path: Path, change: Any) -> None:
+    async with ruled(tmp_path) as (here, puller):
+        await here.streams.update(StreamConfig(name="hidden", filters=("secret/a",)))
+        asked = {"name": "t", "subjects": ["t"], "republish": {"src": "t", "dest": "open"}}
+        config = (await puller.api("STREAM.CREATE.t", asked))["config"]
+        if "republish" in change:
+            known = here.streams.info("t").config
+            await here.streams.update(replace(known, filters=("t", "secret/x"), republish=None))
+            config = (await puller.api("STREAM.INFO.t"))["config"]
+        assert (await puller.api("STREAM.UPDATE.t", config | change))["error"]["code"] == 403
 
 
 async def test_readers_need_the_right_to_what_is_in_a_stream(tmp_path: Path) -> None:

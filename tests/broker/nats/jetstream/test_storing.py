@@ -14,6 +14,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.dialogue import Dialogue
 from trunkline.broker.nats.jetstream import storing
 from trunkline.streams import StreamConfig
+from trunkline.streams.shapes import TopicChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -322,3 +323,14 @@ async def test_lives_where_they_are_allowed_and_where_they_are_not() -> None:
         assert (await stored(puller, "t.a", Nats_TTL="0"))["error"]["err_code"] == 10165
         await puller.publish("t.a", b"without a reply", Nats_TTL="0")
         assert (await stored(puller, "t.a", Nats_TTL="never"))["seq"] == 2
+
+
+async def test_what_is_expected_of_a_topic_that_the_stream_changes() -> None:
+    """It is compared with the topic under which the stream keeps the message."""
+    async with jetstream_room(stream={"transform": TopicChange("s/+", "t/$1")}) as here:
+        puller = await here.puller()
+        await here.fill(b"1", b"2", topic="s/a")
+        await here.streams.delete_message("s", 2)  # which one is the last has to be looked for
+        for expected, answer in (("1", 3), ("1", None), ("3", 4)):
+            said = json.loads((await puller.ask("s.a", b"x", Nats_Expected_Last_Subject_Sequence=expected)).payload)
+            assert said.get("seq") == answer or (answer is None and said["error"]["err_code"] == 10071)

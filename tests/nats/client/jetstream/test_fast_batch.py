@@ -115,6 +115,37 @@ async def test_nothing() -> None:
     assert (scene.said, scene.batch.ack) == ([], None)
 
 
+async def test_a_block_that_ends_early_tells_the_server() -> None:
+    scene = Scene()
+    await scene.started(2)
+    scene.batch.abandon()
+    assert scene.said[-1] == "10.fail.3.3"
+    scene.batch.abandon()
+    assert len(scene.said) == 3
+
+
+async def test_an_answer_to_nothing_ends_no_batch_with_gaps() -> None:
+    scene = Scene(gaps=True)
+    await scene.started(2)
+    scene.batch.put(Deliver(b"_INBOX.b.odd", b"9", b"", b"", TOO_LARGE))
+    await finish(scene, 2)
+    assert scene.batch.stored == 2
+
+
+async def test_others_have_their_turn_while_nothing_is_waited_for() -> None:
+    scene, turn = Scene(every=100), trio.Event()
+    await scene.publish(1)
+    scene.ack(0, 100)
+    async with trio.open_nursery() as nursery:
+
+        async def other() -> None:
+            turn.set()
+
+        nursery.start_soon(other)
+        await scene.publish(198)
+        assert turn.is_set()
+
+
 async def test_the_server_says_how_fast_it_may_be() -> None:
     """The first message finds out whether there can be others, and no more than two acknowledgements are missing."""
     scene = Scene(every=10)
@@ -126,7 +157,7 @@ async def test_the_server_says_how_fast_it_may_be() -> None:
             (1, 2, 5),
             (5, 0, 7),
             (5, 3, 11),
-            (3, 3, 11),  # an old one
+            (3, 5, 11),  # an old one
             (10, 5000, 30),  # more than the client asks for
             (400, 10, 50),  # of messages that are not published
         ):
@@ -134,6 +165,7 @@ async def test_the_server_says_how_fast_it_may_be() -> None:
                 scene.ack(sequence, every)
             await wait_all_tasks_blocked()
             assert scene.batch.published == most
+            assert sequence != 3 or scene.batch.stored == 5
             # what is waited for leaves at once
             assert scene.client.at_once[-1]
         scene.ack(50)
@@ -338,6 +370,19 @@ async def test_a_stall(autojump_clock: MockClock) -> None:
     assert scene.said[-1] == "10.fail.40.4"
     scene.done(40)  # behind its time
     assert not (await scene.fails()).is_certain
+
+
+async def test_a_slow_server_that_answers_is_asked_again(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    await scene.started(20)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.publish, 1)
+        for times in (1, 2, 3):
+            await trio.sleep(2.6)
+            assert scene.said[20:] == ["10.fail.20.4"] * times
+            scene.ack(0)
+        scene.ack(20)
+    assert scene.batch.published == 21
 
 
 async def test_an_end_that_is_not_answered(autojump_clock: MockClock) -> None:
