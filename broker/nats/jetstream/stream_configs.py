@@ -29,7 +29,7 @@ from trunkline.nats.jetstream.fields import UNKNOWN, BadReply, from_json
 from trunkline.streams import config as streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 C = TypeVar("C", StreamConfig, ConsumerConfig)
 
@@ -139,7 +139,7 @@ def read_config(kind: type[C], asked: Any) -> C:
 def _unknown_keys(part: Any) -> Iterator[str]:
     """Of a configuration and of its parts, such as its sources: what is ignored in either would be a silent no."""
     if isinstance(part, tuple):
-        for each in cast("tuple[Any, ...]", part):
+        for each in cast("Iterable[Any]", part):
             yield from _unknown_keys(each)
     elif dataclasses.is_dataclass(part):
         for field in dataclasses.fields(part):
