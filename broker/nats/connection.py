@@ -16,7 +16,6 @@ from trunkline.broker.nats.decoder import OperationDecoder
 from trunkline.broker.nats.dialogue import Dialogue
 from trunkline.broker.nats.login import NatsLogin
 from trunkline.broker.nats.pings import Pings
-from trunkline.broker.net.other_protocols import guess_beside_nats
 from trunkline.broker.net.protocol import ProtocolActor
 from trunkline.broker.net.transport import Ended, Failed, OutputBlocked, OutputDrained
 from trunkline.broker.session import mail
@@ -153,16 +152,11 @@ class NatsConnection(ProtocolActor["Mail"]):
             return
         operations = self._decoder.feed(data)
         if not operations and self.state is ConnectionState.AWAITING_CONNECT:
-            self._note_another_protocol(data)
+            words = self._decoder.another_protocol(data)
+            if words:  # the client closes when it has read INFO, or waits
+                self._listener.failures.note(self._listener.name, self.peer, Failed(words))
         if (operations or self._decoder.error is not None) and not self.ref.hand(operations):
             self.ref.cast(operations)
-
-    def _note_another_protocol(self, data: bytes) -> None:
-        """Its client closes when it has read INFO, or waits: the log has to say what is wrong without an error here."""
-        is_first = self._decoder.error is not None or self._decoder.buffered == len(data)
-        words = guess_beside_nats(data) if is_first else ""
-        if words:
-            self._listener.failures.note(self._listener.name, self.peer, Failed(words))
 
     def pause(self, holder: object) -> None:
         """Read no more until every holder has resumed."""
