@@ -154,7 +154,9 @@ class StreamKeeper:
             busy, self._busy = {**self._busy, **dict.fromkeys(self._due())}, {}
             for stream in busy:
                 try:
-                    await stream.settle(self, lambda: self.now)
+                    is_settled = await stream.settle(self, lambda: self.now)
+                    if not is_settled and self.registry.find(stream.name) is stream:
+                        self._busy[stream] = None
                 except StoreError as error:
                     _logger.warning("the stream %s cannot be read: %s", stream.name, error)
                     await trio.sleep(RETRY)

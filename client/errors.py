@@ -137,7 +137,8 @@ class SubscribeRefused(ClientError):
 
     def __init__(self, reasons: Mapping[str, int], properties: Properties = NO_PROPERTIES) -> None:
         refused = (f"{name}: {in_words(reason)} (0x{reason:02X})" for name, reason in reasons.items() if reason >= 0x80)
-        super().__init__(f"the server refused {self.subject} {'; '.join(refused)}")
+        text = properties.get("reason_string", "")
+        super().__init__(f"the server refused {self.subject} {'; '.join(refused)}{f', {text}' if text else ''}")
         #: The reason code for each topic filter, granted ones included.
         self.reasons = reasons
         self.properties = properties

@@ -182,7 +182,8 @@ def check_mode(value: object) -> object:
 
 
 _LISTENER_URL: Final = (
-    '"tcp://HOST:PORT", tls, ws and wss likewise, "unix:///PATH"; an IPv6 address in brackets, port 0 for any free port'
+    '"tcp://HOST:PORT", tls, ws, wss and nats likewise, "unix:///PATH"; '
+    "an IPv6 address in brackets, port 0 for any free port"
 )
 
 

@@ -110,10 +110,10 @@ class BufferFull(NatsError):
 
 
 class NoResponders(NatsError):
-    """Nobody subscribes to the subject of a request."""
+    """Nobody subscribes to the subject of a request. The `hint` says what that means, where more is known."""
 
-    def __init__(self, subject: str) -> None:
-        super().__init__(f"nobody answers requests to {subject!r}")
+    def __init__(self, subject: str, hint: str = "") -> None:
+        super().__init__(f"nobody answers requests to {subject!r}{hint and f': {hint}'}")
         self.subject = subject
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Bytes of messages that wait for a store that refuses. A stream takes no more then.
 MAX_UNWRITTEN: Final = 64 << 20
+#: Steps of work for one stream before others have their turn.
+STEPS: Final = 16
 
 
 class Stream:
@@ -285,9 +287,9 @@ class Stream:
                 return needed
         return None
 
-    async def settle(self, store: StreamStore, now: Callable[[], float]) -> None:
-        """Do all of it."""
-        while True:
+    async def settle(self, store: StreamStore, now: Callable[[], float]) -> bool:
+        """Do some of it. Returns whether that was the last: other streams have their turn before the rest."""
+        for _ in range(STEPS):
             needed = self.work(now())
             if self._has_removed:
                 self._has_removed = False
@@ -295,8 +297,9 @@ class Stream:
             if needed is not None:
                 await self.log.fetch(store, needed)
             elif not await self.log.tend(store, now()):
-                return
+                return True
             self.changed()
+        return False
 
     # What users ask for
 

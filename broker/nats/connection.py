@@ -151,6 +151,10 @@ class NatsConnection(ProtocolActor["Mail"]):
         if self.state is ConnectionState.CLOSING:
             return
         operations = self._decoder.feed(data)
+        if not operations and self.state is ConnectionState.AWAITING_CONNECT:
+            words = self._decoder.another_protocol(data)
+            if words:  # the client closes when it has read INFO, or waits
+                self._listener.failures.note(self._listener.name, self.peer, Failed(words))
         if (operations or self._decoder.error is not None) and not self.ref.hand(operations):
             self.ref.cast(operations)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trunkline.broker.net.other_protocols import guess_beside_nats
 from trunkline.nats.protocol.decoder import from_client
 from trunkline.nats.protocol.operations import Publish
 
@@ -29,6 +30,11 @@ class OperationDecoder:
             self.completed += 1
             self.messages += sum([type(each) is Publish for each in found])
         return found
+
+    def another_protocol(self, data: bytes) -> str:
+        """What these bytes look like, in words for the log, if nothing came before them and they are no operation."""
+        is_first = self.error is not None or self.buffered == len(data)
+        return guess_beside_nats(data) if is_first else ""
 
     @property
     def error(self) -> ProtocolError | None:

@@ -38,6 +38,15 @@ def guess_in_clear(data: bytes) -> str:
     return guess(data)
 
 
+def guess_beside_nats(data: bytes) -> str:
+    """As `guess`, where NATS comes first, of which `data` may be a part."""
+    if _MQTT.match(data):
+        return "this looks like MQTT (its listeners have tcp:// URLs)"
+    if _HTTP.match(data) and _WEBSOCKET.search(data):
+        return "this looks like WebSocket (its listeners have nats+ws:// or nats+wss:// URLs)"
+    return "" if _NATS.match(data) else guess(data)
+
+
 def guess_unwrapped(data: bytes) -> str:
     """As `guess`, where something else than MQTT comes first."""
     if _MQTT.match(data):

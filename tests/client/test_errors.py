@@ -26,6 +26,8 @@ def test_refused_filters_are_named() -> None:
     assert str(error) == (
         "the server refused the subscription to b: not authorized (0x87); c: topic filter invalid (0x8F)"
     )
+    error = SubscribeRefused({"$stream/b/#": 0x8F}, {"reason_string": "there is no stream 'b'"})
+    assert str(error).endswith(" to $stream/b/#: topic filter invalid (0x8F), there is no stream 'b'")
 
 
 def test_refused_messages_of_a_burst_are_counted() -> None:

@@ -13,6 +13,7 @@ from trunkline.nats.errors import (
 def test_what_is_told() -> None:
     error = NoResponders("a.b")
     assert (str(error), error.subject) == ("nobody answers requests to 'a.b'", "a.b")
+    assert str(NoResponders("a", "no stream")) == "nobody answers requests to 'a': no stream"
     assert {LineTooLong.answer, PayloadTooLarge.answer, ProtocolError.answer} == {
         "maximum control line exceeded",
         "Maximum Payload Violation",

@@ -14,7 +14,7 @@ from trunkline.streams import log
 from trunkline.streams.aging import MARKER
 from trunkline.streams.config import ConsumerConfig, Discard, Retention
 from trunkline.streams.keys import STREAM_DEADLINES
-from trunkline.streams.log import AGAIN, MAX_STEP
+from trunkline.streams.log import MAX_STEP
 from trunkline.streams.markers import is_marker
 from trunkline.streams.purging import delete_message, purge
 from trunkline.streams.search import get

@@ -71,7 +71,7 @@ def test_what_the_limits_leave(limits: dict[str, Any]) -> None:
         world.create("#", **limits)
         for number, publication in enumerate(publications * 3):
             if number == 12:
-                world.do(world.stream.settle(world, lambda: world.now))
+                world.settle_one(world.stream)
                 world.stream.clear()
                 assert live(world) == []
                 messages.clear()

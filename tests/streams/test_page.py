@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["streams.py", "stream_replay.py"])
+@pytest.mark.parametrize("name", ["streams.py", "stream_replay.py", "between_streams.py"])
 def test_the_examples_say_what_the_page_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
     assert f"```\n{capsys.readouterr().out}```" in PAGE

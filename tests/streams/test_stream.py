@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.streams.test_consumer import consumer, fetch
-from tests.streams.world import World, burst, single, small_sizes
-from trunkline.streams import log
+from tests.streams.world import World, burst, done, single, small_sizes
+from trunkline.streams import log, stream
 from trunkline.streams.config import Discard, Retention, StreamConfig
 from trunkline.streams.errors import (
     ConsumerNotFound,
@@ -201,3 +201,19 @@ def test_messages_that_are_not_there() -> None:
     world.create("#")
     with pytest.raises(MessageNotFound, match="no message 7"):
         world.do(delete_message(world.stream, world, 7))
+
+
+def test_others_have_their_turn_before_much_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STEPS", 2)
+    monkeypatch.setattr(log, "MAX_STEP", 10)
+    world = World()
+    world.create("#")
+    for _ in range(100):
+        world.publish("a")
+    world.registry.update(StreamConfig(name="s", filters=("#",), max_messages=1))
+    left = [world.stream.info.messages]
+    while not done(world.stream.settle(world, lambda: world.now)):
+        left.append(world.stream.info.messages)
+    assert len(left) > 3
+    assert left == sorted(set(left), reverse=True), "each time some are gone"
+    assert world.stream.info.messages == 1

@@ -17,7 +17,7 @@ def test_blocks_of_which_little_is_left_are_shortened_and_those_without_any_dele
         assert world.stream.info.messages == 5
         assert len(rows) < 12
         world.restart()
-        world.do(world.stream.settle(world, lambda: world.now))
+        world.settle_one(world.stream)
         assert world.stream.info.messages == 5
 
 

@@ -87,7 +87,7 @@ def test_partitions_by_several_levels_and_by_the_whole_topic() -> None:
         ("s/+", "t/{{wildcard(0)}}", "wildcard index out of range"),
         ("s/+", "t/{{partition(3,9)}}", "wildcard index out of range in {{partition(3,9)}}: [9]"),
         ("s/+", "t/{{partition(3,1,9)}}", "wildcard index out of range in {{partition(3,1,9)}}: [9]"),
-        ("s/+", "t/{{partition(1234567890)}}", "function argument is invalid or in the wrong format"),
+        ("s/+", "t/{{partition(2147483648)}}", "function argument is invalid or in the wrong format"),
         ("s/+", "t/{{foo(1)}}", "unknown function in {{foo(1)}}"),
         ("s/+", "t/{{foo}}", "unknown function in {{foo}}"),
         ("s/+", "t/{{split(1)}}", "not enough arguments passed to the function in {{split(1)}}"),

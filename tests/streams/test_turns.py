@@ -238,7 +238,8 @@ async def longest_turn(host: Host, request: Callable[[Streams], Awaitable[object
     with counted() as host.calls:
         await request(Streams(host))
         for stream in host.registry:
-            await stream.settle(host, lambda: host.now)
+            while not await stream.settle(host, lambda: host.now):
+                pass
         while host.write():
             pass
     return host.calls.longest

@@ -108,7 +108,11 @@ class World:
 
     def settle(self) -> None:
         for stream in self.registry:
-            done(stream.settle(self, lambda: self.now))
+            self.settle_one(stream)
+
+    def settle_one(self, stream: Stream) -> None:
+        while not done(stream.settle(self, lambda: self.now)):
+            pass
 
     def commit(self) -> None:
         """Everything; garbage, too."""

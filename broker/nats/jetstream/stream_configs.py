@@ -6,6 +6,7 @@ client reads back what it wrote. What would have to be done and is not is refuse
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -24,11 +25,11 @@ from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.jetstream.configs import Compression, ConsumerConfig, Discard, Retention, Storage, StreamConfig
-from trunkline.nats.jetstream.fields import BadReply, from_json
+from trunkline.nats.jetstream.fields import UNKNOWN, BadReply, from_json
 from trunkline.streams import config as streams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 C = TypeVar("C", StreamConfig, ConsumerConfig)
 
@@ -129,10 +130,24 @@ def read_config(kind: type[C], asked: Any) -> C:
         config = from_json(kind, asked)
     except BadReply as error:
         raise bad_json(str(error)) from None
-    unknown = next((key for key, value in config.unknown.items() if value), None)
+    unknown = next(_unknown_keys(config), None)
     if unknown is not None:
         raise bad_json(f'unknown field "{unknown}"')
     return config
+
+
+def _unknown_keys(part: Any) -> Iterator[str]:
+    """Of a configuration and of its parts, such as its sources: what is ignored in either would be a silent no."""
+    if isinstance(part, tuple):
+        for each in cast("Iterable[Any]", part):
+            yield from _unknown_keys(each)
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if field.name == UNKNOWN:
+                yield from (key for key, said in value.items() if said)
+            else:
+                yield from _unknown_keys(value)
 
 
 def _check(config: StreamConfig) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trunkline.nats.client.jetstream.stored import PENDING, told_directly
-from trunkline.nats.errors import BadHeaders, NotSupported, RequestTimeout
+from trunkline.nats.errors import BadHeaders, NoResponders, NotSupported, RequestTimeout
 from trunkline.nats.jetstream.fields import BadReply, Moment
 from trunkline.nats.protocol.headers import Status
 
@@ -91,17 +91,21 @@ class DirectReader:
         api, found = self._api, list["StoredMessage"]()
         subject = f"{api.prefix}.DIRECT.GET.{self._stream}"
         payload = json.dumps({name: value for name, value in body.items() if value}).encode()
-        async with api.client.request_many(subject, payload, timeout=api.timeout) as answers:
-            async for answer in answers:
-                status = _status(answer)
-                if status is not None and status.code == _END:
-                    return _ended(found, answer)
-                if status is not None and status.code == _NOT_FOUND:
-                    return StoredBatch(())
-                if status == _EMPTY or (status is None and PENDING not in answer.headers):
-                    version = api.client.server.get("version")
-                    raise NotSupported(f"a batch of messages: this server, {version}, tells one at a time")
-                found.append(told_directly(self._stream, answer))
+        try:
+            async with api.client.request_many(subject, payload, timeout=api.timeout) as answers:
+                async for answer in answers:
+                    status = _status(answer)
+                    if status is not None and status.code == _END:
+                        return _ended(found, answer)
+                    if status is not None and status.code == _NOT_FOUND:
+                        return StoredBatch(())
+                    if status == _EMPTY or (status is None and PENDING not in answer.headers):
+                        version = api.client.server.get("version")
+                        raise NotSupported(f"a batch of messages: this server, {version}, tells one at a time")
+                    found.append(told_directly(self._stream, answer))
+        except NoResponders:
+            hint = f"there is no stream {self._stream!r}, or it does not have allow_direct"
+            raise NoResponders(subject, hint) from None
         raise RequestTimeout(f"{subject}: {len(found)} messages came within {api.timeout:g} s, and no end")
 
 

@@ -77,8 +77,12 @@ class FastBatchFailed(NatsError):
     the server or the client has said."""
 
     def __init__(self, reason: NatsError, stored: int, published: int, *, is_certain: bool) -> None:
-        rest = "the others are not" if is_certain else "of the others nobody knows"
-        super().__init__(f"{reason}; of {published} messages the first {stored} are stored, {rest}")
+        if stored:
+            rest = "the others are not" if is_certain else "of the others nobody knows"
+            kept = f"of {published} messages the first {stored} are stored, {rest}"
+        else:
+            kept = "no message is stored" if is_certain else "nobody knows whether any message is stored"
+        super().__init__(f"{reason}; {kept}")
         self.reason = reason
         self.stored = stored
         self.published = published
@@ -337,7 +341,7 @@ class FastBatch:
 async def fast_batch(client: Client, timeout: float, every: int, *, gaps: bool) -> AsyncGenerator[FastBatch]:  # noqa: ASYNC109  of one answer
     """Raises as `JetStream.fast_batch` does."""
     if not 1 <= every <= MAX_EVERY:
-        raise ValueError(f"every: {every}")
+        raise ValueError(f"every: {every}; accepted is 1 to {MAX_EVERY}")
     receivers = client.receivers
     batch = FastBatch(client, client.new_inbox(), receivers.next_id(), every, timeout, gaps=gaps)
     receivers.add(batch)

@@ -51,6 +51,24 @@ async def test_what_is_wrong_ends_the_connection() -> None:
             assert here.node.metrics.client_disconnected == 1
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [(raw.connect("a"), "MQTT"), (b"\x16\x03\x01\x02\x00\x01\x00", "TLS"), (b"GET / HTTP/1.1\r\n\r\n", "HTTP")],
+)
+async def test_the_log_says_what_comes_in_place_of_nats(
+    data: bytes, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with nats_room() as here:
+        address = here.broker.listeners["nats"]
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        await stream.send_all(data)
+        await trio.aclose_forcefully(stream)
+        with trio.fail_after(30):
+            while "looks like" not in caplog.text:
+                await trio.lowlevel.checkpoint()
+    assert f"1 connection failed from 1 host: this looks like {name}" in caplog.text
+
+
 async def test_a_client_that_says_nothing(autojump_clock: MockClock) -> None:
     async with nats_room(mqtt={"connect_timeout": 5, "linger": 3}) as here:
         speaker = await here.stranger()

@@ -20,3 +20,12 @@ def test_limits_hold() -> None:
         decoder = OperationDecoder(*limits)
         assert decoder.feed(data) == []
         assert decoder.error is not None
+
+
+def test_only_what_comes_first_may_be_another_protocol() -> None:
+    http = b"GET / HTTP/1.1"
+    for before, words in ((b"", "this looks like HTTP"), (b"SUB ", "")):
+        decoder = OperationDecoder(4096, 100)
+        decoder.feed(before)
+        decoder.feed(http)
+        assert decoder.another_protocol(http) == words

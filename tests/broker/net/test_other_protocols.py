@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.net.other_protocols import guess, guess_in_clear, guess_unwrapped
+from trunkline.broker.net.other_protocols import guess, guess_beside_nats, guess_in_clear, guess_unwrapped
 
 
 def hello() -> bytes:
@@ -69,3 +69,17 @@ def test_mqtt_where_something_else_comes_first(data: bytes) -> None:
 )
 def test_what_comes_in_clear_where_tls_is_spoken(data: bytes, words: str) -> None:
     assert guess_in_clear(data) == f"this looks like {words}"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (raw.connect("a"), "this looks like MQTT (its listeners have tcp:// URLs)"),
+        (UPGRADE, "this looks like WebSocket (its listeners have nats+ws:// or nats+wss:// URLs)"),
+        (b"GET / HTTP/1.1\r\n\r\n", "this looks like HTTP"),
+        (b"CONNECT {", ""),
+        (b"PI", ""),
+    ],
+)
+def test_what_comes_where_nats_is_spoken(data: bytes, words: str) -> None:
+    assert guess_beside_nats(data) == words

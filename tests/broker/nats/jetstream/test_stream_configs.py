@@ -185,6 +185,9 @@ def test_what_is_not_said() -> None:
         ({"storage": "foo"}, "can not unmarshal"),
         ({"consumer_limits": {"inactive_threshold": 1}}, "limits of all consumers"),
         ({"new_of_2030": True}, 'unknown field "new_of_2030"'),
+        ({"subjects": [], "mirror": {"name": "a", "domain": "hub"}}, 'unknown field "domain"'),
+        ({"sources": [{"name": "a"}, {"name": "b", "consumer": {"name": "c"}}]}, 'unknown field "consumer"'),
+        ({"republish": {"src": "a", "dest": "b", "new_of_2030": 1}}, 'unknown field "new_of_2030"'),
     ],
 )
 def test_what_no_stream_can_be(said: dict[str, Any], text: str) -> None:
@@ -198,7 +201,7 @@ def test_what_just_fits() -> None:
     read(subjects=[">"], no_ack=True)
     read(description="x" * 4096)
     read(metadata={"a": "x" * (128 * 1024 - 1)})
-    read(new_of_2030=False, another=None)
+    read(new_of_2030=False, another=None, sources=[{"name": "a", "domain": "", "consumer": None}])
     read_stream_config({"name": "n" * 255}, "n" * 255)
     with pytest.raises(ApiError, match="too long"):
         read_stream_config({"name": "n" * 256}, "n" * 256)
