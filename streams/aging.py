@@ -110,11 +110,8 @@ class Aging:
         log, topic = self._log, piece.topic(sequence)
         log.remove_some(piece, sequence, limit)  # it is not rolled up: those go first
         log.patience -= REMOVAL
-        if (
-            log.topics.get(topic) is None
-            and log.config.delete_marker_ttl
-            and not is_marker(piece.publication.properties)
-        ):
+        has_ended = log.topics.get(topic) is None
+        if has_ended and log.config.delete_marker_ttl and not is_marker(piece.publication.properties):
             self.ended(topic, now)
             log.patience -= MARKER
 
