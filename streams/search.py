@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.streams.blocks import seek_time
-from trunkline.streams.errors import MessageNotFound
+from trunkline.streams.errors import MessageNotFound, WrongLastSequence
 from trunkline.streams.filters import TopicFilters
 from trunkline.streams.log import MAX_STEP
 
@@ -216,6 +216,22 @@ class FilterLast:
             if self.filters.match(piece.topic(sequence)):
                 return sequence
         return self.last
+
+
+def check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:
+    """The last sequence of a topic, which has to be exact (`resolve`), or of what matches the filters is the expected one.
+
+    Raises:
+        WrongLastSequence: it is not.
+    """
+    if of is None:
+        figures = log.topics.get(topic)
+        last: int | None = 0 if figures is None else figures.last
+    else:
+        last, topic = of.now(log), ", ".join(of.filters.filters)
+    if expected != last:
+        actual = log.last if last is None else last
+        raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {log.config.name!r}")
 
 
 async def filter_last(log: StreamLog, store: StreamStore, filters: TopicFilters) -> FilterLast:

@@ -26,6 +26,7 @@ from trunkline.streams.log import StreamLog
 from trunkline.streams.markers import marker
 from trunkline.streams.naming import Naming
 from trunkline.streams.rollups import STREAM, TOPIC, rollup
+from trunkline.streams.search import check_last
 from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Stream:
         if last_sequence is not None and last_sequence != self.log.last:
             raise WrongLastSequence(last_sequence, self.log.last, f"the stream {self.name!r}")
         if last_topic_sequence is not None:
-            _check_last(self.log, topic, last_topic_sequence, of)
+            check_last(self.log, topic, last_topic_sequence, of)
         if last_id is not None and last_id != self.duplicates.last_id:
             raise WrongLastId(self.name, self.duplicates.last_id)
 
@@ -439,15 +440,3 @@ def _nobody(has_work: bool) -> None:
 
 def _as_it_is(message: Message) -> Message:
     return message
-
-
-def _check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:
-    """See `Stream.expect`."""
-    if of is None:
-        figures = log.topics.get(topic)
-        last: int | None = 0 if figures is None else figures.last
-    else:
-        last, topic = of.now(log), ", ".join(of.filters.filters)
-    if expected != last:
-        actual = log.last if last is None else last
-        raise WrongLastSequence(expected, actual, f"{topic!r} in the stream {log.config.name!r}")
