@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 class Together:
     """Messages that are looked at one after the other, as if those before had been taken, and nothing had gone."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, weight: int) -> None:
+        """`weight` is that of all of them.
+
+        Raises:
+            StreamRefuses: they have to wait for the store.
+        """
+        if stream.log.unwritten_weight + weight > MAX_UNWRITTEN:
+            stream.changed()  # the next commit may show that the store works again
+            raise StreamRefuses(f"the stream {stream.name!r} has no room for so much before it is stored")
         self._stream = stream
-        self.count = 0
-        self._byte_size = self._weight = 0
+        self.count = self._byte_size = 0
         self._topics: Counter[str] = Counter()
 
     def add(self, message: Message) -> None:
@@ -34,16 +41,13 @@ class Together:
         stream = self._stream
         stream.check_room(message)
         self.count += 1
-        self._byte_size += message_sizes(message, stream.config.measure)[0]
-        self._weight += message.weight
-        self._topics[message.topic] += 1
-        if stream.log.unwritten_weight + self._weight > MAX_UNWRITTEN:
-            raise StreamRefuses(f"the stream {stream.name!r} has no room for so much before it is stored")
         if stream.config.discard is Discard.NEW:
-            self._check_limits(message.topic)
+            self._check_limits(message)
 
-    def _check_limits(self, topic: str) -> None:
-        log, config, name = self._stream.log, self._stream.config, self._stream.name
+    def _check_limits(self, message: Message) -> None:
+        log, config, name, topic = self._stream.log, self._stream.config, self._stream.name, message.topic
+        self._byte_size += message_sizes(message, config.measure)[0]
+        self._topics[topic] += 1
         if not log.has_room(self.count, 0):
             raise StreamFull(f"the stream {name!r} has no room for so many messages", "messages")
         if not log.has_room(0, self._byte_size):

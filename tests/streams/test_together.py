@@ -12,7 +12,7 @@ from trunkline.streams.together import Together
 
 
 def add_all(world: World, *topics: str) -> int:
-    looked_at = Together(world.stream)
+    looked_at = Together(world.stream, len(topics) * single("a", b"12").weight)
     for topic in topics:
         looked_at.add(single(topic, b"12"))
     return looked_at.count

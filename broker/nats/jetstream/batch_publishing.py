@@ -191,7 +191,7 @@ def _check(commit: _Commit, now: float) -> None:
         ApiError, StreamError: one of them cannot be taken, or is not as expected.
     """
     stream = commit.batch.stream
-    together, topics, ids = Together(stream), set[str](), set[str]()
+    together, topics, ids = Together(stream, commit.batch.weight), set[str](), set[str]()
     for index, (message, demands) in enumerate(commit.batch.messages):
         if not stream.filters.match(message.topic):
             raise INCOMPLETE()  # its stream takes other topics by now

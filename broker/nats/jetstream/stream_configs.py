@@ -57,6 +57,9 @@ _MEASURES: Final[dict[Storage | str, streams.Measure]] = {
     Storage.MEMORY: streams.Measure.NATS_MEMORY,
 }
 
+#: What a stream has or has not, and no other than NATS knows.
+_SWITCHES: Final = ("allow_direct", "mirror_direct", "allow_atomic")
+
 #: What is not offered: the setting, and what a client is told.
 _NOT_OFFERED: Final = (
     ("placement", "placement is not offered"),
@@ -77,17 +80,6 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
     if config.name != name:
         raise OTHER_NAME()
     _check(config)
-    kept: dict[str, Any] = {}
-    if config.storage is not Storage.FILE:
-        kept["storage"] = Storage.MEMORY.value
-    if config.allow_direct:
-        kept["allow_direct"] = True
-    if config.mirror_direct:
-        kept["mirror_direct"] = True
-    if config.allow_atomic:
-        kept["allow_atomic"] = True
-    if word(config.persist_mode, PersistMode) == PersistMode.ASYNC.value:
-        kept["persist_mode"] = PersistMode.ASYNC.value
     if config.allow_atomic and config.mirror is not None and known is None:
         raise ApiError(400, 10198, "stream mirrors can not also use atomic publishing")
     mirror, sources = read_mirror(config), read_sources(config)
@@ -130,8 +122,18 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         republish=read_republish(config.republish, filters),
         mirror=mirror,
         sources=sources,
-        metadata=with_kept(config.metadata, kept),
+        metadata=with_kept(config.metadata, _kept(config)),
     )
+
+
+def _kept(config: StreamConfig) -> dict[str, Any]:
+    """What is NATS's alone."""
+    kept: dict[str, Any] = {name: True for name in _SWITCHES if getattr(config, name)}
+    if config.storage is not Storage.FILE:
+        kept["storage"] = Storage.MEMORY.value
+    if word(config.persist_mode, PersistMode) == PersistMode.ASYNC.value:
+        kept["persist_mode"] = PersistMode.ASYNC.value
+    return kept
 
 
 def read_config(kind: type[C], asked: Any) -> C:
