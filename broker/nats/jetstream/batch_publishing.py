@@ -23,7 +23,7 @@ from trunkline.broker.nats.jetstream.expectations import (
     number,
 )
 from trunkline.broker.nats.jetstream.open_batches import INCOMPLETE
-from trunkline.broker.nats.jetstream.refusals import refusal_of
+from trunkline.broker.nats.jetstream.refusals import NOT_STORED, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import filters_of
 from trunkline.broker.stream_keeper import sink_among
 from trunkline.nats.jetstream.replies import ApiError
@@ -32,6 +32,7 @@ from trunkline.streams.demands import check_demands
 from trunkline.streams.duplicates import message_id
 from trunkline.streams.errors import StreamError
 from trunkline.streams.filters import TopicFilters
+from trunkline.streams.log import MAX_STEP
 from trunkline.streams.rollups import ROLLUP, STREAM, TOPIC
 from trunkline.streams.search import FilterLast, filter_last, resolve
 from trunkline.streams.together import Together
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 _CONSTANT: Final = partial(ApiError, 400, 10164, "wrong last sequence")
 _UNSUPPORTED: Final = partial(ApiError, 400, 10177, f"atomic publish unsupported header used: {LAST_ID}")
 _TWICE: Final = partial(ApiError, 400, 10201, "atomic publish batch contains duplicate message id")
+#: Where a stream takes more than can be followed while it is looked at.
+_MOST_TRIES: Final = 8
 
 
 class Refuse(Protocol):
@@ -60,8 +63,10 @@ class _Commit:
     batch: Batch
     reply: bytes
     publish: Callable[[Message], None]
-    #: Of the messages that expect something of other subjects, by their numbers.
-    lasts: dict[int, FilterLast] = field(default_factory=dict[int, FilterLast])
+    #: Of other subjects that messages expect something of.
+    lasts: dict[str, FilterLast] = field(default_factory=dict[str, FilterLast])
+    #: How often it was looked up what has to be known.
+    tries: int = 0
     #: Of the messages that take the place of those of several topics.
     wide: dict[int, str] = field(default_factory=dict[int, str])
 
@@ -109,20 +114,22 @@ class BatchPublishing:
 
     def _look_up(self, commit: _Commit) -> None:
         """What has to be known to compare it with what the messages expect."""
+        commit.tries += 1
         self._asker.ask(lambda: self._found(commit), lambda refused: self._commit(commit, refused))
 
     async def _found(self, commit: _Commit) -> ApiError | None:
         stream, host = commit.batch.stream, self._jetstream.host
-        for wide in commit.wide.values():
+        for wide in set(commit.wide.values()):
             refused = await wide_rollups.refusal(self._asker, stream, host, wide)
             if refused is not None:
                 return refused
         try:
-            for index, (message, demands) in enumerate(commit.batch.messages):
-                if OF_SUBJECT in demands:
-                    filters = TopicFilters(filters_of((demands[OF_SUBJECT],)))
-                    commit.lasts[index] = await filter_last(stream.log, host, filters)
-                elif _is_to_be_looked_up(stream, message, demands):
+            about = {demands[OF_SUBJECT] for _, demands in commit.batch.messages if OF_SUBJECT in demands}
+            for subject in about:
+                commit.lasts[subject] = await filter_last(stream.log, host, TopicFilters(filters_of((subject,))))
+                await host.pause()
+            for message, demands in commit.batch.messages:
+                if OF_SUBJECT not in demands and _is_to_be_looked_up(stream, message, demands):
                     await resolve(stream.log, host, stream.naming.topic(message.topic))
         except (ApiError, StoreError) as error:
             return refusal_of(error)
@@ -130,9 +137,11 @@ class BatchPublishing:
 
     def _commit(self, commit: _Commit, refused: ApiError | None = None) -> None:
         batch, stream = commit.batch, commit.batch.stream
-        if refused is None and self._is_stale(commit):  # too much has come since
-            self._look_up(commit)
-            return
+        if refused is None and not _is_known(commit):  # too much has come since
+            if commit.tries < _MOST_TRIES:
+                self._look_up(commit)
+                return
+            refused = NOT_STORED()
         sink = sink_among(self._jetstream.match(batch.messages[0][0].topic).sinks)
         try:
             if refused is not None:
@@ -154,14 +163,6 @@ class BatchPublishing:
         else:
             self._acknowledge(commit, sequence)
 
-    @staticmethod
-    def _is_stale(commit: _Commit) -> bool:
-        log = commit.batch.stream.log
-        return any(last.now(log) is None for last in commit.lasts.values()) or any(
-            index not in commit.lasts and _is_to_be_looked_up(commit.batch.stream, *each)
-            for index, each in enumerate(commit.batch.messages)
-        )
-
     async def _roll_up(self, commit: _Commit, first: int) -> None:
         for index, wide in commit.wide.items():
             await wide_rollups.roll_up(commit.batch.stream, self._jetstream.host, wide, first + index)
@@ -182,6 +183,22 @@ class BatchPublishing:
 def _is_to_be_looked_up(stream: Stream, message: Message, demands: Mapping[str, str]) -> bool:
     return OF_SUBJECT in demands or (
         LAST_OF_SUBJECT in demands and not is_exact(stream, stream.naming.topic(message.topic))
+    )
+
+
+def _is_known(commit: _Commit) -> bool:
+    """Is what was looked up so still, or what it is by now easy to say?"""
+    stream, log = commit.batch.stream, commit.batch.stream.log
+    if sum(log.last - last.seen for last in commit.lasts.values()) > MAX_STEP:
+        return False
+    for subject, last in commit.lasts.items():
+        now = last.now(log)
+        if now is None:
+            return False
+        commit.lasts[subject] = FilterLast(last.filters, now, log.last)
+    return not any(
+        demands.get(OF_SUBJECT) not in commit.lasts and _is_to_be_looked_up(stream, message, demands)
+        for message, demands in commit.batch.messages
     )
 
 
@@ -213,7 +230,7 @@ def _check_expected(commit: _Commit, index: int, topics: set[str]) -> None:
     stream, (message, demands) = commit.batch.stream, commit.batch.messages[index]
     if demands.get(LAST_ID):
         raise _UNSUPPORTED()
-    last = commit.lasts.get(index)
+    last = commit.lasts.get(demands.get(OF_SUBJECT, ""))
     expected = number(demands.get(LAST))
     if index and expected is not None:
         if expected == stream.log.last + index:

@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from tests.broker.nats.jetstream.pulled import JetStreamRoom, Puller, jetstream_room, settled
 from tests.broker.nats.jetstream.test_open_batches import ATOMIC
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.jetstream import batch_publishing
+from trunkline.streams import search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,10 +140,9 @@ async def test_ids_of_its_messages_are_known_behind_it() -> None:
 async def test_what_has_to_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last messages of topics that are not known, and of several topics; and once more, if it is out of date."""
     looked: list[str] = []
-    real = batch_publishing.filter_last
 
     async def filter_last(*args: Any) -> Any:
-        found = await real(*args)
+        found = await search.filter_last(*args)
         looked.append("")
         if len(looked) == 1:
             await here.fill(b"", topic="s/new")
@@ -162,14 +163,38 @@ async def test_what_has_to_be_looked_up(tmp_path: Path, monkeypatch: pytest.Monk
         assert code(await publish(puller, ("s.b", {about: "0", f"{about}_Subject": "s..q"}), ("s.b", {}))) == 10052
 
 
+async def test_a_stream_that_changes_too_fast_to_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused after a while, and does not go on for ever."""
+
+    async def filter_last(*args: Any) -> Any:
+        found = await search.filter_last(*args)
+        await here.fill(b"", b"", topic="s/new")
+        return found
+
+    monkeypatch.setattr(batch_publishing, "filter_last", filter_last)
+    monkeypatch.setattr(batch_publishing, "MAX_STEP", 1)
+    async with jetstream_room(stream=ATOMIC) as here:
+        puller = await here.puller()
+        about = "Nats_Expected_Last_Subject_Sequence"
+        assert code(await publish(puller, ("s.a", {about: "0", f"{about}_Subject": "s.q.*"}), ("s.b", {}))) == 10008
+        assert here.streams.info("s").topics == 1
+
+
+async def test_messages_that_expect_much_are_not_looked_at_again_for_each() -> None:
+    async with jetstream_room(stream=ATOMIC) as here:
+        puller = await here.puller()
+        about = "Nats_Expected_Last_Subject_Sequence"
+        last = {about: "0", f"{about}_Subject": "s.q.*"}
+        answer = await publish(puller, *[("s.a", last)] * 1000)
+        assert answer["count"] == 1000
+
+
 async def test_what_follows_waits_for_what_is_looked_up() -> None:
     async with jetstream_room(stream=ATOMIC) as here:
         puller = await here.puller()
         about = "Nats_Expected_Last_Subject_Sequence"
-        await puller.publish(
-            "s.a", b"", "r.1", Nats_Batch_Id="x", Nats_Batch_Sequence="1", Nats_Batch_Commit="1",
-            **{about: "0", f"{about}_Subject": "s.>"},
-        )  # fmt: skip
+        headers = {about: "0", f"{about}_Subject": "s.>", "Nats_Batch_Id": "x", "Nats_Batch_Sequence": "1"}
+        await puller.publish("s.a", b"", "r.1", Nats_Batch_Commit="1", **headers)
         await puller.publish("s.a", b"", "r.2")
         assert [json.loads((await puller.got()).payload)["seq"] for _ in range(2)] == [1, 2]
 
@@ -206,14 +231,23 @@ async def test_without_acknowledgements() -> None:
         assert stored(here) == 2
 
 
-async def test_a_client_that_leaves_while_it_is_looked_up() -> None:
+async def test_a_client_that_leaves_while_it_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, gone = trio.Event(), trio.Event()
+
+    async def filter_last(*args: Any) -> Any:
+        looked.set()
+        await gone.wait()
+        return await search.filter_last(*args)
+
+    monkeypatch.setattr(batch_publishing, "filter_last", filter_last)
     async with jetstream_room(stream=ATOMIC) as here:
         puller = await here.puller()
         about = "Nats_Expected_Last_Subject_Sequence"
-        await puller.publish(
-            "s.a", b"", "", Nats_Batch_Id="x", Nats_Batch_Sequence="1", Nats_Batch_Commit="1",
-            **{about: "0", f"{about}_Subject": "s.>"},
-        )  # fmt: skip
+        headers = {about: "0", f"{about}_Subject": "s.>"}
+        await puller.publish("s.a", b"", Nats_Batch_Id="x", Nats_Batch_Sequence="1", Nats_Batch_Commit="1", **headers)
+        await looked.wait()
         await puller.speaker.leave()
         await settled()
-        assert stored(here) in (0, 1)
+        gone.set()
+        await settled()
+        assert stored(here) == 0
