@@ -853,6 +853,23 @@ def test_what_lives_and_what_is_left_of_it(servers: dict[str, NatsServer]) -> No
         assert any("Nats-Marker-Reason: MaxAge" in block for _, block, _ in left[BROKER]["agedmarked"])
 
 
+def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) -> None:
+    """A server sends its subscribers what may never be in the stream, and has batches of nobody's own."""
+    for kind in (BROKER, "new"):
+        told(servers[kind], [("STREAM.CREATE.s", _A), ("PUB s.a", b"x")])
+        with closing(Asking(servers[kind])) as asking, closing(Asking(servers[kind])) as other:
+            other.say(b"UNSUB 1", b"SUB s.> 2")
+            other.pinged()
+            assert asking.ask("s.a", b"1", b(1)).payload == b"", kind
+            if kind != BROKER:
+                assert other.came().payload == b"1"
+            other.pinged()
+            other.say(b"UNSUB 2", b"SUB r.> 1")
+            said = other.ask("s.a", b"2", b(2, "1")).json
+            assert said.get("seq") == (0 if kind == BROKER else 3), kind
+            assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_is_not_the_same(servers: dict[str, NatsServer], name: str) -> None:
     story = [request for request, _ in DIFFERENT[name]]
