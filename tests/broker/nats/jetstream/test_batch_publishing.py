@@ -11,12 +11,14 @@ import trio
 from tests.broker.nats.jetstream.pulled import JetStreamRoom, Puller, jetstream_room, settled
 from tests.broker.nats.jetstream.test_open_batches import ATOMIC
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.nats.dialogue import Dialogue
 from trunkline.broker.nats.jetstream import batch_publishing
 from trunkline.streams import search
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+proceed = Dialogue.proceed
 Message = tuple[str, dict[str, str]]
 
 
@@ -97,6 +99,32 @@ def rules_without(topic: str, folder: Path) -> dict[str, str]:
         '[[rule]]\npermit = "allow"\ntopics = ["#", "$JS/#"]\n'
     )
     return {"file": str(file)}
+
+
+async def test_a_publisher_waits_once_where_much_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not once for each message: what comes behind it may wait for something else by then."""
+    store = {"path": str(tmp_path / "store.db"), "durability": "os", "max_uncommitted_bytes": 100_000}
+    async with jetstream_room(stream=ATOMIC, store=store) as here:
+        puller = await here.puller()
+        proceeded: list[Dialogue] = []
+        monkeypatch.setattr(Dialogue, "proceed", lambda dialogue: (proceeded.append(dialogue), proceed(dialogue)))
+        about = "Nats_Expected_Last_Subject_Sequence"
+        headers = {about: "0", f"{about}_Subject": "s.q"}
+        for number in range(1, 301):
+            commit = {"Nats_Batch_Commit": "1"} if number == 300 else {}
+            said = {"Nats_Batch_Id": "x", "Nats_Batch_Sequence": f"{number}", **commit}
+            await puller.publish("s.a", b"x" * 1000, f"r.{number}" if commit else "", **said)
+        await puller.publish("s.b", b"", "r.b", **headers)
+        await puller.publish("s.c", b"", "r.c")
+        answers = [await puller.got() for _ in range(3)]
+        assert [(got.subject, json.loads(got.payload)["seq"]) for got in answers] == [
+            ("r.300", 300),
+            ("r.b", 301),
+            ("r.c", 302),
+        ]
+        assert len(proceeded) == 1
 
 
 async def test_a_publisher_needs_the_right_to_each_topic(tmp_path: Path) -> None:
