@@ -7,6 +7,7 @@ Where nothing is durable they are kept in an engine in memory.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -27,7 +28,7 @@ from trunkline.streams.interface import Streams
 from trunkline.streams.registry import StreamRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from trunkline.broker.committer import Committer
     from trunkline.broker.session.services import Services
@@ -62,20 +63,43 @@ class StreamSink:
         #: Those that the routes know.
         self.filters: tuple[str, ...] = ()
         self._keeper = keeper
+        #: It takes what comes, which has been looked at.
+        self._is_sure = False
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """For messages for which there is room (`Together`): all that come are taken, and nothing goes in between."""
+        stream, self._is_sure = self.stream, True
+        try:
+            yield
+        finally:
+            self._is_sure = False
+            stream.log.trim(self._keeper.now)
+            stream.changed()
 
     def refusal(self, publication: Publication) -> str:
-        return self.stream.refusal(publication, self._keeper.now)
+        return "" if self._is_sure else self.stream.refusal(publication, self._keeper.now)
 
     def take(self, publication: Publication, sequence: int) -> None:
         del sequence
-        self.stream.take(publication, self._keeper.now)
+        if self._is_sure:
+            for message in publication.messages:
+                self.stream.take_message(self.stream.naming.message(message), self._keeper.now)
+        else:
+            self.stream.take(publication, self._keeper.now)
         if publication.qos and not self.stream.config.no_ack:
             self._keeper.hold(publication)
 
 
+def sink_among(sinks: Iterable[object]) -> StreamSink | None:
+    """That of the stream that takes what goes to these."""
+    return next((sink for sink in sinks if isinstance(sink, StreamSink)), None)
+
+
 def stream_among(sinks: Iterable[object]) -> Stream | None:
     """The stream that takes what goes to these."""
-    return next((sink.stream for sink in sinks if isinstance(sink, StreamSink)), None)
+    sink = sink_among(sinks)
+    return None if sink is None else sink.stream
 
 
 class StreamKeeper:

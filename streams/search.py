@@ -219,7 +219,7 @@ class FilterLast:
 
 
 def check_last(log: StreamLog, topic: str, expected: int, of: FilterLast | None) -> None:
-    """The last sequence of a topic, which has to be exact (`resolve`), or of what matches the filters is the expected one.
+    """The last sequence of a topic, which has to be exact (`resolve`), or of what matches filters is the expected one.
 
     Raises:
         WrongLastSequence: it is not.

@@ -109,7 +109,7 @@ class Stream:
         is_special = properties and (message_id(properties) is not None or rollup(properties) != "")
         if is_special or self.config.retention is Retention.INTEREST or self.naming.changes:
             for message in publication.messages:
-                self._take_message(self.naming.message(message), now)
+                self.take_message(self.naming.message(message), now)
         else:
             _tell(self, publication, now)
             self.append(publication, now)
@@ -165,7 +165,7 @@ class Stream:
             if figures is not None and figures.count >= config.max_messages_per_topic:
                 raise StreamFull(f"the stream {config.name!r} has enough messages of this topic", "topic")
 
-    def _take_message(self, message: Message, now: float) -> None:
+    def take_message(self, message: Message, now: float) -> None:
         if self.known(message, now) is not None:
             return
         self.add(message, now)

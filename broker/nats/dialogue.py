@@ -162,6 +162,10 @@ class Dialogue:
         self._left = OPERATIONS_AT_ONCE
         self.proceed()
 
+    @property
+    def is_waiting(self) -> bool:
+        return self._waits
+
     def wait(self) -> None:
         """Handle nothing more until `proceed`."""
         self._waits = True

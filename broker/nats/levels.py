@@ -6,8 +6,8 @@ from trunkline.nats.errors import BadHeaders
 from trunkline.nats.protocol.headers import decode_headers
 
 #: What clients choose their requests by.
-VERSION: Final = "2.11.0"
-LEVEL: Final = 1
+VERSION: Final = "2.12.0"
+LEVEL: Final = 2
 #: The header of a request that is to be refused by whoever has a lower level.
 _REQUIRED: Final = "Nats-Required-Api-Level"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.broker.nats.levels import VERSION
+from trunkline.broker.nats.levels import LEVEL, VERSION
 from trunkline.broker.rate_limits import NodeLimits, RateLimits
 from trunkline.config.addresses import WEBSOCKET
 from trunkline.hooks.client import IN_PROCESS
@@ -82,6 +82,7 @@ class NatsListener:
             "port": port,
             "headers": True,
             "jetstream": True,
+            "api_lvl": LEVEL,
             "max_payload": self.max_payload,
             "client_id": next(self._numbers),
         }

@@ -221,7 +221,7 @@ class SubjectPublishing:
         if reached <= 0:
             services.unheard(standing.client, message)
             self._say_nobody(asked)
-        elif services.committer is not None and services.committer.is_crowded:
+        elif services.committer is not None and services.committer.is_crowded and not dialogue.is_waiting:
             # so much waits for the store that nothing more is taken until the next commit
             dialogue.wait()
             services.committer.after_commit(lambda: dialogue.soon(dialogue.proceed))

@@ -36,6 +36,13 @@ class Compression(Enum):
     S2 = "s2"
 
 
+class PersistMode(Enum):
+    """When a server acknowledges a message: when it is written, or before."""
+
+    DEFAULT = "default"
+    ASYNC = "async"
+
+
 class DeliverPolicy(Enum):
     """Where a consumer begins."""
 
@@ -143,6 +150,7 @@ class StreamConfig:
     allow_direct: bool = False
     mirror_direct: bool = False
     allow_message_ttl: Annotated[bool, Form("allow_msg_ttl")] = False
+    persist_mode: Annotated[PersistMode | str, Word(kind=PersistMode)] = PersistMode.DEFAULT
     allow_atomic: bool = False
     allow_batched: bool = False
     allow_counter: Annotated[bool, Form("allow_msg_counter")] = False

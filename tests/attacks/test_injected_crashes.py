@@ -60,7 +60,7 @@ LISTENERS: list[Any] = [
     {"url": "tcp://127.0.0.1:0", "name": "spare"},
 ]
 #: What an earlier start has left in the store.
-STREAM = StreamConfig(name="log", filters=("log/#",))
+STREAM = StreamConfig(name="log", filters=("log/#",), metadata={"_nats": '{"allow_atomic": true}'})
 STORED = 20
 
 
@@ -322,6 +322,7 @@ class Scene:
         try:
             puller = Puller(await Speaker.over(stream, {}))
             await puller.say(b"SUB r.> 1")
+            await puller.publish("log.x", b"", Nats_Batch_Id="never complete", Nats_Batch_Sequence="1")
             for name, more in (("pulled", {}), ("pushed", {"deliver_subject": "r.d", "ack_policy": "none"})):
                 config = {"durable_name": name, "ack_policy": "explicit", **more}
                 said = {"stream_name": "log", "config": config}

@@ -16,6 +16,8 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.store.conftest import MEMORY
 from tests.streams.world import small_sizes
+from trunkline.broker.stream_keeper import sink_among, stream_among
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.store import StoreUnavailable
 from trunkline.store.memory import MemoryEngine
@@ -53,6 +55,39 @@ def disk(request: pytest.FixtureRequest) -> Iterator[Disk]:
 
 
 # What is taken
+
+
+@pytest.mark.parametrize("retention", [Retention.LIMITS, Retention.INTEREST])
+async def test_messages_that_are_taken_together(retention: Retention) -> None:
+    """Nothing goes in between, nor is anything refused; but ids are known, and the limits hold behind it."""
+    limited = replace(ORDERS, retention=retention, max_messages=2, duplicate_window=60.0)
+    async with room() as here:
+        await here.node.streams.create(limited)
+        services, host = here.node.services, here.node.services.streams()
+        stream = host.registry.get("orders")
+        if retention is Retention.INTEREST:
+            await here.node.streams.create_consumer("orders", ConsumerConfig(name="c"))
+        sink = sink_among(services.pubsub.router.match("orders/1").sinks)
+        assert sink is not None
+        assert stream_among(services.pubsub.router.match("other").sinks) is None
+        with sink.together():
+            for number in (b"1", b"2", b"3"):
+                properties: Properties = {"user_property": [("Nats-Msg-Id", number.decode())]}
+                host.publish(host.message("orders/1", number, 1, properties))
+            assert stream.log.messages == 3
+        assert await payloads(here.node.streams) == [b"2", b"3"]
+        assert stream.known(host.message("orders/1", b"", 1, properties), host.now) == 3
+
+
+async def test_together_they_are_taken_whatever_has_changed() -> None:
+    async with room() as here:
+        await here.node.streams.create(replace(ORDERS, max_messages=1, discard=Discard.NEW))
+        host = here.node.services.streams()
+        sink = sink_among(here.node.services.pubsub.router.match("orders/1").sinks)
+        assert sink is not None
+        with sink.together():
+            assert [host.publish(host.message("orders/1", b"", 1, NO_PROPERTIES)) for _ in range(2)] == [1, 1]
+        assert host.publish(host.message("orders/1", b"", 1, NO_PROPERTIES)) == 0, "and then no more"
 
 
 async def test_messages_of_every_qos_and_wills_and_retained_ones(autojump_clock: MockClock) -> None:

@@ -12,6 +12,9 @@ NOT_OFFERED: Final = {
     "client/jetstream/test_stored.py::test_any_server_tells_what_the_leader_tells": "forged headers",
     "client/jetstream/test_subscribing.py::test_what_is_created": "samples of acknowledgements",
     "jetstream/test_configs.py::test_streams[sourced]": "streams of other domains",
+    "jetstream/test_configs.py::test_streams_of_newer_servers[new]": "fast batches and limits of all consumers",
+    "jetstream/test_configs.py::test_streams_of_newer_servers[counted]": "message counters",
+    "jetstream/test_configs.py::test_streams_of_newer_servers[scheduled]": "message schedules",
     "jetstream/test_configs.py::test_consumers[pull]": "samples of acknowledgements",
 }
 _HERE: Final = Path(__file__).parent

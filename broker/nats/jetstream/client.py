@@ -164,4 +164,5 @@ class ClientJetStream:
     def leave(self) -> None:
         for queue in list(self._asker.queues):
             queue.drop(self._asker)
+        self._jetstream.batches.leave(self._asker)
         self._jetstream.release(self._asker.standing)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.jetstream.consumer_configs import Extras
 from trunkline.broker.nats.jetstream.messages import RETRY
+from trunkline.broker.nats.jetstream.open_batches import OpenBatches
 from trunkline.broker.nats.jetstream.pulling import PullQueue
 from trunkline.broker.nats.jetstream.pushing import Pusher
 from trunkline.mqtt.topics import plain_filter
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from trunkline.actors import Scheduler
+    from trunkline.broker.nats.jetstream.open_batches import Batch
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.services import Services
     from trunkline.config.nats_settings import NatsSettings
@@ -48,6 +51,7 @@ class JetStream:
         self._held: dict[object, set[Pusher]] = {}
         #: Whoever has it pushes; to get it takes a turn of the loop.
         self.pushing = trio.Lock()
+        self.batches = OpenBatches(scheduler, self._batch_dropped)
         services.pubsub.route_watchers.append(self._route_changed)
         for stream in self.registry:
             for cursor in stream.consumers:
@@ -90,6 +94,12 @@ class JetStream:
     def is_gone(self, stream: Stream, cursor: ConsumerCursor) -> bool:
         """Is the stream or the consumer deleted?"""
         return self.registry.find(stream.name) is not stream or stream.consumers.find(cursor.name) is not cursor
+
+    def _batch_dropped(self, batch: Batch) -> None:
+        """Its publisher has not said that it was complete."""
+        for message, _ in batch.messages:
+            publisher = self._services.publisher_of(message)
+            self._services.dropped(publisher, message, DropReason.STREAM_FULL, "of a batch that was not complete")
 
     # Pulls
 

@@ -27,6 +27,7 @@ TOO_MANY_CONSUMERS: Final = partial(ApiError, 400, 10026, "maximum consumers lim
 OVERLAP: Final = partial(ApiError, 400, 10065, "subjects overlap with an existing stream")
 REPLICAS: Final = partial(ApiError, 500, 10074, "replicas > 1 not supported in non-clustered mode")
 SEALED: Final = partial(ApiError, 400, 10109, "invalid operation on sealed stream")
+TOO_LARGE: Final = partial(ApiError, 400, 10054, "message size exceeds maximum allowed")
 NOT_STORED: Final = partial(ApiError, 503, 10008, "JetStream system temporarily unavailable")
 
 LEVEL_TOO_HIGH: Final = partial(ApiError, 412, 10185, "JetStream minimum api level required")
@@ -53,7 +54,7 @@ _KNOWN: Final[tuple[tuple[type[Exception], Callable[[], ApiError]], ...]] = (
     (errors.StreamExists, NAME_TAKEN),
     (errors.ConsumerBound, partial(ApiError, 400, 10013, "consumer name already in use")),
     (errors.ConsumerExists, CONSUMER_TAKEN),
-    (errors.MessageTooLarge, partial(ApiError, 400, 10054, "message size exceeds maximum allowed")),
+    (errors.MessageTooLarge, TOO_LARGE),
     (errors.StreamSealed, SEALED),
     (errors.RollupForbidden, partial(ApiError, 500, 10111, "rollup not permitted")),
     (errors.InvalidLife, partial(ApiError, 400, 10165, "invalid per-message TTL")),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.carrying import forms_of
 from trunkline.broker.nats.jetstream import wide_rollups
+from trunkline.broker.nats.jetstream.batch_publishing import BatchPublishing
+from trunkline.broker.nats.jetstream.expectations import LAST_OF_SUBJECT, OF_SUBJECT, check_offered, expect, is_exact
+from trunkline.broker.nats.jetstream.open_batches import BATCH
 from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import filters_of
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -27,16 +30,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.nats.protocol.operations import Publish
     from trunkline.streams.stream import Stream
-
-#: What is not offered.
-_REFUSED: Final = {
-    "Nats-Batch-Id": partial(ApiError, 400, 10174, "atomic publish is disabled"),
-    "Nats-Incr": partial(ApiError, 400, 10168, "message counters is disabled"),
-    "Nats-Schedule": partial(ApiError, 400, 10188, "message schedules is disabled"),
-}
-_LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
-_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
-_OTHER_STREAM: Final = partial(ApiError, 400, 10060, "expected stream does not match")
 
 
 class StreamPublishing:
@@ -59,6 +52,11 @@ class StreamPublishing:
             message.properties = _without_reply(message.properties)
             if message.frames is not None:
                 message.frames = forms_of(asked.subject, b"", asked.block, asked.payload)
+        if demands.get(BATCH):
+            # made for each message: one that was kept would keep this, which would keep that
+            batches = BatchPublishing(self._jetstream, self._asker, self._refuse, self.when_stored)
+            batches.take(message, asked, stream, demands, publish)
+            return
         wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
         if not demands:
             self._publish(message, reply, stream, publish, demands)
@@ -82,9 +80,9 @@ class StreamPublishing:
         """What has to be known to compare it with what the publisher expects."""
         if refused is not None:
             self._refuse(message, reply, stream, refused)
-        elif _OF_SUBJECT in demands:
+        elif OF_SUBJECT in demands:
             self._look_up(message, reply, stream, publish, demands)
-        elif _LAST_OF_SUBJECT in demands and not _is_exact(stream, stream.naming.topic(message.topic)):
+        elif LAST_OF_SUBJECT in demands and not is_exact(stream, stream.naming.topic(message.topic)):
             self._asker.ask(
                 lambda: resolve(stream.log, self._jetstream.host, stream.naming.topic(message.topic)),
                 lambda _: self._find_out(message, reply, stream, publish, demands),
@@ -102,7 +100,7 @@ class StreamPublishing:
     ) -> None:
         """The last message of a subject that is not the message's own, or of several."""
         try:
-            filters = TopicFilters(filters_of((demands[_OF_SUBJECT],)))
+            filters = TopicFilters(filters_of((demands[OF_SUBJECT],)))
         except ApiError as error:
             self._refuse(message, reply, stream, error)
             return
@@ -128,14 +126,11 @@ class StreamPublishing:
             self._look_up(message, reply, stream, publish, demands)
             return
         try:
-            for name in _REFUSED.keys() & demands.keys():
-                raise _REFUSED[name]()
-            if demands.get("Nats-Expected-Stream", stream.name) != stream.name:
-                raise _OTHER_STREAM()
+            check_offered(stream, demands)
             known = stream.known(message, now)
             if known is None:
                 if demands:
-                    _expect(stream, stream.naming.topic(message.topic), demands, last)
+                    expect(stream, stream.naming.topic(message.topic), demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
             self._refuse(message, reply, stream, refusal_of(error))
@@ -188,32 +183,3 @@ def _without_reply(properties: Properties) -> Properties:
     """The stream answers: those who get the message are not asked for anything."""
     others = {name: value for name, value in properties.items() if name != "response_topic"}
     return cast("Properties", others) if others else NO_PROPERTIES
-
-
-def _is_exact(stream: Stream, topic: str) -> bool:
-    figures = stream.log.topics.get(topic)
-    return figures is None or figures.exact
-
-
-def _expect(stream: Stream, topic: str, demands: dict[str, str], last: FilterLast | None) -> None:
-    """
-    Raises:
-        ApiError, StreamError: it is not as expected.
-    """
-    last_of_subject = _number(demands.get(_LAST_OF_SUBJECT))
-    if last is not None and last_of_subject is None:
-        raise ApiError(400, 10193, "missing sequence for expected last sequence per subject")
-    stream.expect(
-        topic,
-        _number(demands.get("Nats-Expected-Last-Sequence")),
-        last_of_subject,
-        demands.get("Nats-Expected-Last-Msg-Id"),
-        last,
-    )
-
-
-def _number(text: str | None) -> int | None:
-    """What is no number is none that there could be."""
-    if text is None:
-        return None
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1

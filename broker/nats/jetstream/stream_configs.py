@@ -24,8 +24,17 @@ from trunkline.broker.nats.jetstream.shape_configs import (
 from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
 from trunkline.mqtt.topics import NO_LEVEL_LIMIT
 from trunkline.nats.errors import BadSubject
-from trunkline.nats.jetstream.configs import Compression, ConsumerConfig, Discard, Retention, Storage, StreamConfig
+from trunkline.nats.jetstream.configs import (
+    Compression,
+    ConsumerConfig,
+    Discard,
+    PersistMode,
+    Retention,
+    Storage,
+    StreamConfig,
+)
 from trunkline.nats.jetstream.fields import UNKNOWN, BadReply, from_json
+from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams import config as streams
 
 if TYPE_CHECKING:
@@ -49,10 +58,12 @@ _MEASURES: Final[dict[Storage | str, streams.Measure]] = {
     Storage.MEMORY: streams.Measure.NATS_MEMORY,
 }
 
+#: What a stream has or has not, and no other than NATS knows.
+_SWITCHES: Final = ("allow_direct", "mirror_direct", "allow_atomic")
+
 #: What is not offered: the setting, and what a client is told.
 _NOT_OFFERED: Final = (
     ("placement", "placement is not offered"),
-    ("allow_atomic", "atomic publishing is not offered"),
     ("allow_batched", "fast batches are not offered"),
     ("allow_counter", "message counters are not offered"),
     ("allow_schedules", "message schedules are not offered"),
@@ -70,13 +81,8 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
     if config.name != name:
         raise OTHER_NAME()
     _check(config)
-    kept: dict[str, Any] = {}
-    if config.storage is not Storage.FILE:
-        kept["storage"] = Storage.MEMORY.value
-    if config.allow_direct:
-        kept["allow_direct"] = True
-    if config.mirror_direct:
-        kept["mirror_direct"] = True
+    if config.allow_atomic and config.mirror is not None and known is None:
+        raise ApiError(400, 10198, "stream mirrors can not also use atomic publishing")
     mirror, sources = read_mirror(config), read_sources(config)
     filters = filters_of(config.subjects or (() if mirror or sources else (name,)))
     if known is not None:
@@ -117,8 +123,18 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         republish=read_republish(config.republish, filters),
         mirror=mirror,
         sources=sources,
-        metadata=with_kept(config.metadata, kept),
+        metadata=with_kept(config.metadata, _kept(config)),
     )
+
+
+def _kept(config: StreamConfig) -> dict[str, Any]:
+    """What is NATS's alone."""
+    kept: dict[str, Any] = {name: True for name in _SWITCHES if getattr(config, name)}
+    if config.storage is not Storage.FILE:
+        kept["storage"] = Storage.MEMORY.value
+    if word(config.persist_mode, PersistMode) == PersistMode.ASYNC.value:
+        kept["persist_mode"] = PersistMode.ASYNC.value
+    return kept
 
 
 def read_config(kind: type[C], asked: Any) -> C:
@@ -167,6 +183,10 @@ def _check(config: StreamConfig) -> None:
     if limits.inactive_threshold or limits.max_ack_pending:
         raise bad_stream("limits of all consumers are not offered")
     word(config.storage, Storage)
+    if config.persist_mode is PersistMode.ASYNC and config.allow_atomic:
+        raise bad_stream("async persist mode is not supported with atomic batch publish")
+    if config.persist_mode is PersistMode.ASYNC and config.storage is not Storage.FILE:
+        raise bad_stream("async persist mode is only supported on file storage")
     if 0 < config.max_age < _LEAST_AGE:
         raise bad_stream("max age needs to be >= 100ms")
     if 0 < config.max_age < config.duplicate_window:
@@ -275,6 +295,8 @@ def shown_stream_config(config: streams.StreamConfig) -> StreamConfig:
         compression=Compression.S2 if config.compressed else Compression.NONE,
         allow_direct=kept.get("allow_direct") is True,
         mirror_direct=kept.get("mirror_direct") is True,
+        allow_atomic=kept.get("allow_atomic") is True,
+        persist_mode=PersistMode.ASYNC if kept.get("persist_mode") == "async" else PersistMode.DEFAULT,
         transform=shown_transform(config.transform),
         republish=shown_republish(config.republish),
         mirror=None if config.mirror is None else shown_origin(config.mirror),

@@ -19,6 +19,7 @@ from trunkline.broker.nats.jetstream.shape_rights import check_shapes
 from trunkline.broker.nats.jetstream.stream_configs import filters_of, read_stream_config, shown_stream_config
 from trunkline.broker.nats.levels import LEVEL, with_level
 from trunkline.broker.nats.mapping import subject_of
+from trunkline.nats.jetstream.configs import PersistMode
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams.errors import MessageNotFound
@@ -28,6 +29,7 @@ from trunkline.streams.search import deleted_sequences, get, get_last, get_next,
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.nats.jetstream.requests import ApiRequest
+    from trunkline.nats.jetstream.configs import StreamConfig
     from trunkline.streams.following import OriginPlace
     from trunkline.streams.search import StreamMessage
     from trunkline.streams.stream import Stream
@@ -91,6 +93,8 @@ async def update(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     before = shown_stream_config(jetstream.registry.get(config.name).config)
     if shown_stream_config(config).storage != before.storage:
         raise bad_stream("stream configuration update can not change storage type")
+    if shown_stream_config(config).persist_mode is not before.persist_mode:
+        raise bad_stream("stream configuration update can not change persist mode")
     if config.mirror not in (None, jetstream.registry.get(config.name).config.mirror):
         raise ApiError(400, 10055, "stream mirror configuration can not be updated")
     await check_shapes(jetstream.registry, request.asker, config, known.config if known else None)
@@ -158,7 +162,8 @@ def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:
         state["num_subjects"] = info.topics
     if info.deleted:
         state["num_deleted"] = info.deleted
-    config = _ALWAYS_SAID | with_level(to_json(shown_stream_config(info.config)), int(info.config.allow_message_ttl))
+    shown = shown_stream_config(info.config)
+    config = _ALWAYS_SAID | with_level(to_json(shown), _level_of(shown))
     said: dict[str, Any] = {"config": config, "created": moment(info.created), "state": state}
     is_mirror = info.config.mirror is not None
     places = [_place(place, is_mirror=is_mirror) for place in jetstream.host.following.places(stream)]
@@ -167,6 +172,13 @@ def _described(jetstream: JetStream, stream: Stream) -> dict[str, Any]:
     elif places:
         said["sources"] = places
     return said
+
+
+def _level_of(config: StreamConfig) -> int:
+    """The level of the API that it needs."""
+    if config.allow_atomic or config.persist_mode is not PersistMode.DEFAULT:
+        return 2
+    return int(config.allow_message_ttl)
 
 
 def _place(place: OriginPlace, *, is_mirror: bool) -> dict[str, Any]:

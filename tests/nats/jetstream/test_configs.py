@@ -16,6 +16,7 @@ from trunkline.nats.jetstream.configs import (
     DeliverPolicy,
     Discard,
     External,
+    PersistMode,
     Placement,
     ReplayPolicy,
     Republish,
@@ -101,6 +102,7 @@ NEW_STREAMS = [
         allow_batched=True,
         metadata={"owner": "me"},
     ),
+    StreamConfig(name="quick", subjects=("quick",), persist_mode=PersistMode.ASYNC),
     StreamConfig(name="counted", subjects=("counted",), allow_counter=True),
     StreamConfig(name="scheduled", subjects=("scheduled.>",), allow_schedules=True),
 ]

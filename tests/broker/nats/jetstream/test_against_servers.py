@@ -472,6 +472,210 @@ NEW_ALONE |= {
         ],
     ],
 }
+_A: dict[str, Any] = S | {"allow_atomic": True}
+
+
+def b(sequence: int | str, commit: str = "", name: str = "x", **headers: str) -> dict[str, str]:
+    """Headers of a message of a batch."""
+    said = {"Nats-Batch-Id": name, "Nats-Batch-Sequence": str(sequence)}
+    if commit:
+        said["Nats-Batch-Commit"] = commit
+    return said | {f"Nats-{key.replace('_', '-')}": value for key, value in headers.items()}
+
+
+_LAST = "Expected_Last_Subject_Sequence"
+#: Atomic batches, since 2.12.
+NEW_ALONE |= {
+    "batches where there are none": [
+        ("STREAM.CREATE.s", S),
+        *[
+            ("PUB s.a", each)
+            for each in (b(1), b(""), b(1, "1"), {"Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "x"})
+        ],
+        ("PUB s.a", b(1, Required_Api_Level="99")),
+        ("STREAM.INFO.s", b""),
+    ],
+    "batches": [
+        ("STREAM.CREATE.s", _A),
+        ("PUB s.a", b(1)),
+        ("PUB s.b", b(2)),
+        ("STREAM.INFO.s", b""),
+        ("PUB s.a", b(3, "1")),
+        ("STREAM.INFO.s", {"subjects_filter": ">"}),
+        ("STREAM.MSG.GET.s", {"seq": 3}),
+        ("PUB s.a", b(4)),
+        ("PUB s.a", b(1, "1")),
+        ("PUB s.a", b(1, "eob")),
+        ("PUB s.a", b(1)),
+        ("PUB s.a", b(2, "eob", TTL="x", Expected_Last_Sequence="99")),
+        ("PUB s.a", b(1, "1", Required_Api_Level="2")),
+        ("PUB s.a", b(1, name="a b")),
+        ("PUB s.a", b(2, "1", name="a b")),
+        ("STREAM.INFO.s", b""),
+    ],
+    "sequences of batches": [
+        ("STREAM.CREATE.s", _A),
+        *[("PUB s.a", b(sequence)) for sequence in ("", "x", "0", "-1", "01", "2", "2", "3", 1, 3, 2, 1, 1, 1, 2)],
+        ("PUB s.a", b(3, "1")),
+        *[("PUB s.a", b(1, commit)) for commit in ("0", "2", "true", "EOB")],
+        ("PUB s.a", b(1)),
+        ("PUB s.a", b(2, "x")),
+        ("PUB s.a", b(2, "1")),
+        ("PUB s.a", b(1)),
+        ("PUB s.a", b(3, "1")),
+        ("PUB s.a", b(1)),
+        ("PUB s.a", b(2, Required_Api_Level="99")),
+        ("PUB s.a", b(2, "1")),
+        ("PUB s.a", b(1, name="i" * 64)),
+        ("PUB s.a", b(1, name="i" * 65)),
+        ("STREAM.INFO.s", b""),
+    ],
+    "long batches": [
+        ("STREAM.CREATE.s", _A),
+        *[("PUB s.a", b(number)) for number in range(1, 1000)],
+        ("PUB s.a", b(1000, "1")),
+        *[("PUB s.a", b(number)) for number in range(1, 1001)],
+        ("PUB s.a", b(1001, "eob")),
+        *[("PUB s.a", b(number)) for number in range(1, 1001)],
+        ("PUB s.a", b(1001, "1")),
+        ("PUB s.a", b(1002, "1")),
+        ("STREAM.INFO.s", b""),
+    ],
+    "many batches": [
+        ("STREAM.CREATE.s", _A),
+        ("STREAM.CREATE.t", {"name": "t", "allow_atomic": True}),
+        *[("PUB s.a", b(1, name=f"{number}")) for number in range(52)],
+        ("PUB s.a", b(1, "1", name="52")),
+        ("PUB t", b(2, name="1")),
+        ("PUB t", b(1, name="1")),
+        ("PUB s.a", b(2, "1", name="1")),
+        ("PUB s.a", b(1, name="52")),
+        ("PUB t", b(2, "1", name="1")),
+    ],
+    "what publishers of batches expect": [
+        ("STREAM.CREATE.s", _A),
+        ("PUB s.a", b(1, Expected_Last_Sequence="0", Expected_Stream="s")),
+        ("PUB s.a", b(2, "1")),
+        *[
+            (f"PUB {subject}", headers)
+            for first, second, subject in (
+                ({"Expected_Last_Sequence": "1"}, {}, "s.b"),
+                ({"Expected_Last_Sequence": "x"}, {}, "s.b"),
+                ({}, {"Expected_Last_Sequence": "2"}, "s.b"),
+                ({}, {"Expected_Last_Sequence": "3"}, "s.b"),
+                ({"Expected_Stream": "q"}, {}, "s.b"),
+                ({}, {"Expected_Last_Msg_Id": "1"}, "s.b"),
+                ({}, {"Expected_Last_Msg_Id": ""}, "s.z"),
+                ({_LAST: "1"}, {}, "s.b"),
+                ({_LAST: "2"}, {_LAST: "2"}, "s.a"),
+                ({}, {_LAST: "2"}, "s.a"),
+                ({_LAST: "2"}, {_LAST: "0"}, "s.b"),
+                ({f"{_LAST}_Subject": "s.b"}, {}, "s.b"),
+                ({}, {_LAST: "4", f"{_LAST}_Subject": "s.b"}, "s.c"),
+                ({}, {_LAST: "3", f"{_LAST}_Subject": "s.a"}, "s.c"),
+                ({}, {_LAST: "6", f"{_LAST}_Subject": "s.>"}, "s.c"),
+                ({"Incr": "1"}, {}, "s.b"),
+                ({"Schedule": "@at 2130-01-01T00:00:00Z", "Schedule_Target": "s.z"}, {}, "s.b"),
+                ({"Expected_Last_Sequence": "9", "TTL": "5s"}, {}, "s.b"),
+                ({"Expected_Last_Sequence": "9"}, {"Expected_Stream": "q"}, "s.b"),
+            )
+            for subject, headers in (("s.a", b(1, **first)), (subject, b(2, "1", **second)))
+        ],
+        ("STREAM.INFO.s", {"subjects_filter": ">"}),
+    ],
+    "ids, lives and roll-ups in batches": [
+        ("STREAM.CREATE.s", _A | {"allow_msg_ttl": True, "allow_rollup_hdrs": True}),
+        *[
+            (f"PUB {subject}", headers)
+            for first, second, subject in (
+                ({"Msg_Id": "1"}, {"Msg_Id": "2"}, "s.a"),
+                ({"Msg_Id": "3"}, {"Msg_Id": "3"}, "s.a"),
+                ({"Msg_Id": "1"}, {}, "s.a"),
+                ({}, {"Msg_Id": "1"}, "s.a"),
+                ({"Msg_Id": "3"}, {"Msg_Id": "4"}, "s.a"),
+                ({"TTL": "x"}, {}, "s.a"),
+                ({"TTL": "1h"}, {"TTL": "never"}, "s.a"),
+                ({"Rollup": "sub"}, {}, "s.a"),
+                ({}, {"Rollup": "sub"}, "s.a"),
+                ({}, {"Rollup": "all"}, "s.b"),
+                ({}, {"Rollup": "sub"}, "s.b"),
+                ({"Rollup": "sub"}, {"Rollup": "sub"}, "s.b"),
+                ({}, {"Rollup": "sub"}, "s.*"),
+                ({"Rollup": "all"}, {}, "s.b"),
+            )
+            for subject, headers in (("s.a", b(1, **first)), (subject, b(2, "1", **second)))
+        ],
+        ("STREAM.INFO.s", {"subjects_filter": ">"}),
+        ("STREAM.UPDATE.s", _A),
+        ("PUB s.a", b(1, "1", TTL="5s")),
+        ("PUB s.a", b(1, "1", Rollup="sub")),
+    ],
+    "batches that have no room": [
+        ("STREAM.CREATE.s", _A | {"max_msgs": 3, "discard": "new", "max_msg_size": 100}),
+        *[("PUB s.a", b(number)) for number in (1, 2, 3)],
+        ("PUB s.a", b(4, "1")),
+        ("PUB s.a", b(1)),
+        ("PUB s.a", b(2, x="y" * 200)),
+        ("PUB s.a", b(2)),
+        ("PUB s.a", b(3, "1")),
+        ("PUB s.a", b(1, "1")),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.CREATE.t", {"name": "t", "allow_atomic": True, "max_bytes": 300, "discard": "new"}),
+        *[("PUB t", b(number)) for number in (1, 2, 3)],
+        ("PUB t", b(4, "1")),
+        ("STREAM.CREATE.u", {"name": "u", "allow_atomic": True, "max_msgs": 2}),
+        *[("PUB u", b(number)) for number in (1, 2, 3)],
+        ("PUB u", b(4, "1")),
+        ("STREAM.INFO.u", b""),
+        (
+            "STREAM.CREATE.v",
+            {
+                "name": "v",
+                "subjects": ["v.*"],
+                "allow_atomic": True,
+                "max_msgs_per_subject": 1,
+                "discard": "new",
+                "discard_new_per_subject": True,
+            },
+        ),
+        *[(f"PUB v.{subject}", b(number, commit)) for subject, number, commit in (("1", 1, ""), ("1", 2, "1"))],
+        *[(f"PUB v.{subject}", b(number, commit)) for subject, number, commit in (("1", 1, ""), ("2", 2, "1"))],
+        ("STREAM.INFO.v", b""),
+    ],
+    "streams that change while a batch is open": [
+        ("STREAM.CREATE.s", _A | {"storage": "file"}),
+        ("PUB s.a", b(1)),
+        ("STREAM.UPDATE.s", S | {"storage": "file"}),
+        ("PUB s.a", b(2, "1")),
+        ("STREAM.UPDATE.s", _A | {"storage": "file"}),
+        ("PUB s.a", b(2, "1")),
+        ("PUB s.a", b(1)),
+        ("STREAM.UPDATE.s", _A | {"storage": "file", "sealed": True, "deny_delete": True, "deny_purge": True}),
+        ("PUB s.a", b(2, "1")),
+        ("PUB s.a", b(1)),
+    ],
+    "batches under other subjects": [
+        ("STREAM.CREATE.s", _A | {"subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}"}}),
+        ("PUB s.a", b(1, **{_LAST: "0"})),
+        ("PUB s.b", b(2, "1")),
+        ("PUB s.a", b(1, **{_LAST: "1"})),
+        ("PUB s.b", b(2, "1")),
+        ("STREAM.INFO.s", {"subjects_filter": ">"}),
+    ],
+    "when a server writes": [
+        ("STREAM.CREATE.s", S | {"persist_mode": "async"}),
+        ("STREAM.INFO.s", b""),
+        ("STREAM.UPDATE.s", S | {"storage": "file"}),
+        ("STREAM.UPDATE.s", S | {"storage": "file", "persist_mode": "default"}),
+        ("STREAM.UPDATE.s", S | {"storage": "file", "persist_mode": "async", "description": "d"}),
+        ("STREAM.CREATE.t", {"name": "t", "persist_mode": "async", "allow_atomic": True}),
+        ("STREAM.CREATE.t", {"name": "t", "persist_mode": "async", "storage": "memory"}),
+        ("STREAM.CREATE.t", {"name": "t", "persist_mode": "x"}),
+        ("STREAM.CREATE.t", {"name": "t", "persist_mode": "default"}),
+        ("STREAM.UPDATE.t", {"name": "t", "storage": "file", "persist_mode": "async"}),
+        ("STREAM.CREATE.m", {"name": "m", "mirror": {"name": "s"}, "allow_atomic": True}),
+    ],
+}
 #: Where the listener is right to say something else: the request, and the listener's answer without its type.
 DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
     "what is not offered": [
@@ -481,7 +685,6 @@ DIFFERENT: dict[str, list[tuple[Request, dict[str, Any]]]] = {
         )
         for setting, value, text in (
             ("placement", {"cluster": "C"}, "placement is not offered"),
-            ("allow_atomic", True, "atomic publishing is not offered"),
             ("allow_batched", True, "fast batches are not offered"),
             ("allow_msg_counter", True, "message counters are not offered"),
             ("allow_msg_schedules", True, "message schedules are not offered"),
@@ -528,7 +731,7 @@ def _answer(asking: Asking, tries: int, what: str, payload: Any) -> Any:
     for _ in range(tries):
         got = asking.ask(what[4:], data, headers)
         if got.status != "503":
-            return got.json
+            return got.json if got.payload else None
     return got.status
 
 
@@ -650,6 +853,23 @@ def test_what_lives_and_what_is_left_of_it(servers: dict[str, NatsServer]) -> No
             for asking in askings.values():
                 asking.pinged()
         assert any("Nats-Marker-Reason: MaxAge" in block for _, block, _ in left[BROKER]["agedmarked"])
+
+
+def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) -> None:
+    """A server sends its subscribers what may never be in the stream, and has batches of nobody's own."""
+    for kind in (BROKER, "new"):
+        told(servers[kind], [("STREAM.CREATE.s", _A), ("PUB s.a", b"x")])
+        with closing(Asking(servers[kind])) as asking, closing(Asking(servers[kind])) as other:
+            other.say(b"UNSUB 1", b"SUB s.> 2")
+            other.pinged()
+            assert asking.ask("s.a", b"1", b(1)).payload == b"", kind
+            if kind != BROKER:
+                assert other.came().payload == b"1"
+            other.pinged()
+            other.say(b"UNSUB 2", b"SUB r.> 1")
+            said = other.ask("s.a", b"2", b(2, "1")).json
+            assert said.get("seq") == (0 if kind == BROKER else 3), kind
+            assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

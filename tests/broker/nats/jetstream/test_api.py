@@ -169,7 +169,7 @@ async def test_requests_and_their_errors_are_counted() -> None:
         for verb in ("INFO", "STREAM.INFO.no", "STREAM.INFO.s", "STREAM.INFO.s.s"):
             await puller.ask(PREFIX + verb)
         said = await puller.api("INFO")
-        assert said["api"] == {"level": 1, "total": 4, "errors": 1}
+        assert said["api"] == {"level": 2, "total": 4, "errors": 1}
 
 
 async def test_what_is_no_request_is_answered_by_nobody() -> None:
@@ -245,10 +245,10 @@ async def test_a_level_that_is_too_high() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
         for verb in ("INFO", "STREAM.INFO.s", "STREAM.INFO.no", "STREAM.CREATE.t"):
-            said = json.loads((await puller.ask(PREFIX + verb, b"", Nats_Required_Api_Level="2")).payload)
+            said = json.loads((await puller.ask(PREFIX + verb, b"", Nats_Required_Api_Level="3")).payload)
             assert said["error"] == {
                 "code": 412,
                 "err_code": 10185,
                 "description": "JetStream minimum api level required",
             }
-        assert "error" not in json.loads((await puller.ask(PREFIX + "INFO", b"", Nats_Required_Api_Level="1")).payload)
+        assert "error" not in json.loads((await puller.ask(PREFIX + "INFO", b"", Nats_Required_Api_Level="2")).payload)

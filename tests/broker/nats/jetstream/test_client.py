@@ -200,5 +200,5 @@ async def test_requests_are_counted() -> None:
         puller = await here.puller()
         await puller.api("STREAM.INFO.no")
         info = await puller.api("INFO")
-        assert info["api"] == {"level": 1, "total": 2, "errors": 1}
+        assert info["api"] == {"level": 2, "total": 2, "errors": 1}
         assert (info["streams"], info["consumers"]) == (1, 0)

@@ -150,9 +150,9 @@ async def test_a_level_that_is_too_high() -> None:
         puller = await here.puller()
         await puller.publish("s.a", b"x")
         for subject in ("$JS.API.DIRECT.GET.s", "$JS.API.DIRECT.GET.s.s.a"):
-            got = await puller.ask(subject, {"seq": 1}, Nats_Required_Api_Level="2")
+            got = await puller.ask(subject, {"seq": 1}, Nats_Required_Api_Level="3")
             assert got.status == "412 Required Api Level"
-        assert (await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1}, Nats_Required_Api_Level="1")).payload == b"x"
+        assert (await puller.ask("$JS.API.DIRECT.GET.s", {"seq": 1}, Nats_Required_Api_Level="2")).payload == b"x"
 
 
 async def test_a_mirror_answers_for_an_origin_that_is_gone() -> None:

@@ -154,6 +154,67 @@ async def publish_lives_until_killed(server: NatsServer, first: int, lasting: di
         await one.speaker.leave()
 
 
+async def test_batches_are_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch has as many messages as its number says, and is killed while others come."""
+    monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(tmp_path / "store.db"))
+    monkeypatch.setenv("TRUNKLINE_STORE__DURABILITY", "os")
+    acknowledged: dict[int, int] = {}
+    with running(BROKER, tmp_path) as server:
+        maker = await puller(server)
+        config = {"name": "s", "subjects": ["log.>"], "allow_atomic": True}
+        assert "error" not in await maker.api("STREAM.CREATE.s", config)
+        await maker.speaker.leave()
+        for turn in range(ROUNDS):
+            await publish_batches_until_killed(server, turn * BATCHES, acknowledged)
+            await trio.to_thread.run_sync(server.start)
+        one = await puller(server)
+        found: list[tuple[int, int]] = []
+        for sequence in range(1, (await one.api("STREAM.INFO.s"))["state"]["last_seq"] + 1):
+            message = (await one.api("STREAM.MSG.GET.s", {"seq": sequence}))["message"]
+            number, place = map(int, b64decode(message["data"]).split())
+            found.append((number, place))
+        await one.speaker.leave()
+    assert acknowledged
+    whole = [(number, place) for number in dict(found) for place in range(1, size_of(number) + 1)]
+    assert found == whole, "one behind the other, each with all of its messages"
+    last = {number: sequence for sequence, (number, _) in enumerate(found, 1)}
+    assert acknowledged.items() <= last.items()
+
+
+#: Of a round.
+BATCHES = 60
+
+
+def size_of(batch: int) -> int:
+    return 1 + batch * 37 % 100
+
+
+async def publish_batches_until_killed(server: NatsServer, first: int, acknowledged: dict[int, int]) -> None:
+    """Batches one behind the other, without waiting for answers."""
+    one = await puller(server)
+    answers, last = 0, random.randrange(1, BATCHES // 2)
+    try:
+        with suppress(trio.BrokenResourceError, AssertionError):
+            for number in range(first, first + BATCHES):
+                size = size_of(number)
+                for place in range(1, size + 1):
+                    said = {"Nats_Batch_Id": f"{number}", "Nats_Batch_Sequence": f"{place}"}
+                    if place == size:
+                        said["Nats_Batch_Commit"] = "1"
+                    reply = f"r.{number}" if place == size else ""
+                    await one.publish("log.a", b"%d %d" % (number, place), reply, **said)
+            while True:
+                got = await one.got()
+                answer = json.loads(got.payload)
+                assert answer["count"] == size_of(int(got.subject.removeprefix("r.")))
+                acknowledged[int(got.subject.removeprefix("r."))] = answer["seq"]
+                answers += 1
+                if answers == last:
+                    await trio.to_thread.run_sync(server.kill)
+    finally:
+        await one.speaker.leave()
+
+
 async def test_what_follows_a_stream_has_each_message_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed at any moment of following, and found as if it had not been."""
     monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(tmp_path / "store.db"))

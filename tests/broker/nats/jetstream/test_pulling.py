@@ -609,5 +609,5 @@ async def test_a_pull_that_needs_a_higher_level() -> None:
         puller = await here.puller()
         await here.fill(b"1")
         await puller.consumer()
-        got = await puller.ask("$JS.API.CONSUMER.MSG.NEXT.s.c", {"batch": 1}, Nats_Required_Api_Level="2")
+        got = await puller.ask("$JS.API.CONSUMER.MSG.NEXT.s.c", {"batch": 1}, Nats_Required_Api_Level="3")
         assert got.status == "412 Required Api Level"

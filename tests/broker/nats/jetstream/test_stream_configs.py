@@ -24,6 +24,7 @@ from trunkline.broker.nats.jetstream.stream_configs import (
 from trunkline.nats.jetstream.configs import (
     Compression,
     Discard,
+    PersistMode,
     Republish,
     Retention,
     Storage,
@@ -60,6 +61,8 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "allow_message_ttl": (True, {}),
     "delete_marker_ttl": (2.0, {"allow_message_ttl": True, "allow_rollup": True}),
     "allow_direct": (True, {}),
+    "allow_atomic": (True, {}),
+    "persist_mode": (PersistMode.ASYNC, {}),
     "compression": (Compression.S2, {}),
     "mirror": (StreamSource(name="t", filter_subject="a.>"), {"duplicate_window": 9.0}),
     "mirror_direct": (True, {"mirror": StreamSource(name="t")}),
@@ -71,7 +74,6 @@ KEEPS: dict[str, tuple[Any, dict[str, Any]]] = {
 #: What is refused, by what the refusal says.
 REFUSES: dict[str, tuple[Any, str]] = {
     "replicas": (3, "replicas > 1 not supported"),
-    "allow_atomic": (True, "atomic publishing is not offered"),
     "allow_batched": (True, "fast batches are not offered"),
     "allow_counter": (True, "message counters are not offered"),
     "allow_schedules": (True, "message schedules are not offered"),

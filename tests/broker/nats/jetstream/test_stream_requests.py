@@ -91,8 +91,8 @@ async def test_a_stream_of_the_configuration_is_shown() -> None:
         assert said["config"]["max_msgs_per_subject"] == 3
         assert said["config"]["metadata"] == {
             "a": "b",
-            "_nats.ver": "2.11.0",
-            "_nats.level": "1",
+            "_nats.ver": "2.12.0",
+            "_nats.level": "2",
             "_nats.req.level": "0",
         }
         assert (await puller.api("STREAM.NAMES"))["streams"] == ["d", "s"]

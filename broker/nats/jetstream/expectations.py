@@ -1,0 +1,61 @@
+"""What a publisher expects of a stream, which is compared with it when its message comes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from trunkline.nats.jetstream.replies import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trunkline.streams.search import FilterLast
+    from trunkline.streams.stream import Stream
+
+LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
+OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+LAST: Final = "Nats-Expected-Last-Sequence"
+LAST_ID: Final = "Nats-Expected-Last-Msg-Id"
+#: What is not offered.
+_REFUSED: Final = {
+    "Nats-Incr": partial(ApiError, 400, 10168, "message counters is disabled"),
+    "Nats-Schedule": partial(ApiError, 400, 10188, "message schedules is disabled"),
+}
+_NO_SEQUENCE: Final = partial(ApiError, 400, 10193, "missing sequence for expected last sequence per subject")
+
+
+def check_offered(stream: Stream, demands: Mapping[str, str]) -> None:
+    """
+    Raises:
+        ApiError: it is for another stream, or demands what is not offered.
+    """
+    for name in _REFUSED.keys() & demands.keys():
+        raise _REFUSED[name]()
+    if demands.get("Nats-Expected-Stream", stream.name) != stream.name:
+        raise ApiError(400, 10060, "expected stream does not match")
+
+
+def expect(stream: Stream, topic: str, demands: Mapping[str, str], last: FilterLast | None) -> None:
+    """`last` is that of `OF_SUBJECT`.
+
+    Raises:
+        ApiError, StreamError: it is not as expected.
+    """
+    last_of_subject = number(demands.get(LAST_OF_SUBJECT))
+    if last is not None and last_of_subject is None:
+        raise _NO_SEQUENCE()
+    stream.expect(topic, number(demands.get(LAST)), last_of_subject, demands.get(LAST_ID) or None, last)
+
+
+def number(text: str | None) -> int | None:
+    """What is no number is none that there could be."""
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+
+
+def is_exact(stream: Stream, topic: str) -> bool:
+    """Is the last sequence of a topic known?"""
+    figures = stream.log.topics.get(topic)
+    return figures is None or figures.exact
