@@ -157,7 +157,7 @@ async def test_the_server_says_how_fast_it_may_be() -> None:
             (1, 2, 5),
             (5, 0, 7),
             (5, 3, 11),
-            (3, 5, 11),  # an old one
+            (3, 3, 11),  # an old one
             (10, 5000, 30),  # more than the client asks for
             (400, 10, 50),  # of messages that are not published
         ):
