@@ -251,3 +251,20 @@ async def test_bursts_of_mqtt() -> None:
         await five.send(*[raw.publish("t", b"%02d" % number, version=5, properties=properties) for number in range(3)])
         await five.ping()
         assert (await speaker.said()).count(b"HMSG t 1 18 20\r\nNATS/1.0\r\nA: b\r\n\r\n") == 3
+
+
+async def test_who_has_published_them_and_when() -> None:
+    async with nats_room() as here:
+        speaker = await here.speaker()
+        seen: list[Publication] = []
+        here.node.hooks.add("message.routed", lambda publication, _: seen.append(publication))
+        await speaker.say(b"SUB a 1", *pubs(4))
+        await speaker.said()
+        messages = [message for publication in seen for message in publication.messages]
+        (client,) = [each.client for each in here.node.sessions]
+        assert {each.publisher for each in messages} == {client.client_id}
+        guids = [each.guid for each in messages]
+        assert len(set(guids)) == 4
+        assert guids == sorted(guids)
+        wall = here.node.wall()
+        assert all(wall - 60 < each.timestamp <= wall for each in messages)

@@ -201,3 +201,18 @@ async def test_a_payload_behind_a_subject_is_too_much() -> None:
         await here.fill(b"x")
         got = await (await here.puller()).ask("$JS.API.DIRECT.GET.s.s.a", json.dumps({"batch": 2}).encode())
         assert got.status == "408 Bad Request"
+
+
+async def test_single_topics_that_may_not_be_read_are_left_out(tmp_path: Path) -> None:
+    """The filter may be subscribed to, and what rules deny of it does not come, as in a subscription."""
+    rules = tmp_path / "rules"
+    rules.write_text(
+        '[[rule]]\npermit = "deny"\naction = "receive"\ntopics = ["s/secret"]\n'
+        '[[rule]]\npermit = "allow"\ntopics = ["$JS/API/#", "#"]\n'
+    )
+    async with jetstream_room(stream=READ_DIRECTLY, acl={"file": str(rules)}) as here:
+        for topic in ("s/a", "s/secret", "s/b"):
+            await here.fill(b"x", topic=topic)
+        puller = await here.puller()
+        assert await batch(puller, seq=1, batch=5) == [message(1, 2, 0), message(3, 0, 1), end(0, 3)]
+        assert await batch(puller, multi_last=["s.*"]) == [message(1, 2, 0), message(3, 0, 1), end(0, 3, up_to=3)]
