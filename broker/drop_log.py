@@ -28,6 +28,7 @@ _EXPECTED: Final = frozenset(
         DropReason.SESSION_ENDED,
         DropReason.UNRELEASED,
         DropReason.UNSUBSCRIBED,
+        DropReason.WRONG_LAST,
     }
 )
 

@@ -28,6 +28,10 @@ class DropReason(Enum):
     AWAIT_REL_TIMEOUT = "messages.dropped.await_rel_timeout", "QoS 2 messages whose PUBREL had not come in time."
     PAYLOAD_TOO_LARGE = "messages.dropped.payload_too_large", "Messages with a payload above `mqtt.max_payload_size`."
     STREAM_FULL = "messages.dropped.stream_full", "Messages that a stream refused: full, sealed, or too large for it."
+    WRONG_LAST = (
+        "messages.dropped.wrong_last",
+        "Messages of NATS clients that expected another stream, or another last message in it.",
+    )
 
     RATE_EXCEEDED = (
         "messages.dropped.rate_exceeded",

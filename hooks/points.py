@@ -301,8 +301,8 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "message.dropped",
     "client message reason",
     "A message reached no session (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
-    "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`, `rate_exceeded`, `stream_full`), "
-    "or did not reach this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
+    "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`, `rate_exceeded`, `stream_full`, "
+    "`wrong_last`), or did not reach this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
     "`unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `overloaded`, `refused`, `session_ended`, "
     "`unsubscribed`, `redispatched`).",
     publications=True,

@@ -86,8 +86,8 @@ class Published:
     @property
     def refused(self) -> str:
         """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum`, `session_ended`,
-        `await_rel_timeout`, `payload_too_large` or `stream_full`, or `fault` for one of `broker.faults`. Empty if it
-        did."""
+        `await_rel_timeout`, `payload_too_large`, `stream_full` or `wrong_last`, or `fault` for one of
+        `broker.faults`. Empty if it did."""
         reason = self._record.reason if self._record.state == DROPPED else ""
         return "" if reason == NO_SUBSCRIBERS else reason
 

@@ -11,10 +11,12 @@ from tests.broker.disk import Disk, Life
 from tests.broker.session.test_cursor import until
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline import nats
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.overload import Resource
 from trunkline.hooks import DROP, Deny, Hooks
 from trunkline.mqtt.message import Message
+from trunkline.nats.jetstream.replies import WrongLast
 from trunkline.streams.config import Discard, StreamConfig
 
 
@@ -84,6 +86,14 @@ async def stream_full(stage: Stage) -> None:
     config = StreamConfig(name="s", filters=("s/#",), max_messages=1, discard=Discard.NEW)
     await stage.life.node.streams.create(config)
     await stage.publish(1, 1, topic="s/1")
+
+
+async def wrong_last(stage: Stage) -> None:
+    await stage.life.node.streams.create(StreamConfig(name="s", filters=("s/#",)))
+    host, port = stage.life.node.listeners[0].address[:2]
+    async with nats.connect(f"nats://{host}:{port}") as client:
+        with pytest.raises(WrongLast):
+            await client.jetstream().publish("s.1", b"x", expected_last_sequence=5)
 
 
 async def rate_exceeded(stage: Stage) -> None:
@@ -174,7 +184,7 @@ async def redispatched(stage: Stage) -> None:
 
 
 #: What leads to each reason, and the settings that it takes.
-WAYS: dict[DropReason, tuple[Callable[[Stage], Awaitable[None]], dict[str, dict[str, Any]]]] = {
+WAYS: dict[DropReason, tuple[Callable[[Stage], Awaitable[None]], dict[str, Any]]] = {
     DropReason.NO_SUBSCRIBERS: (no_subscribers, {}),
     DropReason.NOT_AUTHORIZED: (not_authorized, {}),
     DropReason.HOOK: (hook, {}),
@@ -183,6 +193,7 @@ WAYS: dict[DropReason, tuple[Callable[[Stage], Awaitable[None]], dict[str, dict[
     DropReason.AWAIT_REL_TIMEOUT: (await_rel_timeout, {"session": {"await_rel_timeout": 0.01}}),
     DropReason.PAYLOAD_TOO_LARGE: (payload_too_large, {"mqtt": {"max_payload_size": 10}}),
     DropReason.STREAM_FULL: (stream_full, {}),
+    DropReason.WRONG_LAST: (wrong_last, {"listeners": ["nats://127.0.0.1:0"]}),
     DropReason.RATE_EXCEEDED: (rate_exceeded, {"rate": {"client_messages": "1/h burst 1", "over": "refuse"}}),
     DropReason.READ_NOT_AUTHORIZED: (read_not_authorized, {}),
     DropReason.TOO_LARGE: (too_large, {}),

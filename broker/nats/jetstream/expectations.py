@@ -17,6 +17,8 @@ LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
 OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 LAST: Final = "Nats-Expected-Last-Sequence"
 LAST_ID: Final = "Nats-Expected-Last-Msg-Id"
+#: Errors of a stream that is another one, or has another last message.
+NOT_AS_EXPECTED: Final = frozenset({10060, 10070, 10071})
 #: What is not offered.
 _REFUSED: Final = {
     "Nats-Incr": partial(ApiError, 400, 10168, "message counters is disabled"),

@@ -10,7 +10,14 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.carrying import forms_of
 from trunkline.broker.nats.jetstream import wide_rollups
 from trunkline.broker.nats.jetstream.batch_publishing import BatchPublishing
-from trunkline.broker.nats.jetstream.expectations import LAST_OF_SUBJECT, OF_SUBJECT, check_offered, expect, is_exact
+from trunkline.broker.nats.jetstream.expectations import (
+    LAST_OF_SUBJECT,
+    NOT_AS_EXPECTED,
+    OF_SUBJECT,
+    check_offered,
+    expect,
+    is_exact,
+)
 from trunkline.broker.nats.jetstream.open_batches import BATCH
 from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
 from trunkline.broker.nats.jetstream.stream_configs import filters_of
@@ -148,7 +155,8 @@ class StreamPublishing:
 
     def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
         standing = self._asker.standing
-        standing.services.dropped(standing.client, message, DropReason.STREAM_FULL, refusal.description)
+        reason = DropReason.WRONG_LAST if refusal.err_code in NOT_AS_EXPECTED else DropReason.STREAM_FULL
+        standing.services.dropped(standing.client, message, reason, refusal.description)
         answer = json.dumps({"error": as_json(refusal), "stream": stream.name, "seq": 0}, separators=(",", ":"))
         self._asker.answer(reply, answer.encode())
 

@@ -78,7 +78,7 @@ async def test_nobody_gets_what_is_not_taken() -> None:
         assert code(await publish(puller, ("s.a", {}), ("s.b", {}), ("s.c", wrong))) == 10071
         await listener.nothing()
         assert stored(here) == 0
-        assert here.room.node.metrics.dropped[DropReason.STREAM_FULL] == 3
+        assert here.room.node.metrics.dropped[DropReason.WRONG_LAST] == 3
 
 
 async def test_it_is_one_commit_of_the_store(tmp_path: Path) -> None:
