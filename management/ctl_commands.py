@@ -1,6 +1,7 @@
 """The commands of `trunkline ctl`: one for each operation, with its arguments and options."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
@@ -10,7 +11,7 @@ import click
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from trunkline.config.units import accepted, without_none
+from trunkline.config.units import Accepts, accepted, without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
@@ -52,8 +53,8 @@ _OPPOSITES: Final = {
     "no_ack": "ack",
     "sealed": "unsealed",
 }
-#: How a number is written that may have a unit.
-_UNITS: Final = {float: "DURATION", int: "SIZE"}
+#: How a number is written that may have a unit, by the first word of what it accepts.
+_UNITS: Final = {"seconds": "DURATION", "whole": "DURATION", "bytes": "SIZE"}
 #: Options that take one value each and may be repeated.
 _SINGULAR: Final = {"filters": "--filter", "user_properties": "--user-property"}
 
@@ -97,6 +98,11 @@ def _command(name: str, operation: Operation) -> click.Command:
     return OperationCommand(name, callback=run, params=parameters, help=operation.doc)
 
 
+def _unit(field: FieldInfo) -> str:
+    accepts = next(each for each in field.metadata if isinstance(each, Accepts))
+    return _UNITS[re.split(r"\W", accepts.text)[0]]
+
+
 def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
     flag = f"--{name.replace('_', '-')}"
     doc = next(entry for entry in field.metadata if isinstance(entry, str))
@@ -126,7 +132,7 @@ def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
         type=typed,
         callback=callback,
         multiple=several,
-        metavar="KEY=VALUE" if _form(kind) is dict else None if parse is None else _UNITS[kind],
+        metavar="KEY=VALUE" if _form(kind) is dict else None if parse is None else _unit(field),
         help=doc,
     )
 

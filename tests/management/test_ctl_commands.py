@@ -210,3 +210,22 @@ def test_what_an_answer_says_to_have_failed_is_an_error(name: str, fake: type[Fa
     ]
     result = invoke(*name.split("."), *given)
     assert (result.exit_code, result.stderr) == (1, "trunkline: one: no\ntrunkline: two: no\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "metavar"),
+    [
+        ("publish", "--expiry", "DURATION"),
+        ("streams create", "--max-bytes", "SIZE"),
+        ("streams create", "--max-age", "DURATION"),
+        ("bans add", "--seconds", "DURATION"),
+    ],
+)
+def test_how_a_number_with_a_unit_is_written(command: str, option: str, metavar: str) -> None:
+    first, *rest = command.split()
+    found = commands()[first]
+    for name in rest:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    (parameter,) = [each for each in found.params if option in each.opts]
+    assert parameter.metavar == metavar
