@@ -99,7 +99,7 @@ class ClientJetStream:
 
     def _pull_from(self, reply: bytes, payload: bytes, stream: Stream, cursor: ConsumerCursor) -> None:
         asker = self._asker
-        filters = cursor.config.filters or self._jetstream.contents(stream)
+        filters = self._jetstream.read_filters(stream, cursor.config.filters)
         if asker.may_consume_at_once(filters):
             self._admit(reply, payload, stream, cursor)
             return

@@ -83,7 +83,7 @@ async def _make(jetstream: JetStream, request: ApiRequest, asked: ConsumerConfig
     config = replace(stream_consumer_config(asked), name=name)
     if known is not None:
         config = replace(config, name=known.config.name, filters=declared_filters(config.filters, known.config.filters))
-    await request.asker.check_filters(config.filters or jetstream.contents(stream))
+    await request.asker.check_filters(jetstream.read_filters(stream, config.filters))
     if asked.deliver_subject:
         await _check_target(request.asker, stream, asked.deliver_subject)
     try:

@@ -58,14 +58,21 @@ class _Batch:
 
     def __init__(self, jetstream: JetStream, request: ApiRequest, stream: Stream, reply: bytes) -> None:
         self.host, self.log = jetstream.host, stream.log
-        self.asker = request.asker
-        self._stream, self._reply = stream.name, reply
+        self._jetstream, self._asker = jetstream, request.asker
+        self._stream, self._reply = stream, reply
         self._left = request.natural("batch") or -1
         self._bytes_left = request.natural("max_bytes") or jetstream.settings.max_pending
         #: Messages that there are and that were not sent.
         self.pending = 0
         #: The sequence of the last one that was.
         self._last = 0
+
+    async def check_reading(self, filters: TopicFilters) -> None:
+        """
+        Raises:
+            ApiError: the asker may not read what matches these.
+        """
+        await self._asker.check_filters(self._jetstream.read_filters(self._stream, filters.filters))
 
     async def send(self, following: Callable[[], Awaitable[StreamMessage | None]]) -> None:
         answers: list[tuple[bytes, bytes]] = []
@@ -74,20 +81,20 @@ class _Batch:
         while self._left and self._bytes_left > 0 and (found := await following()) is not None:
             self.pending = max(0, self.pending - 1)
             message = found.message
-            if not self.asker.may_read(message):
+            if not self._asker.may_read(message):
                 continue
             place = [("Nats-Num-Pending", str(self.pending)), ("Nats-Last-Sequence", str(self._last))]
-            answers.append((message.payload, with_origin(found, self._stream, place)))
+            answers.append((message.payload, with_origin(found, self._stream.name, place)))
             self._last = found.sequence
             self._left -= 1
             weight = wire_size(message, b"")
             self._bytes_left -= weight
             size += weight
             if len(answers) >= AT_ONCE or size >= BYTES_AT_ONCE:
-                await self.asker.pour(self._reply, answers)
+                await self._asker.pour(self._reply, answers)
                 answers, size = [], 0
                 await self.host.pause()
-        await self.asker.pour(self._reply, answers)
+        await self._asker.pour(self._reply, answers)
 
     def end(self, more: dict[str, str] | None = None) -> bytes:
         said = {"Nats-Num-Pending": str(self.pending), "Nats-Last-Sequence": str(self._last)}
@@ -101,7 +108,7 @@ async def _following(batch: _Batch, request: ApiRequest, low: int) -> bytes:
     if filters is None:
         raise MESSAGE_MISSING()
     log, host = batch.log, batch.host
-    await batch.asker.check_filters(filters.filters or log.config.filters)
+    await batch.check_reading(filters)
     end = log.last + 1
     batch.pending = await count_from(log, host, filters, low)
     if not batch.pending:
@@ -129,7 +136,7 @@ async def _lasts(batch: _Batch, request: ApiRequest, low: int) -> bytes:
     if filters is None:
         return _NOTHING
     log, host = batch.log, batch.host
-    await batch.asker.check_filters(filters.filters or log.config.filters)
+    await batch.check_reading(filters)
     up_to = up_to or (log.last if moment is None else await since(log, host, moment) - 1)
     try:
         lasts = await lasts_before(log, host, filters, min(up_to, log.last) + 1, MAX_SUBJECTS)
@@ -137,11 +144,12 @@ async def _lasts(batch: _Batch, request: ApiRequest, low: int) -> bytes:
         return _TOO_MANY
     if not lasts:
         return _NOTHING
-    wanted = iter([sequence for sequence in lasts if sequence >= low])
-    batch.pending = sum(sequence >= low for sequence in lasts)
+    wanted = [sequence for sequence in lasts if sequence >= low]
+    batch.pending = len(wanted)
+    left = iter(wanted)
 
     async def following() -> StreamMessage | None:
-        for sequence in wanted:
+        for sequence in left:
             try:
                 return await get(log, host, sequence)
             except MessageNotFound:  # it was removed meanwhile

@@ -65,9 +65,12 @@ class JetStream:
     def settings(self) -> NatsSettings:
         return self._services.config.nats
 
-    def contents(self, stream: Stream) -> tuple[str, ...]:
-        """Filters that together match all topics that may be in a stream: who reads it may subscribe to them."""
+    def read_filters(self, stream: Stream, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        """What a reader of a stream has to have the right to subscribe to: the filters that it has chosen, or those
+        that together match all topics that may be in the stream."""
         config = stream.config
+        if chosen:
+            return chosen
         return tuple(self.registry.contents(stream)) if config.origins or config.transform else config.filters
 
     @property

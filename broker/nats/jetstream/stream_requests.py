@@ -118,7 +118,7 @@ async def info(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
         said["state"]["deleted"] = deleted
     if wanted:
         filters = TopicFilters(() if wanted == ">" else filters_of((wanted,)))
-        await request.asker.check_filters(filters.filters or jetstream.contents(stream))
+        await request.asker.check_filters(jetstream.read_filters(stream, filters.filters))
         offset = max(request.value("offset", int, 0), 0)
         counts, total = await topic_counts(stream.log, jetstream.host, filters, offset, _MOST_TOPICS)
         if counts:

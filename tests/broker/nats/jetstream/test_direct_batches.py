@@ -12,6 +12,7 @@ from tests.broker.nats.jetstream.pulled import Got, Puller, jetstream_room
 from trunkline.broker.nats.jetstream import direct_batches
 from trunkline.broker.nats.jetstream.stream_configs import KEPT
 from trunkline.nats.protocol.headers import decode_headers
+from trunkline.streams import StreamConfig, StreamOrigin, TopicChange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,3 +217,31 @@ async def test_single_topics_that_may_not_be_read_are_left_out(tmp_path: Path) -
         puller = await here.puller()
         assert await batch(puller, seq=1, batch=5) == [message(1, 2, 0), message(3, 0, 1), end(0, 3)]
         assert await batch(puller, multi_last=["s.*"]) == [message(1, 2, 0), message(3, 0, 1), end(0, 3, up_to=3)]
+
+
+@pytest.mark.parametrize("asked", [{"seq": 1, "batch": 5}, {"multi_last": [">"]}])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"filters": (), "mirror": StreamOrigin("s")},
+        {"filters": (), "sources": (StreamOrigin("s"),)},
+        {"filters": ("other/#",), "transform": TopicChange("other/+", "s/closed/{{wildcard(1)}}")},
+    ],
+    ids=["mirror", "source", "transform"],
+)
+async def test_what_a_stream_has_from_elsewhere_is_no_way_round_the_rules(
+    tmp_path: Path, shape: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """Its own filters do not say what is in it."""
+    rules = tmp_path / "rules"
+    rules.write_text(
+        '[[rule]]\npermit = "deny"\naction = "subscribe"\ntopics = ["s/#"]\n'
+        '[[rule]]\npermit = "allow"\ntopics = ["$JS/API/#", "#"]\n'
+    )
+    async with jetstream_room(acl={"file": str(rules)}) as here:
+        await here.streams.create(StreamConfig(name="copy", **shape, **READ_DIRECTLY))
+        await here.fill(b"no", topic="other/a" if shape["filters"] else "s/closed/a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.streams.info("copy").messages == 1
+        got = await (await here.puller()).ask("$JS.API.DIRECT.GET.copy", asked)
+        assert said(got) == ("404 Message Not Found", {})
