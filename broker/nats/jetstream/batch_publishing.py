@@ -19,7 +19,7 @@ from trunkline.broker.nats.jetstream.expectations import (
     OF_SUBJECT,
     check_offered,
     expect,
-    is_exact,
+    is_to_be_looked_up,
     number,
 )
 from trunkline.broker.nats.jetstream.open_batches import INCOMPLETE
@@ -104,10 +104,10 @@ class BatchPublishing:
             return
         commit = _Commit(batch, asked.reply, publish)
         for index, (each, demanded) in enumerate(batch.messages):
-            wide = wide_rollups.rolled_up(each.topic, demanded) if ROLLUP in demanded else None
+            wide = wide_rollups.rolled_up(each.topic, demanded)
             if wide is not None:
                 commit.wide[index] = wide
-        if commit.wide or any(_is_to_be_looked_up(stream, *each) for each in batch.messages):
+        if commit.wide or any(is_to_be_looked_up(stream, each.topic, demanded) for each, demanded in batch.messages):
             self._look_up(commit)
         else:
             self._commit(commit)
@@ -129,7 +129,7 @@ class BatchPublishing:
                 commit.lasts[subject] = await filter_last(stream.log, host, TopicFilters(filters_of((subject,))))
                 await host.pause()
             for message, demands in commit.batch.messages:
-                if OF_SUBJECT not in demands and _is_to_be_looked_up(stream, message, demands):
+                if OF_SUBJECT not in demands and is_to_be_looked_up(stream, message.topic, demands):
                     await resolve(stream.log, host, stream.naming.topic(message.topic))
         except (ApiError, StoreError) as error:
             return refusal_of(error)
@@ -180,12 +180,6 @@ class BatchPublishing:
             self._stored(commit.reply, json.dumps(said, separators=(",", ":")).encode())
 
 
-def _is_to_be_looked_up(stream: Stream, message: Message, demands: Mapping[str, str]) -> bool:
-    return OF_SUBJECT in demands or (
-        LAST_OF_SUBJECT in demands and not is_exact(stream, stream.naming.topic(message.topic))
-    )
-
-
 def _is_known(commit: _Commit) -> bool:
     """Is what was looked up so still, or what it is by now easy to say?"""
     stream, log = commit.batch.stream, commit.batch.stream.log
@@ -197,7 +191,7 @@ def _is_known(commit: _Commit) -> bool:
             return False
         commit.lasts[subject] = FilterLast(last.filters, now, log.last)
     return not any(
-        demands.get(OF_SUBJECT) not in commit.lasts and _is_to_be_looked_up(stream, message, demands)
+        demands.get(OF_SUBJECT) not in commit.lasts and is_to_be_looked_up(stream, message.topic, demands)
         for message, demands in commit.batch.messages
     )
 
@@ -239,7 +233,7 @@ def _check_expected(commit: _Commit, index: int, topics: set[str]) -> None:
     about = last.filters.filters[0] if last is not None else message.topic
     if LAST_OF_SUBJECT in demands and about in topics:
         raise _CONSTANT()
-    expect(stream, stream.naming.topic(message.topic), demands, last)
+    expect(stream, message.topic, demands, last)
 
 
 def _check_rollup(topic: str, whose: str, index: int, topics: set[str]) -> None:

@@ -39,7 +39,7 @@ def check_offered(stream: Stream, demands: Mapping[str, str]) -> None:
 
 
 def expect(stream: Stream, topic: str, demands: Mapping[str, str], last: FilterLast | None) -> None:
-    """`last` is that of `OF_SUBJECT`.
+    """Of a message with this topic; `last` is that of `OF_SUBJECT`.
 
     Raises:
         ApiError, StreamError: it is not as expected.
@@ -47,7 +47,9 @@ def expect(stream: Stream, topic: str, demands: Mapping[str, str], last: FilterL
     last_of_subject = number(demands.get(LAST_OF_SUBJECT))
     if last is not None and last_of_subject is None:
         raise _NO_SEQUENCE()
-    stream.expect(topic, number(demands.get(LAST)), last_of_subject, demands.get(LAST_ID) or None, last)
+    stream.expect(
+        stream.naming.topic(topic), number(demands.get(LAST)), last_of_subject, demands.get(LAST_ID) or None, last
+    )
 
 
 def number(text: str | None) -> int | None:
@@ -57,7 +59,12 @@ def number(text: str | None) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
 
 
+def is_to_be_looked_up(stream: Stream, topic: str, demands: Mapping[str, str]) -> bool:
+    """Does the publisher of a message with this topic expect something that is not known at once?"""
+    return OF_SUBJECT in demands or (LAST_OF_SUBJECT in demands and not is_exact(stream, topic))
+
+
 def is_exact(stream: Stream, topic: str) -> bool:
-    """Is the last sequence of a topic known?"""
-    figures = stream.log.topics.get(topic)
+    """Is the last sequence of what comes with a topic known?"""
+    figures = stream.log.topics.get(stream.naming.topic(topic))
     return figures is None or figures.exact

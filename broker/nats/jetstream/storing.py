@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.carrying import forms_of
 from trunkline.broker.nats.jetstream import wide_rollups
 from trunkline.broker.nats.jetstream.batch_publishing import BatchPublishing
 from trunkline.broker.nats.jetstream.expectations import (
-    LAST_OF_SUBJECT,
     NOT_AS_EXPECTED,
     OF_SUBJECT,
     check_offered,
     expect,
-    is_exact,
+    is_to_be_looked_up,
 )
 from trunkline.broker.nats.jetstream.open_batches import BATCH
 from trunkline.broker.nats.jetstream.refusals import as_json, refusal_of
@@ -26,7 +25,6 @@ from trunkline.nats.jetstream.replies import ApiError
 from trunkline.store import StoreError
 from trunkline.streams.errors import StreamError
 from trunkline.streams.filters import TopicFilters
-from trunkline.streams.rollups import ROLLUP
 from trunkline.streams.search import FilterLast, filter_last, resolve
 
 if TYPE_CHECKING:
@@ -37,6 +35,18 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.nats.protocol.operations import Publish
     from trunkline.streams.stream import Stream
+
+
+class _Attempt(NamedTuple):
+    """A message that is to be stored."""
+
+    message: Message
+    reply: bytes
+    stream: Stream
+    publish: Callable[[Message], None]
+    demands: dict[str, str]
+    #: The filter of what it takes the place of, if that is of several topics.
+    wide: str | None
 
 
 class StreamPublishing:
@@ -64,87 +74,67 @@ class StreamPublishing:
             batches = BatchPublishing(self._jetstream, self._asker, self._refuse, self.when_stored)
             batches.take(message, asked, stream, demands, publish)
             return
-        wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
+        wide = wide_rollups.rolled_up(message.topic, demands) if demands else None
+        attempt = _Attempt(message, reply, stream, publish, demands, wide)
         if not demands:
-            self._publish(message, reply, stream, publish, demands)
+            self._publish(attempt)
         elif wide is None:
-            self._find_out(message, reply, stream, publish, demands)
+            self._find_out(attempt)
         else:
             self._asker.ask(
                 lambda: wide_rollups.refusal(self._asker, stream, self._jetstream.host, wide),
-                lambda refused: self._find_out(message, reply, stream, publish, demands, refused),
+                lambda refused: self._find_out(attempt, refused),
             )
 
-    def _find_out(
-        self,
-        message: Message,
-        reply: bytes,
-        stream: Stream,
-        publish: Callable[[Message], None],
-        demands: dict[str, str],
-        refused: ApiError | None = None,
-    ) -> None:
+    def _find_out(self, attempt: _Attempt, refused: ApiError | None = None) -> None:
         """What has to be known to compare it with what the publisher expects."""
+        stream, topic, demands = attempt.stream, attempt.message.topic, attempt.demands
         if refused is not None:
-            self._refuse(message, reply, stream, refused)
+            self._refuse(attempt.message, attempt.reply, stream, refused)
         elif OF_SUBJECT in demands:
-            self._look_up(message, reply, stream, publish, demands)
-        elif LAST_OF_SUBJECT in demands and not is_exact(stream, stream.naming.topic(message.topic)):
+            self._look_up(attempt)
+        elif is_to_be_looked_up(stream, topic, demands):
             self._asker.ask(
-                lambda: resolve(stream.log, self._jetstream.host, stream.naming.topic(message.topic)),
-                lambda _: self._find_out(message, reply, stream, publish, demands),
+                lambda: resolve(stream.log, self._jetstream.host, stream.naming.topic(topic)),
+                lambda _: self._find_out(attempt),
             )
         else:
-            self._publish(message, reply, stream, publish, demands)
+            self._publish(attempt)
 
-    def _look_up(
-        self,
-        message: Message,
-        reply: bytes,
-        stream: Stream,
-        publish: Callable[[Message], None],
-        demands: dict[str, str],
-    ) -> None:
+    def _look_up(self, attempt: _Attempt) -> None:
         """The last message of a subject that is not the message's own, or of several."""
+        stream = attempt.stream
         try:
-            filters = TopicFilters(filters_of((demands[OF_SUBJECT],)))
+            filters = TopicFilters(filters_of((attempt.demands[OF_SUBJECT],)))
         except ApiError as error:
-            self._refuse(message, reply, stream, error)
+            self._refuse(attempt.message, attempt.reply, stream, error)
             return
         self._asker.ask(
             lambda: filter_last(stream.log, self._jetstream.host, filters),
-            lambda found: self._publish(message, reply, stream, publish, demands, found),
+            lambda found: self._publish(attempt, found),
         )
 
-    def _publish(
-        self,
-        message: Message,
-        reply: bytes,
-        stream: Stream,
-        publish: Callable[[Message], None],
-        demands: dict[str, str],
-        last: FilterLast | None = None,
-    ) -> None:
+    def _publish(self, attempt: _Attempt, last: FilterLast | None = None) -> None:
+        message, reply, stream, publish, demands, wide = attempt
         now = self._jetstream.host.now
         if self._jetstream.registry.find(stream.name) is not stream:  # deleted meanwhile: it acknowledges nothing
             publish(message)
             return
         if last is not None and last.now(stream.log) is None:  # too much has come since
-            self._look_up(message, reply, stream, publish, demands)
+            self._look_up(attempt)
             return
         try:
             check_offered(stream, demands)
             known = stream.known(message, now)
             if known is None:
                 if demands:
-                    expect(stream, stream.naming.topic(message.topic), demands, last)
+                    expect(stream, message.topic, demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
             self._refuse(message, reply, stream, refusal_of(error))
             return
         publish(message)
         sequence = known or stream.log.last
-        wide = wide_rollups.rolled_up(message.topic, demands) if ROLLUP in demands else None
         if wide is not None:  # of a message that is known, too: it may not have come that far the first time
             self._asker.ask(
                 lambda: wide_rollups.roll_up(stream, self._jetstream.host, wide, sequence),

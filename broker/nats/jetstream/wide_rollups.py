@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def rolled_up(topic: str, demands: Mapping[str, str]) -> str | None:
     """The filter of what a message takes the place of; None: its subject has no wildcards, or it does not say so."""
-    if demands[ROLLUP].lower() != TOPIC or not {ONE, REST}.intersection(topic.split("/")):
+    if demands.get(ROLLUP, "").lower() != TOPIC or not {ONE, REST}.intersection(topic.split("/")):
         return None
     try:
         return filter_of(subject_of(topic), NO_LEVEL_LIMIT)
