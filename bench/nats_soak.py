@@ -66,7 +66,7 @@ class NatsSoak(Watch):
             for config in (READINGS, COMMANDS):
                 await JetStream(maker).create_stream(config)
         await trio.sleep(1)  # the maker has gone
-        files, tasks = self.files(), self.tasks()
+        before = self.files(), self.tasks()
         async with trio.open_nursery() as nursery:
             for pair in self.pairs:
                 await nursery.start(self._live, pair)
@@ -78,17 +78,8 @@ class NatsSoak(Watch):
             self.stopped.set()
             await self.until(lambda: not self.lost)
             nursery.cancel_scope.cancel()
-        await self.until(lambda: self.files() <= files and not self.actors("connections"))
-        return Outcome(
-            self.sent,
-            self.lost,
-            0,
-            self.memory,
-            (files, self.files()),
-            (tasks, self.tasks()),
-            (self.actors("connections"), self.actors("sessions") - len(self.pairs)),
-            {"acknowledged": self.sent},
-        )
+        await self.until(lambda: self.files() <= before[0] and not self.actors("connections"))
+        return self.outcome(before, self.sent, self.lost, 0, len(self.pairs), {"acknowledged": self.sent})
 
     @property
     def sent(self) -> int:

@@ -299,6 +299,21 @@ class Watch:
                 found.add(str(each.readlink()))
         return len(found)
 
+    def outcome(
+        self, before: tuple[int, int], sent: int, lost: int, twice: int, staying: int, counted: dict[str, int]
+    ) -> Outcome:
+        """`before` are the files and tasks at the start, `staying` the sessions that outlive their connections."""
+        return Outcome(
+            sent,
+            lost,
+            twice,
+            self.memory,
+            (before[0], self.files()),
+            (before[1], self.tasks()),
+            (self.actors("connections"), self.actors("sessions") - staying),
+            counted,
+        )
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Until then, or until patience ends."""
         with trio.move_on_after(PATIENCE):
@@ -334,7 +349,7 @@ class Soak(Watch):
         for port in self.ports.values():
             await self.until(partial(listens, port))
         await trio.sleep(1)  # and whatever else belongs to the start
-        before, tasks = self.files(), self.tasks()
+        before = self.files(), self.tasks()
         async with trio.open_nursery() as nursery:
             for subscriber in self.subscribers:
                 nursery.start_soon(subscriber.run)
@@ -357,19 +372,12 @@ class Soak(Watch):
             await self.until(lambda: not self.lost())
             self.over = True
             nursery.cancel_scope.cancel()
-        await self.until(lambda: self.files() <= before)
+        await self.until(lambda: self.files() <= before[0])
         staying = sum(client.stays for client in self.clients)
         await self.until(lambda: not self.actors("connections") and self.actors("sessions") <= staying)
-        return Outcome(
-            sum(publisher.sent for publisher in self.publishers),
-            self.lost(),
-            sum(each.twice for each in self.subscribers if each.qos == 2),
-            self.memory,
-            (before, self.files()),
-            (tasks, self.tasks()),
-            (self.actors("connections"), self.actors("sessions") - staying),
-            dict(self.counted),
-        )
+        sent = sum(publisher.sent for publisher in self.publishers)
+        twice = sum(each.twice for each in self.subscribers if each.qos == 2)
+        return self.outcome(before, sent, self.lost(), twice, staying, dict(self.counted))
 
     def lost(self) -> int:
         return sum(

@@ -20,12 +20,13 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from trunkline.network_reads import MAX_READ
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: [MQTT-6.0.0-3]
 SUBPROTOCOL: Final = "mqtt"
-MAX_READ: Final = 65_536
 #: Bytes of MQTT in one frame.
 MAX_FRAME: Final = 262_144
 #: Seconds that a Close may take to leave.

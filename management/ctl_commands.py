@@ -1,7 +1,6 @@
 """The commands of `trunkline ctl`: one for each operation, with its arguments and options."""
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
@@ -11,7 +10,7 @@ import click
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from trunkline.config.units import Accepts, accepted, without_none
+from trunkline.config.units import accepted, without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
@@ -53,8 +52,6 @@ _OPPOSITES: Final = {
     "no_ack": "ack",
     "sealed": "unsealed",
 }
-#: How a number is written that may have a unit, by the first word of what it accepts.
-_UNITS: Final = {"seconds": "DURATION", "whole": "DURATION", "bytes": "SIZE"}
 #: Options that take one value each and may be repeated.
 _SINGULAR: Final = {"filters": "--filter", "user_properties": "--user-property"}
 
@@ -99,8 +96,8 @@ def _command(name: str, operation: Operation) -> click.Command:
 
 
 def _unit(field: FieldInfo) -> str:
-    accepts = next(each for each in field.metadata if isinstance(each, Accepts))
-    return _UNITS[re.split(r"\W", accepts.text)[0]]
+    """How a number is written that may have a unit."""
+    return "SIZE" if accepted(field).startswith("bytes") else "DURATION"
 
 
 def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:

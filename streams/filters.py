@@ -62,6 +62,11 @@ EVERYTHING: Final = TopicFilters(())
 NOTHING: Final[TopicFilters] = _NoTopics(())
 
 
+def of_stream(filters: tuple[str, ...]) -> TopicFilters:
+    """What comes to a stream with these filters."""
+    return TopicFilters(filters) if filters else NOTHING
+
+
 def overlap(one: str, two: str) -> bool:
     """Is there a topic that both filters match?"""
     if one.startswith("$") != two.startswith("$") and (one.startswith(("+", "#")) or two.startswith(("+", "#"))):

@@ -11,7 +11,7 @@ from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
 from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
-from trunkline.streams.filters import NOTHING, TopicFilters
+from trunkline.streams.filters import of_stream
 from trunkline.streams.keys import (
     CONSUMERS,
     STREAM_BLOCKS,
@@ -102,7 +102,7 @@ class StreamRegistry:
             InvalidStreamConfig: messages would go round for ever.
         """
         check_cycle(config, [stream.config for stream in self._streams.values()])
-        filters = TopicFilters(config.filters) if config.filters else NOTHING
+        filters = of_stream(config.filters)
         for stream in self._streams.values():
             shared = None if stream.name == config.name else filters.overlap(stream.filters)
             if shared is not None:

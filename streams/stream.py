@@ -19,7 +19,7 @@ from trunkline.streams.errors import (
     WrongLastId,
     WrongLastSequence,
 )
-from trunkline.streams.filters import NOTHING, TopicFilters
+from trunkline.streams.filters import of_stream
 from trunkline.streams.info import StreamInfo
 from trunkline.streams.lives import life
 from trunkline.streams.log import StreamLog
@@ -54,7 +54,7 @@ class Stream:
         self.log = StreamLog(number, config, created, clock)
         self.log.removed = self._removed
         self.log.aging.ended = partial(_mark, self)
-        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
+        self.filters = of_stream(config.filters)
         self.consumers = Consumers(self.log, self.changed, self.attend)
         self.duplicates = DuplicateWindow()
         self.notify: Callable[[bool], None] = _nobody
@@ -334,7 +334,7 @@ class Stream:
         """
         self.config.check_update(config)
         self.log.config = config
-        self.filters = TopicFilters(config.filters) if config.filters else NOTHING
+        self.filters = of_stream(config.filters)
         self.naming = Naming(config)
         self.log.thinning.look_again()
         self.attend()

@@ -7,7 +7,7 @@ import json
 import random
 from base64 import b64decode
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -32,22 +32,30 @@ async def puller(server: NatsServer) -> Puller:
     return one
 
 
-async def publish_until_killed(server: NatsServer, first: int, ledger: set[int]) -> None:
-    """Note what is acknowledged; a refusal would fail."""
-    one = await puller(server)
-    last = random.randrange(1, ANSWERS)
+async def answers_until_killed(server: NatsServer, one: Puller, last: int) -> list[tuple[int, dict[str, Any]]]:
+    """Kill it behind so many answers to `r.NUMBER`. Returns all that came, with their numbers."""
+    found: list[tuple[int, dict[str, Any]]] = []
     try:
-        with suppress(trio.BrokenResourceError, AssertionError):
-            for number in range(first, first + MESSAGES):
-                await one.publish("log.a", b"%d" % number, f"r.{number}")
-            for _ in range(MESSAGES):
+        with suppress(trio.BrokenResourceError, AssertionError):  # the connection has ended
+            while True:
                 got = await one.got()
-                assert "error" not in json.loads(got.payload)
-                ledger.add(int(got.subject.removeprefix("r.")))
-                if len(ledger) % ANSWERS == last:
+                found.append((int(got.subject.removeprefix("r.")), json.loads(got.payload)))
+                if len(found) == last:
                     await trio.to_thread.run_sync(server.kill)
     finally:
         await one.speaker.leave()
+    assert len(found) >= last
+    return found
+
+
+async def publish_until_killed(server: NatsServer, first: int, ledger: set[int]) -> None:
+    """Note what is acknowledged; a refusal would fail."""
+    one = await puller(server)
+    for number in range(first, first + MESSAGES):
+        await one.publish("log.a", b"%d" % number, f"r.{number}")
+    for number, answer in await answers_until_killed(server, one, random.randrange(1, ANSWERS)):
+        assert "error" not in answer
+        ledger.add(number)
 
 
 async def acknowledge_until_killed(server: NatsServer, ledger: set[int], came: list[int]) -> None:
@@ -134,24 +142,13 @@ async def test_what_has_ended_does_not_come_back(tmp_path: Path, monkeypatch: py
 
 async def publish_lives_until_killed(server: NatsServer, first: int, lasting: dict[int, int], ending: set[int]) -> None:
     one = await puller(server)
-    last, answers = random.randrange(1, ANSWERS), 0
-    try:
-        with suppress(trio.BrokenResourceError, AssertionError):
-            for number in range(first, first + MESSAGES // 2):
-                ttl = "1s" if number % 2 else "never"
-                await one.publish("log.a", b"%d" % number, f"r.{number}", Nats_TTL=ttl)
-            while True:
-                got = await one.got()
-                number, sequence = int(got.subject.removeprefix("r.")), json.loads(got.payload)["seq"]
-                answers += 1
-                if number % 2:
-                    ending.add(sequence)
-                else:
-                    lasting[sequence] = number
-                if answers == last:
-                    await trio.to_thread.run_sync(server.kill)
-    finally:
-        await one.speaker.leave()
+    for number in range(first, first + MESSAGES // 2):
+        await one.publish("log.a", b"%d" % number, f"r.{number}", Nats_TTL="1s" if number % 2 else "never")
+    for number, answer in await answers_until_killed(server, one, random.randrange(1, ANSWERS)):
+        if number % 2:
+            ending.add(answer["seq"])
+        else:
+            lasting[answer["seq"]] = number
 
 
 async def test_batches_are_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,27 +189,17 @@ def size_of(batch: int) -> int:
 async def publish_batches_until_killed(server: NatsServer, first: int, acknowledged: dict[int, int]) -> None:
     """Batches one behind the other, without waiting for answers."""
     one = await puller(server)
-    answers, last = 0, random.randrange(1, BATCHES // 2)
-    try:
-        with suppress(trio.BrokenResourceError, AssertionError):
-            for number in range(first, first + BATCHES):
-                size = size_of(number)
-                for place in range(1, size + 1):
-                    said = {"Nats_Batch_Id": f"{number}", "Nats_Batch_Sequence": f"{place}"}
-                    if place == size:
-                        said["Nats_Batch_Commit"] = "1"
-                    reply = f"r.{number}" if place == size else ""
-                    await one.publish("log.a", b"%d %d" % (number, place), reply, **said)
-            while True:
-                got = await one.got()
-                answer = json.loads(got.payload)
-                assert answer["count"] == size_of(int(got.subject.removeprefix("r.")))
-                acknowledged[int(got.subject.removeprefix("r."))] = answer["seq"]
-                answers += 1
-                if answers == last:
-                    await trio.to_thread.run_sync(server.kill)
-    finally:
-        await one.speaker.leave()
+    for number in range(first, first + BATCHES):
+        size = size_of(number)
+        for place in range(1, size + 1):
+            said = {"Nats_Batch_Id": f"{number}", "Nats_Batch_Sequence": f"{place}"}
+            if place == size:
+                said["Nats_Batch_Commit"] = "1"
+            reply = f"r.{number}" if place == size else ""
+            await one.publish("log.a", b"%d %d" % (number, place), reply, **said)
+    for number, answer in await answers_until_killed(server, one, random.randrange(1, BATCHES // 2)):
+        assert answer["count"] == size_of(number)
+        acknowledged[number] = answer["seq"]
 
 
 async def test_what_follows_a_stream_has_each_message_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
