@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from tests.broker.nats.speaking import NatsRoom, Speaker, nats_room
+from trunkline.broker.nats.jetstream.stream_configs import KEPT
 from trunkline.streams import StreamConfig
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.streams.interface import Streams
 
+#: Of a stream that answers direct gets.
+READ_DIRECTLY = {"metadata": {KEPT: '{"allow_direct": true}'}}
+#: Everything may be asked of the API, and what is below `s/open` read, but nothing else.
+OPEN_ALONE = """
+[[rule]]
+permit = "allow"
+topics = ["$JS/API/#", "r/#", "s/open/#"]
+[[rule]]
+permit = "deny"
+topics = ["#"]
+"""
 MSECOND = 1_000_000
 SECOND = 1_000_000_000
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker.nats.jetstream.pulled import Got, Puller, jetstream_room, settled
+from tests.broker.nats.jetstream.pulled import OPEN_ALONE, READ_DIRECTLY, Got, Puller, jetstream_room, settled
 from tests.conformance import raw
 from trunkline.broker.nats.jetstream import direct
 from trunkline.broker.nats.jetstream.stream_configs import KEPT
@@ -16,8 +16,6 @@ from trunkline.streams import StreamConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-READ_DIRECTLY = {"metadata": {KEPT: '{"allow_direct": true}'}}
 
 
 def headers(got: Got) -> dict[str, str]:
@@ -104,10 +102,7 @@ async def test_a_stream_that_does_not_allow_it_is_read_by_nobody() -> None:
 
 async def test_what_may_not_be_read_is_not_there(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
-    rules.write_text(
-        '[[rule]]\npermit = "allow"\ntopics = ["$JS/API/#", "r/#", "s/open/#"]\n'
-        '[[rule]]\npermit = "deny"\ntopics = ["#"]\n'
-    )
+    rules.write_text(OPEN_ALONE)
     async with jetstream_room(stream=READ_DIRECTLY, acl={"file": str(rules)}) as here:
         await here.fill(b"yes", topic="s/open/a")
         await here.fill(b"no", topic="s/closed/a")

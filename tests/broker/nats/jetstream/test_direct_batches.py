@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio.testing
 
-from tests.broker.nats.jetstream.pulled import Got, Puller, jetstream_room
+from tests.broker.nats.jetstream.pulled import OPEN_ALONE, READ_DIRECTLY, Got, Puller, jetstream_room
 from trunkline.broker.nats.jetstream import direct_batches
-from trunkline.broker.nats.jetstream.stream_configs import KEPT
 from trunkline.nats.protocol.headers import decode_headers
 from trunkline.streams import StreamConfig, StreamOrigin, TopicChange
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-READ_DIRECTLY = {"metadata": {KEPT: '{"allow_direct": true}'}}
 PAST, FUTURE = "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 
 
@@ -183,10 +181,7 @@ async def test_a_subscription_that_ends_before_its_batch() -> None:
 
 async def test_what_may_not_be_read_is_not_there(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
-    rules.write_text(
-        '[[rule]]\npermit = "allow"\ntopics = ["$JS/API/#", "r/#", "s/open/#"]\n'
-        '[[rule]]\npermit = "deny"\ntopics = ["#"]\n'
-    )
+    rules.write_text(OPEN_ALONE)
     async with jetstream_room(stream=READ_DIRECTLY, acl={"file": str(rules)}) as here:
         await here.fill(b"yes", topic="s/open/a")
         await here.fill(b"no", topic="s/closed/a")
