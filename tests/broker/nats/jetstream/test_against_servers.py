@@ -723,7 +723,7 @@ def _answer(asking: Asking, tries: int, what: str, payload: Any) -> Any:
             pass
         return said["state"]
     if not what.startswith("PUB "):
-        said = asking.api(what, payload)
+        said = _asked(asking, tries, what, payload)
         if what.startswith(("STREAM.CREATE", "STREAM.UPDATE")) and {"mirror", "sources"} & said.keys():
             return {"config": said["config"]}  # how far it is by now is a matter of chance
         return said
@@ -733,6 +733,18 @@ def _answer(asking: Asking, tries: int, what: str, payload: Any) -> Any:
         if got.status != "503":
             return got.json if got.payload else None
     return got.status
+
+
+#: A server may still be removing the files of a deleted stream when one of that name is made: clients try again.
+STORE_NOT_READY = 10049
+
+
+def _asked(asking: Asking, tries: int, what: str, payload: Any) -> Any:
+    for _ in range(tries):
+        said = asking.api(what, payload)
+        if said.get("error", {}).get("err_code") != STORE_NOT_READY:
+            break
+    return said
 
 
 def comparable(answer: Any, *, with_texts: bool) -> Any:
