@@ -333,23 +333,24 @@ def test_open_and_close_and_what_waits_meanwhile(server: NatsServer) -> None:
         ended.append("loop")
 
     def ask() -> None:
-        with client.subscribe("b"):
-            try:
-                client.request("b", timeout=SOON)
-            except ClientClosed:
-                ended.append("request")
+        try:
+            client.request("b", timeout=SOON)
+        except ClientClosed:
+            ended.append("request")
 
     threads = [threading.Thread(target=each) for each in (loop, ask)]
     waiting = client._thread.opened._waiting
-    for thread in threads:
-        thread.start()
-    while len(waiting) < 2:
-        pass
-    client.flush(timeout=SOON)
-    client.close(timeout=SOON)
-    client.close(timeout=SOON)
-    for thread in threads:
-        thread.join(SOON)
+    with sync.connect(server.url) as other, other.subscribe("b") as asked:
+        other.flush(timeout=SOON)
+        for thread in threads:
+            thread.start()
+        asked.receive(timeout=SOON)
+        while len(waiting) < 2:
+            pass
+        client.close(timeout=SOON)
+        client.close(timeout=SOON)
+        for thread in threads:
+            thread.join(SOON)
     assert sorted(ended) == ["loop", "request"]
 
 
