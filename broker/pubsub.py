@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.session.ledger import Wait
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
+    from trunkline.router.target import Destination
     from trunkline.store import Row
 
 #: The publications for each member of a shared group.
@@ -45,6 +48,7 @@ Shares: TypeAlias = "Sequence[tuple[Publication, Target[Subscriber]]]"
 NO_SHARES: Final[Shares] = ()
 
 P = TypeVar("P", bound="Publication")
+S = TypeVar("S", bound="Destination")
 
 _receivers = attrgetter("targets", "behind", "groups", "sinks")
 
@@ -170,6 +174,9 @@ class PubSub:
         for request in sorted(left, key=attrgetter("number")):
             self._ask(request)
 
+    def presence_changed(self, filters: Iterable[str]) -> None:
+        """The client of a session with these subscriptions has come or gone. Here it is asked when it matters."""
+
     # Messages
 
     def publish(
@@ -180,7 +187,7 @@ class PubSub:
         own: Own | None = None,
         route: Route[Subscriber] | None = None,
     ) -> int:
-        """Route a publication; the number of sessions that it went to.
+        """Route a publication; the number of sessions that it went to, and of streams.
 
         `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox, so
         that the client has it before the acknowledgement of what it published. `route` is the route of all messages of
@@ -194,8 +201,8 @@ class PubSub:
         targets, shares, kept = route.targets, NO_SHARES, 0
         if route.groups:
             if publication.count > 1 and self._hooks.message_routed:  # a different member gets each message
-                return max(self.publish(message, now, origin, own, route) for message in publication.messages)
-            shares = [share for group in route.groups for share in _shares(group, publication)]
+                return max(PubSub.publish(self, message, now, origin, own, route) for message in publication.messages)
+            shares = [share for group in route.groups for share in self.shares(group, publication)]
         if route.sinks:
             kept = self._keep(publication, route)
             if kept < 0:
@@ -229,6 +236,18 @@ class PubSub:
                 own.deliver(*share)
         return len(targets) + len(shares) + kept
 
+    def shares(
+        self, group: Group[Subscriber], publication: Publication
+    ) -> list[tuple[Publication, Target[Subscriber]]]:
+        """The messages of a publication for each member of a group."""
+        topics = publication.topics
+        numbers: dict[Target[Subscriber], list[int]] = {}
+        for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
+            member = group.pick(publication.publisher, topic)
+            if member is not None:
+                numbers.setdefault(member, []).append(number)
+        return [(publication.select(some), member) for member, some in numbers.items()]
+
     def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
         """Give it to the sinks. Returns the number of receivers that get it from there; a negative one, if one of them
         refuses it, and nobody gets it."""
@@ -252,23 +271,17 @@ class PubSub:
         """Why a publication that was just routed to nobody was not taken; empty, if nobody wanted it."""
         return "" if self._refused is None or self._refused[0] is not publication else self._refused[1]
 
+    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:  # noqa: ARG002 - others need it
+        """What a publisher waits for that waits for this, too, of a publication that was just published."""
+        return wait
+
     def refusal_of(self, publication: Publication, route: Route[Subscriber]) -> str:
         """Why a receiver among the sinks cannot take it; empty, if all can."""
         return next(filter(None, [sink.refusal(publication) for sink in route.sinks if sink.is_receiver]), "")
 
     def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
         """A publication in parts, each of which has a single route."""
-        match, topics = self.router.match, publication.topics
-        if len(topics) == 1:
-            return [(publication, match(topics[0]))]
-        parts: list[tuple[P, Route[Subscriber]]] = []
-        first = 0
-        for _, group in groupby(map(match, topics), key=_receivers):
-            routes = list(group)
-            last = first + len(routes)
-            parts.append((cast("P", publication.part(first, last)), routes[0]))
-            first = last
-        return parts
+        return parts_of(publication, self.router.match)
 
     def restore_retained(self, rows: Iterable[Row], epoch: float) -> list[str]:
         """Go on where another life of this node ended: with its retained messages. Returns the topics of those that are
@@ -285,19 +298,23 @@ class PubSub:
 
     def _retain(self, publication: Publication, now: float) -> None:
         for message in publication.messages if self._settings.enabled else ():
-            outcome = self.retained.store(message.bare(), now)
-            if outcome.refused:
-                self._metrics.messages_retained_refused += 1
-                if outcome is RetainResult.FULL:
-                    count, weight = self.retained.limited, self.retained.byte_size
-                    kept = f"{count:,} retained message{'s' * (count != 1)} of {weight:,} bytes"
-                    limits = "retained.max_messages, retained.max_bytes"
-                    self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept ({limits})")
-            elif outcome is RetainResult.DELETED:
-                self._alarms.deactivate(RETAINED_FULL)
-            elif message.payload:
-                self._metrics.messages_retained += not is_own(message.topic)
-                self._sweep_in_time()
+            self.retain(message, now)
+
+    def retain(self, message: Message, now: float, version: int = 0) -> None:
+        """Keep it for its topic, or delete what is there if its payload is empty."""
+        outcome = self.retained.store(message.bare(), now, version)
+        if outcome.refused:
+            self._metrics.messages_retained_refused += 1
+            if outcome is RetainResult.FULL:
+                count, weight = self.retained.limited, self.retained.byte_size
+                kept = f"{count:,} retained message{'s' * (count != 1)} of {weight:,} bytes"
+                limits = "retained.max_messages, retained.max_bytes"
+                self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept ({limits})")
+        elif outcome is RetainResult.DELETED:
+            self._alarms.deactivate(RETAINED_FULL)
+        elif message.payload:
+            self._metrics.messages_retained += not is_own(message.topic)
+            self._sweep_in_time()
 
     def _sweep_in_time(self) -> None:
         if self._writer is not None:
@@ -308,12 +325,16 @@ class PubSub:
             self._alarms.deactivate(RETAINED_FULL)
 
 
-def _shares(group: Group[Subscriber], publication: Publication) -> list[tuple[Publication, Target[Subscriber]]]:
-    """The messages of a publication for each member of a group."""
+def parts_of(publication: P, match: Callable[[str], Route[S]]) -> Iterable[tuple[P, Route[S]]]:
+    """A publication in parts, each of which has a single route."""
     topics = publication.topics
-    numbers: dict[Target[Subscriber], list[int]] = {}
-    for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
-        member = group.pick(publication.publisher, topic)
-        if member is not None:
-            numbers.setdefault(member, []).append(number)
-    return [(publication.select(some), member) for member, some in numbers.items()]
+    if len(topics) == 1:
+        return [(publication, match(topics[0]))]
+    parts: list[tuple[P, Route[S]]] = []
+    first = 0
+    for _, group in groupby(map(match, topics), key=_receivers):
+        routes = list(group)
+        last = first + len(routes)
+        parts.append((cast("P", publication.part(first, last)), routes[0]))
+        first = last
+    return parts

@@ -60,7 +60,8 @@ class StoredRetained:
 def retained_to_bytes(kept: Retained, epoch: float) -> bytes:
     """`epoch` is what turns node time into seconds since the epoch."""
     # with an expiry interval of the node's own, it is kept for another time than the message says
-    return pack([kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)])
+    row = [kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)]
+    return pack([*row, kept.version] if kept.version else row)
 
 
 def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float) -> list[str]:
@@ -68,7 +69,8 @@ def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float)
     topics of messages that are beyond the limits."""
     refused: list[str] = []
     for key, value in rows:
-        sequence, deadline, row = unpack(value)
-        if retained.restore(message_from_row(row, epoch), moment_from_wall(deadline, epoch), sequence).refused:
+        sequence, deadline, row, *version = unpack(value)
+        message, until = message_from_row(row, epoch), moment_from_wall(deadline, epoch)
+        if retained.restore(message, until, sequence, *version).refused:
             refused.append(key.decode())
     return refused

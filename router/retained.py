@@ -40,15 +40,17 @@ class RetainResult(Enum):
 class Retained:
     """A message that is kept for its topic."""
 
-    __slots__ = ("deadline", "message", "sequence", "weight")
+    __slots__ = ("deadline", "message", "sequence", "version", "weight")
 
-    def __init__(self, message: Message, deadline: float, sequence: int, weight: int) -> None:
+    def __init__(self, message: Message, deadline: float, sequence: int, weight: int, version: int) -> None:
         self.message = message
         #: When it expires; infinite if it does not.
         self.deadline = deadline
         #: Its number in the order of storing.
         self.sequence = sequence
         self.weight = weight
+        #: Which of several shards' messages is the newest; 0 where there is one shard.
+        self.version = version
 
 
 class RetainedStore:
@@ -95,19 +97,19 @@ class RetainedStore:
         """All, in no order, those of `$SYS` and those that have expired as well."""
         return iter(list(self._kept.values()))
 
-    def store(self, message: Message, now: float) -> RetainResult:
+    def store(self, message: Message, now: float, version: int = 0) -> RetainResult:
         """Keep the message for its topic, or delete what is there if its payload is empty."""
         deadline = message.expires_at
         if self.expiry_interval > 0:
             deadline = min(deadline, now + self.expiry_interval)
-        return self._store(message, deadline)
+        return self._store(message, deadline, version)
 
-    def restore(self, message: Message, deadline: float, sequence: int) -> RetainResult:
+    def restore(self, message: Message, deadline: float, sequence: int, version: int = 0) -> RetainResult:
         """Keep a message that an earlier life of this store has kept, with the number that it had."""
         self.sequence = max(self.sequence, sequence)
-        return self._store(message, deadline, sequence)
+        return self._store(message, deadline, version, sequence)
 
-    def _store(self, message: Message, deadline: float, sequence: int = 0) -> RetainResult:
+    def _store(self, message: Message, deadline: float, version: int, sequence: int = 0) -> RetainResult:
         topic = message.topic
         if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
@@ -126,7 +128,7 @@ class RetainedStore:
                 self.changed(topic, weighs)
         if not sequence:
             self.sequence = sequence = self.sequence + 1
-        self._kept[topic] = Retained(message, deadline, sequence, weighs)
+        self._kept[topic] = Retained(message, deadline, sequence, weighs, version)
         if old is None:
             self._tree.add(topic)
             self._topics.add(topic)

@@ -39,6 +39,8 @@ class Admin:
         self.plugins = node.plugins
         self.hooks = node.hooks
         self.alarms = node.alarms
+        #: The other shards of this node; None for a node of one.
+        self.shards = node.shards
         #: Waits until the actors have handled what was asked of them, or until a second has passed.
         self.settled = node.scheduler.drained
         #: Call once, when a turn ends, and at a time of the node.

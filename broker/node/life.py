@@ -138,6 +138,8 @@ class NodeLife:
         if storing is not None:
             await storing.go_on(node.services)
             await node.supervisors.start_background("backlogs", storing.backlogs.collect)
+        if node.shards is not None:
+            node.shards.begin()
         await ready()
         if self._adopt is not None:
             self._adopt.go_on(node)

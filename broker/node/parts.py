@@ -41,14 +41,17 @@ from trunkline.router import RetainedStore, Router
 from trunkline.store.clock import StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from trunkline.broker.committer import Committer
+    from trunkline.broker.links.frames import LinkPlace
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.nats.protocol import Nats
     from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.shards.shards import ShardPlace, Shards
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -67,9 +70,12 @@ class Node:
         layers: Sequence[LayerFactory],
         *,
         standalone: bool,
+        shard: ShardPlace | None = None,
     ) -> None:
-        """`opened` is the store, if there is one; a `standalone` broker has a process of its own."""
+        """`opened` is the store, if there is one; a `standalone` broker has a process of its own. It may be one `shard`
+        among several."""
         self.standalone = standalone
+        self._shard = shard
         self.started_at = trio.current_time()
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -87,6 +93,7 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
+        self.shards = None if shard is None else self._shards(shard, {} if opened is None else opened.links)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
@@ -124,7 +131,7 @@ class Node:
             limit_report=LimitReport(self.metrics, call_at),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
-            pubsub=PubSub(self.router, self.retained, self.metrics, self.alarms, self.hooks, config, committer),
+            pubsub=self._pubsub(config, committer),
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             clock=self.clock,
             open_session=lambda channel: self.sessions.open(channel),
@@ -138,6 +145,25 @@ class Node:
             backlogs=None if self.storing is None else self.storing.backlogs,
             streams=lambda: self.stream_keeper,
         )
+
+    def _pubsub(self, config: Config, committer: Committer | None) -> PubSub:
+        given = self.router, self.retained, self.metrics, self.alarms, self.hooks, config, committer
+        if self._shard is None:
+            return PubSub(*given)
+        # imported here: most nodes are one shard
+        from trunkline.broker.shards.routing import ShardPubSub
+
+        calendar = lambda: self.clock.calendar
+        return ShardPubSub(*given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar)
+
+    def _shards(self, place: ShardPlace, reached: Mapping[int, LinkPlace]) -> Shards:
+        from trunkline.broker.shards.shards import Shards
+
+        from trunkline.broker.shards.routing import ShardPubSub
+
+        pubsub, services = self.services.pubsub, self.services
+        assert isinstance(pubsub, ShardPubSub)
+        return Shards(place, pubsub, self.scheduler, services, services.committer, reached)
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors

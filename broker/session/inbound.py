@@ -15,6 +15,7 @@ from trunkline.mqtt.explanations import fitting, quoted, reason_string
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Pubrec
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.session.ledger import all_of
 from trunkline.mqtt.session.states import ReceiptEffect
 from trunkline.mqtt.versions import Version
 
@@ -232,18 +233,20 @@ class Inbound:
     def _wait(self, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
         [MQTT-4.3.3-8]"""
-        committer, stored = self._services.committer, publication.stored
+        services, stored = self._services, publication.stored
+        committer = services.committer
         if committer is None:
             return None
         if qos == 2:
             return None if self._session.durable is None else committer.after_commit
+        wait: Wait | None = None
         if publication.retain and (qos or committer.is_crowded):
-            return committer.after_commit
-        if stored is None:
-            return None
-        if self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
-            return committer.after_commit
-        return partial(committer.publications.wait_for, stored)
+            wait = committer.after_commit
+        elif stored is not None:
+            # what it is delivered as may be stored in its place
+            is_changed = services.hooks.message_deliver
+            wait = committer.after_commit if is_changed else partial(committer.publications.wait_for, stored)
+        return services.pubsub.waits(publication, wait)
 
     def _repeated(self, publication: ReceivedPublication, channel: Channel) -> None:
         """It is acknowledged once more, and is not handed over again.  # [MQTT-4.3.3-10]"""
@@ -318,18 +321,20 @@ class Inbound:
     def _release(self, packet_ids: Sequence[int], released: Sequence[Publication | None], channel: Channel) -> None:
         """The accepted messages are routed now, once.  # [MQTT-4.3.3-12]"""
         pubsub, committer = self._services.pubsub, self._services.committer
-        is_stored = self._session.durable is not None
+        is_stored, wait = self._session.durable is not None, None
         for publication in released:
             for part, route in pubsub.routed(publication) if publication is not None else ():
                 if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                     self._release_singly(part, channel, route)
                 is_stored = is_stored or part.stored is not None or part.retain
-        if not is_stored or committer is None:
+                wait = pubsub.waits(part, wait)
+        if is_stored and committer is not None:
+            wait = committer.after_commit if wait is None else all_of((wait, committer.after_commit))
+        if wait is None:
             self._answers.acknowledge(PUBCOMP, packet_ids)
             return
         weight = float(sum([each.weight for each in released if each is not None]))
-        wait = self._answers.waits(committer.after_commit, weight)
-        self._answers.acknowledge(PUBCOMP, packet_ids, wait, weight)
+        self._answers.acknowledge(PUBCOMP, packet_ids, self._answers.waits(wait, weight), weight)
 
     def _release_singly(self, publication: Publication, channel: Channel, route: Route[Subscriber]) -> None:
         """It went to nobody; where a stream has refused several messages, perhaps not all of them."""

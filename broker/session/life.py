@@ -120,6 +120,7 @@ class SessionLife:
             self.absence.store_will()
         channel.resumed = present
         context.subscriber.online = True
+        services.pubsub.presence_changed(session.subscriptions)
         if present:
             metrics.session_resumed += 1
             hooks.notify(SESSION_RESUMED, client)
@@ -239,6 +240,7 @@ class SessionLife:
         if self.waiting.end() or not channel.is_accepted:
             self.absence.forget_will()  # [MQTT-3.14.4-3] [MQTT-3.1.2-8]
         context.subscriber.online = False
+        context.services.pubsub.presence_changed(context.session.subscriptions)
         self._take(
             self.check.stop,
             self.outbound.detach,

@@ -25,6 +25,26 @@ Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 _TO_PUBLISH: Final = (PacketType.PUBACK, PacketType.PUBREC)
 
 
+def all_of(waits: Sequence[Wait]) -> Wait:
+    """Calls back when all of these have."""
+    if len(waits) == 1:
+        return waits[0]
+
+    def wait(action: Callable[[], None]) -> None:
+        left = len(waits)
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                action()
+
+        for each in waits:
+            each(one)
+
+    return wait
+
+
 class Owed:
     """An answer, or several in a row: its place in the ledger."""
 

@@ -1,0 +1,297 @@
+"""One other shard: what is published here for its sessions goes there, a burst a turn, and what comes from there is
+published here.
+
+It stands on an end of a link, which decides what is sent when. A connection is whatever moves bytes: it calls
+`connected`, `received` and `lost`, each within a turn of the run queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from trunkline.broker.links.decoder import FrameDecoder
+from trunkline.broker.links.frames import BadFrame
+from trunkline.broker.links.link import CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
+from trunkline.broker.shards.bursts import decode_burst, encode_burst
+from trunkline.mqtt.session.ledger import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.links.frames import LinkRoute
+    from trunkline.broker.links.link import Event, LinkEnd
+    from trunkline.broker.shards.bursts import Forwarded
+    from trunkline.broker.shards.places import LinkPlaces
+    from trunkline.mqtt.session.ledger import Wait
+
+#: Bytes of publications in one burst, unless a single one is larger.
+MAX_BURST: Final = 1 << 18
+#: Bytes that may wait for the other shard of what nobody waits for.
+MAX_WAITING: Final = 16 * CREDIT
+
+_logger = logging.getLogger("trunkline.shards")
+
+
+class Side(Protocol):
+    """The routes of the peer's own shard."""
+
+    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
+        """Publish what came from another shard. Returns what it has to wait for, before that is told that it came."""
+        ...
+
+    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None: ...
+
+
+class Publishers(Protocol):
+    """The clients that publish at the peer's own shard."""
+
+    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool: ...  # noqa: FBT001
+    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None: ...
+
+
+class Peer:
+    """A subscriber of the routes that lead to it, too."""
+
+    owner: Ref[Any] | None = None
+    online = True
+
+    __slots__ = (
+        "_actions",
+        "_armed",
+        "_close",
+        "_decoder",
+        "_epoch",
+        "_held",
+        "_items",
+        "_places",
+        "_publishers",
+        "_scheduler",
+        "_send",
+        "_side",
+        "_timer",
+        "_unstored",
+        "_weight",
+        "client_id",
+        "durable",
+        "link",
+        "number",
+        "refused",
+        "routes",
+    )
+
+    def __init__(
+        self,
+        link: LinkEnd,
+        scheduler: Scheduler,
+        side: Side,
+        publishers: Publishers,
+        epoch: float,
+        places: LinkPlaces | None = None,
+    ) -> None:
+        """`epoch` is what has to be added to node time for a time that both shards know. `places` stores how far it has
+        come, where there is a store."""
+        self.number = link.peer
+        self.client_id = f"shard {link.peer}"
+        self.durable = False
+        self.link = link
+        #: What its sessions want.
+        self.routes: dict[str, LinkRoute] = {}
+        #: Publications that found no room.
+        self.refused = 0
+        self._scheduler = scheduler
+        self._side = side
+        self._publishers = publishers
+        self._epoch = epoch
+        self._places = places
+        self._decoder = FrameDecoder()
+        self._send: Callable[[bytes], None] | None = None
+        self._close: Callable[[], None] | None = None
+        self._timer = scheduler.call_at(inf, self._is_due)
+        self._armed = False
+        #: Of this turn: what leaves, its bytes, and what is called when the other shard has it.
+        self._items: list[Forwarded] = []
+        self._weight = 0
+        self._actions: list[Callable[[], None]] = []
+        #: Publishers that are not read from.
+        self._held: dict[str, None] = {}
+        #: Bursts from there that wait for the store.
+        self._unstored = 0
+
+    # To the other shard
+
+    @property
+    def is_full(self) -> bool:
+        return self._weight + self.link.byte_size >= CREDIT
+
+    def forward(self, forwarded: Forwarded) -> bool:
+        """Returns False if there is no room for it."""
+        publication = forwarded.publication
+        if self.is_full:
+            if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
+                self.refused += publication.count
+                return False
+            if publication.publisher not in self._held and self._publishers.hold_publisher(
+                publication.publisher, self, True
+            ):
+                self._held[publication.publisher] = None
+        self._items.append(forwarded)
+        self._weight += publication.weight
+        self._arm()
+        return True
+
+    def wait(self, action: Callable[[], None]) -> None:
+        """Call back when the other shard has what was forwarded in this turn, where it is to be stored."""
+        self._actions.append(action)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._scheduler.at_end(self)
+
+    def end_turn(self) -> None:
+        self._armed = False
+        if self._items:
+            self._publish()
+        self._flush(trio.current_time())
+        if self._held and not self.is_full:
+            held, self._held = self._held, {}
+            for client_id in held:
+                self._publishers.release_publisher(client_id, self, 0.0)
+
+    def _publish(self) -> None:
+        items, actions = self._items, self._actions
+        self._items, self._actions, self._weight = [], [], 0
+        burst, weight = list[Any](), 0
+        for item in items:
+            if burst and weight + item.publication.weight > MAX_BURST:
+                self._publish_burst(burst, [])
+                burst, weight = [], 0
+            burst.append(item)
+            weight += item.publication.weight
+        self._publish_burst(burst, actions)
+
+    def _publish_burst(self, burst: list[Forwarded], actions: list[Callable[[], None]]) -> None:
+        is_kept = bool(actions) or any([item.publication.qos or item.version for item in burst])
+        self.link.publish(encode_burst(burst, self._epoch), partial(_call_all, actions) if is_kept else None)
+
+    def _flush(self, now: float) -> None:
+        send = self._send
+        if send is None:
+            return
+        output = self.link.take_output(now)
+        if output:
+            send(output)
+        self._timer.restart_at(now if self.link.has_more else self.link.next_due)
+
+    def _is_due(self) -> None:
+        now = self._scheduler.now
+        if self.link.is_silent(now):
+            self._fail("it says nothing")
+        else:
+            self._flush(now)
+
+    # Routes
+
+    def set_route(self, filter: str, route: LinkRoute | None) -> None:
+        """What sessions here want."""
+        self.link.set_route(filter, route)
+        self._arm()
+
+    def when_routed(self, action: Callable[[], None]) -> None:
+        """Call back when the other shard uses the routes as they are now."""
+        self.link.when_routed(action)
+
+    # Its connections
+
+    @property
+    def is_up(self) -> bool:
+        return self.link.state is LinkState.UP
+
+    def connected(self, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        """There is a connection; one that there was is given up. `send` never waits, and both may be called at once."""
+        if self._close is not None:
+            self._close()
+        self._send, self._close = send, close
+        self._decoder = FrameDecoder()
+        self.link.connect(trio.current_time())
+        self._arm()
+
+    def received(self, data: bytes) -> None:
+        now = trio.current_time()
+        frames = self._decoder.feed(data)
+        try:
+            for event in self.link.receive(frames, now):
+                self._happened(event)
+        except BadFrame as error:
+            self._fail(str(error))
+            return
+        if self._decoder.error is not None:
+            self._fail(str(self._decoder.error))
+            return
+        self._arm()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        if self.is_up:
+            _logger.warning("the link to shard %d is down", self.number)
+        self._send = self._close = None
+        self._timer.restart_at(inf)
+        self.link.lose()
+        self._arm()
+
+    def _fail(self, why: str) -> None:
+        _logger.error("the link to shard %d is given up: %s", self.number, why)
+        close = self._close
+        self.lost()
+        if close is not None:
+            close()
+
+    # From the other shard
+
+    def _happened(self, event: Event) -> None:
+        match event:
+            case BurstCame():
+                self._take(event)
+            case RoutesChanged(number, changes):
+                for filter, route in changes.items():
+                    if route is None:
+                        self.routes.pop(filter, None)
+                    else:
+                        self.routes[filter] = route
+                self._side.routes_changed(self, changes)
+                self.link.routed(number)
+            case LinkUp():
+                _logger.info("the link to shard %d is up", self.number)
+
+    def _take(self, burst: BurstCame) -> None:
+        waits = list[Any]()
+        for forwarded in decode_burst(burst.data, self._epoch):
+            try:
+                waits += self._side.take(self, forwarded)
+            except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
+                self._scheduler.blame(None, self._side.take, error)
+        self.link.worked_off(len(burst.data))
+        if self._places is not None and (waits or self._unstored):
+            waits.append(partial(self._places.reached, self.number, burst.term, burst.number))
+        if waits:
+            self._unstored += 1
+            all_of(list(dict.fromkeys(waits)))(partial(self._stored, burst.term, burst.number))
+        else:
+            self.link.applied(burst.term, burst.number)
+
+    def _stored(self, term: int, number: int) -> None:
+        self._unstored -= 1
+        self.link.applied(term, number)
+        self._arm()
+
+
+def _call_all(actions: list[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

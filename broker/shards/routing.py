@@ -1,0 +1,229 @@
+"""The pubsub layer of one shard among several.
+
+What is published here goes to the sessions here, as in a node of one shard, and to each shard that wants it, once. What
+comes from another shard goes to the sessions here alone. Retained messages go to all shards, and each keeps the newest
+of a topic: a version is greater than all that its shard has seen before.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import repeat
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
+from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.shares import NOBODY, SharePicker
+from trunkline.broker.shards.versions import STEP, Versions
+from trunkline.broker.shards.wants import SHARED, Wants
+from trunkline.mqtt.session.ledger import all_of
+from trunkline.router import Options, Router
+from trunkline.router.retained import is_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from trunkline.actors import Scheduler
+    from trunkline.broker.links.frames import LinkRoute
+    from trunkline.broker.pubsub import Own, Shares
+    from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.shards.peer import Peer
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.reasons import Reason
+    from trunkline.mqtt.session.ledger import Wait
+    from trunkline.router import Route, Target
+    from trunkline.router.shared import Group
+
+_ALL: Final = Options(qos=2)
+
+
+class ShardPubSub(PubSub):
+    def __init__(
+        self,
+        *args: Any,
+        number: int,
+        scheduler: Scheduler,
+        calendar: Callable[[], float],
+    ) -> None:
+        """Shard `number`. `calendar` is what has to be added to node time for the calendar's."""
+        super().__init__(*args)
+        self.number = number
+        #: By number.
+        self.peers: dict[int, Peer] = {}
+        #: Where other shards want what.
+        self._away: Router[Peer] = Router()
+        self.wants = Wants(self.router, scheduler, self.peers.values, durable=self.committer is not None)
+        self.route_watchers.append(self.wants.change)
+        self._pickers: dict[str, SharePicker] = {}
+        self._random = Random(number)
+        self._versions = Versions(number, self.retained)
+        self._calendar = calendar
+        #: Of the message that is retained next.
+        self._version = 0
+        #: The last publication that went to other shards, and to which.
+        self._forwarded: tuple[Publication | None, list[Peer]] = (None, [])
+        #: The shards that a publication goes to which is being published.
+        self._sending: list[Peer] = []
+
+    # What is published here
+
+    def publish(
+        self,
+        publication: Publication,
+        now: float,
+        origin: Subscriber | None = None,
+        own: Own | None = None,
+        route: Route[Subscriber] | None = None,
+    ) -> int:
+        outer, self._sending = self._sending, []
+        if publication.retain:
+            self._version = version = self._versions.next(now + self._calendar(), publication.count)
+        else:
+            version = 0
+        try:
+            reached = super().publish(publication, now, origin, own, route)
+            if reached or not self.refused(publication):
+                reached += self._forward(publication, version)
+        finally:  # a hook may have published something meanwhile
+            self._forwarded, self._sending = (publication, self._sending), outer
+        return reached
+
+    def _forward(self, publication: Publication, version: int) -> int:
+        """Returns the number of shards where it goes to somebody."""
+        shared = len(self._sending)
+        if version:
+            if is_own(publication.topic):
+                return shared
+            for peer in self.peers.values():
+                self._send(peer, Forwarded(publication, version=version))
+        reached = 0
+        for part, route in parts_of(publication, self._away.match):
+            for target in route.targets:
+                if not version:
+                    self._send(target.subscriber, Forwarded(part))
+            for group in route.groups:
+                filter = shared_filter(group)
+                if self.router.group(filter) is None:  # else its members here were considered, too
+                    self._share_out(filter, part)
+            reached = max(reached, len(route.targets) + len(route.groups))
+        return shared + reached
+
+    def _send(self, peer: Peer, forwarded: Forwarded) -> None:
+        if peer.forward(forwarded):
+            self._sending.append(peer)
+
+    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
+        """What calls back when other shards have stored a publication, too, that was just published."""
+        forwarded, peers = self._forwarded
+        if forwarded is not publication or not peers or self.committer is None:
+            return wait
+        if not (publication.qos or publication.retain):
+            return wait
+        waits: list[Wait] = [peer.wait for peer in dict.fromkeys(peers)]
+        return all_of(waits if wait is None else [*waits, wait])
+
+    # Shared groups
+
+    def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
+        filter = shared_filter(group)
+        if not any(filter in peer.routes for peer in self.peers.values()):
+            return super().shares(group, publication)
+        return self._share_out(filter, publication)
+
+    def _share_out(self, filter: str, publication: Publication, tried: tuple[int, ...] = ()) -> Shares:
+        """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
+        not tried again."""
+        members = {
+            peer.number: route
+            for peer in self.peers.values()
+            if peer.number not in tried and (route := peer.routes.get(filter)) is not None
+        }
+        group, here = self.router.group(filter), self.wants.of(filter)
+        if here is not None and self.number not in tried:
+            members[self.number] = here
+        picker = self._picker(filter)
+        topics, numbers = publication.topics, dict[int, list[int]]()
+        for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
+            numbers.setdefault(picker.pick(members, publication.publisher, topic), []).append(number)
+        some = numbers.pop(self.number, None)
+        numbers.pop(NOBODY, None)
+        for number, others in numbers.items():
+            self._send(self.peers[number], Forwarded(publication.select(others), filter, (*tried, self.number)))
+        return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
+
+    def _picker(self, filter: str) -> SharePicker:
+        picker = self._pickers.get(filter)
+        if picker is None:
+            _, name, _ = filter.split("/", 2)
+            strategy = self.router.strategies.get(name, self.router.strategy)
+            picker = self._pickers[filter] = SharePicker(strategy, self._random)
+        return picker
+
+    # What comes from another shard
+
+    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:  # noqa: ARG002
+        publication, share, tried, version = forwarded
+        if share:
+            return self._take_share(publication, share, tried)
+        self._version = version
+        super().publish(publication, trio.current_time())
+        return self._until_stored(publication.stored is not None or version > 0)
+
+    def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
+        """Its members here may all have gone meanwhile."""
+        group, here = self.router.group(filter), self.wants.of(filter)
+        outer, self._sending = self._sending, []
+        if group is not None and here is not None and here.online:
+            shares = super().shares(group, publication)
+        else:
+            shares = self._share_out(filter, publication, tuple([number for number in tried if number != self.number]))
+        sending, self._sending = self._sending, outer
+        is_stored = False
+        for part, member in shares:
+            if self.committer is not None and (part.qos or self._upgrade_qos) and member.subscriber.durable:
+                self.committer.publications.routed(part)
+                is_stored = True
+            member.subscriber.cast((part, member))
+        return [*self._until_stored(is_stored), *[peer.wait for peer in sending]]
+
+    def _until_stored(self, is_stored: bool) -> list[Wait]:  # noqa: FBT001
+        return [self.committer.after_commit] if is_stored and self.committer is not None else []
+
+    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None:
+        for filter, route in changes.items():
+            if route is None:
+                self._away.unsubscribe(peer, filter)
+            else:
+                self._away.subscribe(peer, filter, _ALL)
+
+    # Subscriptions
+
+    def make_routes(
+        self,
+        subscriber: Subscriber,
+        wanted: list[tuple[str, Options]],
+        done: Callable[[list[Grant | Reason]], None],
+    ) -> None:
+        super().make_routes(subscriber, wanted, lambda granted: self.wants.when_told(partial(done, granted)))
+
+    def presence_changed(self, filters: Iterable[str]) -> None:
+        for filter in filters:
+            if filter.startswith(SHARED):
+                self.wants.change(filter)
+
+    # Retained messages
+
+    def retain(self, message: Message, now: float, version: int = 0) -> None:
+        version, self._version = self._version, self._version + STEP
+        if is_own(message.topic):
+            super().retain(message, now)
+        elif self._versions.is_newest(message, version):
+            super().retain(message, now, version)
+
+
+def shared_filter(group: Group[Any]) -> str:
+    return f"{SHARED}{group.name}/{group.filter}"

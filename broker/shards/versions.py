@@ -1,0 +1,51 @@
+"""Which of the retained messages of a topic is the newest, whatever way they came to a shard.
+
+A version is the time in microseconds and the number of the shard, and greater than every one that its shard has seen:
+whoever has seen a message publishes a newer one, whatever clocks say. Of two that nobody saw before the other, all
+shards keep the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.message import Message
+    from trunkline.router import RetainedStore
+
+#: Between the versions of two messages in a row: shards have numbers below it.
+STEP: Final = 256
+#: Deletions that are remembered for a message that is older, and on its way.
+MAX_DELETED: Final = 100_000
+
+
+class Versions:
+    """Of one shard."""
+
+    __slots__ = ("_deleted", "_last", "_number", "_retained")
+
+    def __init__(self, number: int, retained: RetainedStore) -> None:
+        self._number = number
+        self._retained = retained
+        self._last = 0
+        self._deleted: dict[str, int] = {}
+
+    def next(self, wall: float, count: int) -> int:
+        """The first of `count` versions, `STEP` apart."""
+        first = max(self._last // STEP + 1, int(wall * 1_000_000)) * STEP + self._number
+        self._last = first + (count - 1) * STEP
+        return first
+
+    def is_newest(self, message: Message, version: int) -> bool:
+        """Whether this is the newest message of its topic so far."""
+        self._last = max(self._last, version)
+        topic, deleted = message.topic, self._deleted
+        kept = self._retained.kept(topic)
+        if version <= (deleted.get(topic, 0) if kept is None else kept.version):
+            return False
+        deleted.pop(topic, None)
+        if not message.payload:
+            deleted[topic] = version
+            if len(deleted) > MAX_DELETED:
+                del deleted[next(iter(deleted))]
+        return True

@@ -1,0 +1,93 @@
+"""What the sessions of this shard want, as it is told to the other shards: once a turn, what has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.broker.links.frames import LinkRoute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.shards.peer import Peer
+    from trunkline.router import Router
+
+#: Seconds that a client waits for its SUBACK while a shard does not answer.
+MAX_WAIT: Final = 1.0
+SHARED: Final = "$share/"
+
+
+class Wants:
+    owner: Ref[Any] | None = None
+
+    def __init__(
+        self, router: Router[Subscriber], scheduler: Scheduler, peers: Callable[[], Iterable[Peer]], *, durable: bool
+    ) -> None:
+        """`durable`: what a session wants may have to be stored."""
+        self._router = router
+        self._scheduler = scheduler
+        self._peers = peers
+        self._durable = durable
+        self._told: dict[str, LinkRoute] = {}
+        self._changed: dict[str, None] = {}
+
+    def begin(self) -> None:
+        """Nothing was told yet."""
+        for filter, _ in self._router.all():
+            self.change(filter)
+
+    def change(self, filter: str) -> None:
+        """Its subscribers are other ones, or whether one of them is connected."""
+        if not self._changed:
+            self._scheduler.at_end(self)
+        self._changed[filter] = None
+
+    def of(self, filter: str) -> LinkRoute | None:
+        """As it is now."""
+        if not filter.startswith(SHARED):
+            return LinkRoute(2, self._durable) if self._router.count(filter) else None
+        members = self._router.targets(filter)
+        if not members:
+            return None
+        online = sum([member.subscriber.online for member in members])
+        return LinkRoute(2, self._durable, online, len(members) - online)
+
+    def end_turn(self) -> None:
+        changed, self._changed = self._changed, {}
+        for filter in changed:
+            route = self.of(filter)
+            if route == self._told.get(filter):
+                continue
+            if route is None:
+                del self._told[filter]
+            else:
+                self._told[filter] = route
+            for peer in self._peers():
+                peer.set_route(filter, route)
+
+    def when_told(self, action: Callable[[], None]) -> None:
+        """Call back when the other shards route by what is wanted now; in a second, if one does not answer."""
+        self.end_turn()
+        waiting = [peer for peer in self._peers() if peer.is_up]
+        if not waiting:
+            action()
+            return
+        left = len(waiting)
+
+        def routed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                timer.discard()
+                action()
+
+        def is_late() -> None:
+            nonlocal left
+            left = 0
+            action()
+
+        timer = self._scheduler.call_at(self._scheduler.now + MAX_WAIT, is_late)
+        for peer in waiting:
+            peer.when_routed(routed)
