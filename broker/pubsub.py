@@ -271,7 +271,7 @@ class PubSub:
         """Why a publication that was just routed to nobody was not taken; empty, if nobody wanted it."""
         return "" if self._refused is None or self._refused[0] is not publication else self._refused[1]
 
-    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:  # noqa: ARG002 - others need it
+    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What a publisher waits for that waits for this, too, of a publication that was just published."""
         return wait
 

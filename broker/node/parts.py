@@ -157,9 +157,8 @@ class Node:
         return ShardPubSub(*given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar)
 
     def _shards(self, place: ShardPlace, reached: Mapping[int, LinkPlace]) -> Shards:
-        from trunkline.broker.shards.shards import Shards
-
         from trunkline.broker.shards.routing import ShardPubSub
+        from trunkline.broker.shards.shards import Shards
 
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)

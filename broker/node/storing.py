@@ -21,8 +21,8 @@ from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
-from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.broker.shards.places import LINKS, places_from
+from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.explanations import quoted
 from trunkline.plugins.store import PLUGINS

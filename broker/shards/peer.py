@@ -51,7 +51,7 @@ class Side(Protocol):
 class Publishers(Protocol):
     """The clients that publish at the peer's own shard."""
 
-    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool: ...  # noqa: FBT001
+    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool: ...
     def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None: ...
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
-    from trunkline.router import Route, Target
+    from trunkline.router import Route
     from trunkline.router.shared import Group
 
 _ALL: Final = Options(qos=2)
@@ -165,7 +165,7 @@ class ShardPubSub(PubSub):
 
     # What comes from another shard
 
-    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:  # noqa: ARG002
+    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
         publication, share, tried, version = forwarded
         if share:
             return self._take_share(publication, share, tried)
@@ -190,7 +190,7 @@ class ShardPubSub(PubSub):
             member.subscriber.cast((part, member))
         return [*self._until_stored(is_stored), *[peer.wait for peer in sending]]
 
-    def _until_stored(self, is_stored: bool) -> list[Wait]:  # noqa: FBT001
+    def _until_stored(self, is_stored: bool) -> list[Wait]:
         return [self.committer.after_commit] if is_stored and self.committer is not None else []
 
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None:

@@ -10,7 +10,7 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.shards.shards import Shards, ShardPlace
+from trunkline.broker.shards.shards import ShardPlace, Shards
 
 
 class Cable:
