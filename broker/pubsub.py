@@ -236,9 +236,7 @@ class PubSub:
                 own.deliver(*share)
         return len(targets) + len(shares) + kept
 
-    def shares(
-        self, group: Group[Subscriber], publication: Publication
-    ) -> list[tuple[Publication, Target[Subscriber]]]:
+    def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
         """The messages of a publication for each member of a group."""
         topics = publication.topics
         numbers: dict[Target[Subscriber], list[int]] = {}

@@ -51,8 +51,10 @@ class Side(Protocol):
 class Publishers(Protocol):
     """The clients that publish at the peer's own shard."""
 
-    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool: ...
-    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None: ...
+    @property
+    def hold_publisher(self) -> Callable[[str, object, bool], bool]: ...
+    @property
+    def release_publisher(self) -> Callable[[str, object, float], None]: ...
 
 
 class Peer:
@@ -178,7 +180,7 @@ class Peer:
         self._publish_burst(burst, actions)
 
     def _publish_burst(self, burst: list[Forwarded], actions: list[Callable[[], None]]) -> None:
-        is_kept = bool(actions) or any([item.publication.qos or item.version for item in burst])
+        is_kept = bool(actions) or any(item.publication.qos or item.version for item in burst)
         self.link.publish(encode_burst(burst, self._epoch), partial(_call_all, actions) if is_kept else None)
 
     def _flush(self, now: float) -> None:

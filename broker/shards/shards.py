@@ -24,8 +24,8 @@ class ShardPlace(NamedTuple):
 
     #: From 0 on.
     number: int
-    #: Of all shards.
-    count: int
+    #: How many there are.
+    shards: int
     #: Greater each time that this shard begins.
     term: int
     #: What has to be added to node time for a time that all shards know, in seconds.
@@ -47,7 +47,7 @@ class Shards:
         self._pubsub = pubsub
         self._scheduler = scheduler
         places = None if committer is None else LinkPlaces(committer)
-        for number in range(place.count):
+        for number in range(place.shards):
             if number != place.number:
                 link = LinkEnd(place.number, place.term, number, reached.get(number, NOWHERE))
                 peer = Peer(link, scheduler, pubsub, publishers, place.epoch, places)
