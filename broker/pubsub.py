@@ -246,6 +246,13 @@ class PubSub:
                 numbers.setdefault(member, []).append(number)
         return [(publication.select(some), member) for member, some in numbers.items()]
 
+    def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
+        """Another member of a shared group gets a message that this one does not. Returns False if there is none."""
+        other = group.pick(message.publisher, message.topic, (member,))
+        if other is not None:
+            other.subscriber.cast((message, other))
+        return other is not None
+
     def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
         """Give it to the sinks. Returns the number of receivers that get it from there; a negative one, if one of them
         refuses it, and nobody gets it."""

@@ -41,10 +41,9 @@ from trunkline.router import RetainedStore, Router
 from trunkline.store.clock import StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from trunkline.broker.committer import Committer
-    from trunkline.broker.links.frames import LinkPlace
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.nats.protocol import Nats
     from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
@@ -93,7 +92,7 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
-        self.shards = None if shard is None else self._shards(shard, {} if opened is None else opened.links)
+        self.shards = None if shard is None else self._shards(shard, opened)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
@@ -154,15 +153,19 @@ class Node:
         from trunkline.broker.shards.routing import ShardPubSub
 
         calendar = lambda: self.clock.calendar
-        return ShardPubSub(*given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar)
+        return ShardPubSub(
+            *given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar, epoch=self._shard.epoch
+        )
 
-    def _shards(self, place: ShardPlace, reached: Mapping[int, LinkPlace]) -> Shards:
+    def _shards(self, place: ShardPlace, opened: OpenedStore | None) -> Shards:
+        from trunkline.broker.shards.outbox import Unsent
         from trunkline.broker.shards.routing import ShardPubSub
         from trunkline.broker.shards.shards import Shards
 
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
-        return Shards(place, pubsub, self.scheduler, services, services.committer, reached)
+        reached, unsent = ({}, Unsent([], {})) if opened is None else (opened.links, opened.unsent)
+        return Shards(place, pubsub, self.scheduler, services, services.committer, reached, unsent)
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors

@@ -147,6 +147,10 @@ class Peer:
         self._arm()
         return True
 
+    def is_new(self, number: int) -> bool:
+        """Whether a publication from there with this number has not come before."""
+        return self._places is None or self._places.is_new(self.number, number)
+
     def wait(self, action: Callable[[], None]) -> None:
         """Call back when the other shard has what was forwarded in this turn, where it is to be stored."""
         self._actions.append(action)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
-from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
+from trunkline.broker.shards.outbox import Outbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import SHARED, Wants
+from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from trunkline.broker.links.frames import LinkRoute
     from trunkline.broker.pubsub import Own, Shares
     from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
@@ -48,8 +50,10 @@ class ShardPubSub(PubSub):
         number: int,
         scheduler: Scheduler,
         calendar: Callable[[], float],
+        epoch: float,
     ) -> None:
-        """Shard `number`. `calendar` is what has to be added to node time for the calendar's."""
+        """Shard `number`. `calendar` is what has to be added to node time for the calendar's, and `epoch` for a time
+        that all shards know."""
         super().__init__(*args)
         self.number = number
         #: By number.
@@ -62,6 +66,8 @@ class ShardPubSub(PubSub):
         self._random = Random(number)
         self._versions = Versions(number, self.retained)
         self._calendar = calendar
+        self._epoch = epoch
+        self._outbox = None if self.committer is None else Outbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
         #: The last publication that went to other shards, and to which.
@@ -100,6 +106,9 @@ class ShardPubSub(PubSub):
                 return shared
             for peer in self.peers.values():
                 self._send(peer, Forwarded(publication, version=version))
+            if publication.qos < 2:
+                for number, message in enumerate(publication.messages):
+                    self._spread(message.topic, version + number * STEP)
         reached = 0
         for part, route in parts_of(publication, self._away.match):
             for target in route.targets:
@@ -112,9 +121,43 @@ class ShardPubSub(PubSub):
             reached = max(reached, len(route.targets) + len(route.groups))
         return shared + reached
 
-    def _send(self, peer: Peer, forwarded: Forwarded) -> None:
+    def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
+        """It `is_kept` until it is there, also over the end of this shard, if its publisher does not send it again."""
+        if self._outbox is not None and self.committer is not None and (is_kept or forwarded.publication.qos == 2):
+            number = self.committer.publications.next_number()
+            forwarded = forwarded._replace(number=number)
+            self._outbox.keep(peer.number, number, encode_burst([forwarded], self._epoch))
+            peer.wait(partial(self._outbox.sent, peer.number, number))
         if peer.forward(forwarded):
             self._sending.append(peer)
+
+    def _spread(self, topic: str, version: int) -> None:
+        """A retained message is on its way to all others."""
+        if self._outbox is not None:
+            self._outbox.spread(topic, version)
+            all_of([peer.wait for peer in self.peers.values()])(partial(self._outbox.has_spread, topic, version))
+
+    def begin(self, unsent: Unsent) -> None:
+        """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
+        when it ended."""
+        self.wants.begin()
+        for shard, number, burst in unsent.bursts:
+            peer = self.peers.get(shard)
+            if peer is not None and self._outbox is not None:
+                for forwarded in decode_burst(burst, self._epoch):
+                    peer.forward(forwarded)
+                peer.wait(partial(self._outbox.sent, shard, number))
+        for topic, version in unsent.versions.items():
+            kept = self.retained.kept(topic)
+            if kept is None or kept.version == version:
+                message = Message(topic, b"", retain=True) if kept is None else kept.message
+                self._send_silently(message, version)
+
+    def _send_silently(self, message: Message, version: int) -> None:
+        self._versions.is_newest(message, version)
+        for peer in self.peers.values():
+            peer.forward(Forwarded(message, version=version, is_silent=True))
+        self._spread(message.topic, version)
 
     def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What calls back when other shards have stored a publication, too, that was just published."""
@@ -134,7 +177,9 @@ class ShardPubSub(PubSub):
             return super().shares(group, publication)
         return self._share_out(filter, publication)
 
-    def _share_out(self, filter: str, publication: Publication, tried: tuple[int, ...] = ()) -> Shares:
+    def _share_out(
+        self, filter: str, publication: Publication, tried: tuple[int, ...] = (), *, is_kept: bool = False
+    ) -> Shares:
         """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
         not tried again."""
         members = {
@@ -152,8 +197,19 @@ class ShardPubSub(PubSub):
         some = numbers.pop(self.number, None)
         numbers.pop(NOBODY, None)
         for number, others in numbers.items():
-            self._send(self.peers[number], Forwarded(publication.select(others), filter, (*tried, self.number)))
+            forwarded = Forwarded(publication.select(others), filter, (*tried, self.number))
+            self._send(self.peers[number], forwarded, is_kept=is_kept)
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
+
+    def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
+        filter = shared_filter(group)
+        others = [route for peer in self.peers.values() if (route := peer.routes.get(filter)) is not None]
+        is_here = any(each.subscriber.online for each in group if each.subscriber is not member)
+        if (is_here or not any(route.online for route in others)) and super().hand_on(message, group, member):
+            return True
+        if others:
+            self._share_out(filter, message, (self.number,), is_kept=member.durable)
+        return bool(others)
 
     def _picker(self, filter: str) -> SharePicker:
         picker = self._pickers.get(filter)
@@ -166,11 +222,16 @@ class ShardPubSub(PubSub):
     # What comes from another shard
 
     def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
-        publication, share, tried, version = forwarded
+        publication, share, tried, version, number, is_silent = forwarded
+        if number and not peer.is_new(number):
+            return []
         if share:
             return self._take_share(publication, share, tried)
         self._version = version
-        super().publish(publication, trio.current_time())
+        if is_silent:
+            self.retain(publication.messages[0], trio.current_time())
+        else:
+            super().publish(publication, trio.current_time())
         return self._until_stored(publication.stored is not None or version > 0)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
@@ -216,6 +277,14 @@ class ShardPubSub(PubSub):
                 self.wants.change(filter)
 
     # Retained messages
+
+    def delete_retained(self, topics: Iterable[str]) -> None:
+        topics = list(topics)
+        super().delete_retained(topics)
+        for topic in topics:
+            if not is_own(topic):
+                version = self._versions.next(trio.current_time() + self._calendar(), 1)
+                self._send_silently(Message(topic, b"", retain=True), version)
 
     def retain(self, message: Message, now: float, version: int = 0) -> None:
         version, self._version = self._version, self._version + STEP

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Scheduler
     from trunkline.broker.committer import Committer
-    from trunkline.broker.links.frames import LinkPlace
+    from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Publishers
+    from trunkline.broker.shards.places import Reached
     from trunkline.broker.shards.routing import ShardPubSub
 
 
@@ -40,16 +41,23 @@ class Shards:
         scheduler: Scheduler,
         publishers: Publishers,
         committer: Committer | None,
-        reached: Mapping[int, LinkPlace],
+        reached: Mapping[int, Reached],
+        unsent: Unsent,
     ) -> None:
-        """`reached` is what is stored of how far it has come with the others."""
+        """`reached` is what is stored of how far it has come with the others, `unsent` what it has not sent them."""
         self.place = place
         self._pubsub = pubsub
         self._scheduler = scheduler
-        places = None if committer is None else LinkPlaces(committer)
+        self._unsent = unsent
+        places = (
+            None
+            if committer is None
+            else LinkPlaces(committer, {shard: each.number for shard, each in reached.items()})
+        )
         for number in range(place.shards):
             if number != place.number:
-                link = LinkEnd(place.number, place.term, number, reached.get(number, NOWHERE))
+                known = reached.get(number)
+                link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)
                 peer = Peer(link, scheduler, pubsub, publishers, place.epoch, places)
                 pubsub.peers[number] = peer
 
@@ -70,5 +78,5 @@ class Shards:
             self._pubsub.peers[number].lost()
 
     def begin(self) -> None:
-        """What is stored is restored: tell what its sessions want."""
-        self._pubsub.wants.begin()
+        """What is stored is restored."""
+        self._pubsub.begin(self._unsent)
