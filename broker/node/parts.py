@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
-    from trunkline.broker.shards.shards import ShardPlace, Shards
+    from trunkline.broker.shards.shards import Shards
+    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -152,20 +153,17 @@ class Node:
         # imported here: most nodes are one shard
         from trunkline.broker.shards.routing import ShardPubSub
 
-        calendar = lambda: self.clock.calendar
-        return ShardPubSub(
-            *given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar, epoch=self._shard.epoch
-        )
+        return ShardPubSub(*given, place=self._shard, scheduler=self.scheduler, clock=self.clock)
 
     def _shards(self, place: ShardPlace, opened: OpenedStore | None) -> Shards:
-        from trunkline.broker.shards.outbox import Unsent
         from trunkline.broker.shards.routing import ShardPubSub
         from trunkline.broker.shards.shards import Shards
+        from trunkline.broker.shards.stored_links import NO_LINKS
 
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
-        reached, unsent = ({}, Unsent([], {})) if opened is None else (opened.links, opened.unsent)
-        return Shards(place, pubsub, self.scheduler, services, services.committer, reached, unsent)
+        stored = NO_LINKS if opened is None or opened.links is None else opened.links
+        return Shards(place, pubsub, self.scheduler, services, services.committer, stored)
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors

@@ -21,8 +21,6 @@ from trunkline.broker.session.recovery import Recovery
 from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
-from trunkline.broker.shards.outbox import unsent as find_unsent
-from trunkline.broker.shards.places import LINKS, places_from
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.explanations import quoted
@@ -43,8 +41,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.stored_sessions import Found
     from trunkline.broker.session.stored_will import StoredWill
-    from trunkline.broker.shards.outbox import Unsent
-    from trunkline.broker.shards.places import Reached
+    from trunkline.broker.shards.stored_links import StoredLinks
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
@@ -68,8 +65,7 @@ class OpenedStore(NamedTuple):
     retained: list[Row]
     of_plugins: list[Row]
     #: How far it has come with other shards, by their numbers.
-    links: dict[int, Reached]
-    unsent: Unsent
+    links: StoredLinks | None
     #: Whether the engine finds its rows whole: to look takes as long as all that follows.
     verified: Future[None]
     #: Opens it again, for a look at what is wrong.
@@ -78,8 +74,11 @@ class OpenedStore(NamedTuple):
     began: float
 
 
-async def open_store(open_engine: Callable[[], Engine], config: Config) -> OpenedStore:
-    """
+async def open_store(
+    open_engine: Callable[[], Engine], config: Config, find_links: Callable[[Engine], StoredLinks] | None = None
+) -> OpenedStore:
+    """`find_links` finds what a shard has stored of the others.
+
     Raises:
         StoreError: the store cannot be opened or read.
     """
@@ -90,11 +89,12 @@ async def open_store(open_engine: Callable[[], Engine], config: Config) -> Opene
         verified = looking.submit(engine.verify)
         looking.shutdown(wait=False)
         try:
-            found, retained, of_plugins, links, unsent = await trio.to_thread.run_sync(_find, engine, config)
+            found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine, config)
+            links = None if find_links is None else await trio.to_thread.run_sync(find_links, engine)
         except BaseException:
             engine.close()
             raise
-    return OpenedStore(engine, found, retained, of_plugins, links, unsent, verified, open_engine, began)
+    return OpenedStore(engine, found, retained, of_plugins, links, verified, open_engine, began)
 
 
 class Storing:
@@ -239,19 +239,13 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_failed += 1
 
 
-def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row], dict[int, Reached], Unsent]:
+def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row]]:
     if engine.count(QUEUES):
         # imported here: it is done once
         from trunkline.broker.former_queues import take_over
 
         take_over(engine, MessageQueue[Any](**priority_settings(config.session)).priority_of)
-    return (
-        find(engine),
-        list(rows(engine, RETAINED)),
-        list(rows(engine, PLUGINS)),
-        places_from(rows(engine, LINKS)),
-        find_unsent(engine),
-    )
+    return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ SPREADING: Final = Space("spreading")
 
 
 class Unsent(NamedTuple):
-    """What a shard had not sent when it ended, as far as is known."""
+    """What a shard had not sent to others when it ended, as far as it knew."""
 
     #: Bursts of one publication, by shard and number, in order.
     bursts: list[tuple[int, int, bytes]]
@@ -33,7 +33,7 @@ class Unsent(NamedTuple):
     versions: dict[str, int]
 
 
-class Outbox:
+class LinkOutbox:
     owner: Ref[object] | None = None
 
     def __init__(self, committer: Committer) -> None:

@@ -16,7 +16,7 @@ import trio
 
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
 from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
-from trunkline.broker.shards.outbox import Outbox
+from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import SHARED, Wants
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
+    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
     from trunkline.router import Route
     from trunkline.router.shared import Group
+    from trunkline.store.clock import StoreClock
 
 _ALL: Final = Options(qos=2)
 
@@ -47,15 +49,12 @@ class ShardPubSub(PubSub):
     def __init__(
         self,
         *args: Any,
-        number: int,
+        place: ShardPlace,
         scheduler: Scheduler,
-        calendar: Callable[[], float],
-        epoch: float,
+        clock: StoreClock,
     ) -> None:
-        """Shard `number`. `calendar` is what has to be added to node time for the calendar's, and `epoch` for a time
-        that all shards know."""
         super().__init__(*args)
-        self.number = number
+        self.number = number = place.number
         #: By number.
         self.peers: dict[int, Peer] = {}
         #: Where other shards want what.
@@ -65,9 +64,9 @@ class ShardPubSub(PubSub):
         self._pickers: dict[str, SharePicker] = {}
         self._random = Random(number)
         self._versions = Versions(number, self.retained)
-        self._calendar = calendar
-        self._epoch = epoch
-        self._outbox = None if self.committer is None else Outbox(self.committer)
+        self._clock = clock
+        self._epoch = place.epoch
+        self._outbox = None if self.committer is None else LinkOutbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
         #: The last publication that went to other shards, and to which.
@@ -87,7 +86,7 @@ class ShardPubSub(PubSub):
     ) -> int:
         outer, self._sending = self._sending, []
         if publication.retain:
-            self._version = version = self._versions.next(now + self._calendar(), publication.count)
+            self._version = version = self._versions.next(now + self._clock.calendar, publication.count)
         else:
             version = 0
         try:
@@ -283,7 +282,7 @@ class ShardPubSub(PubSub):
         super().delete_retained(topics)
         for topic in topics:
             if not is_own(topic):
-                version = self._versions.next(trio.current_time() + self._calendar(), 1)
+                version = self._versions.next(trio.current_time() + self._clock.calendar, 1)
                 self._send_silently(Message(topic, b"", retain=True), version)
 
     def retain(self, message: Message, now: float, version: int = 0) -> None:

@@ -15,7 +15,7 @@ from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, CommitState
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
-from trunkline.broker.shards.shards import ShardPlace
+from trunkline.broker.shards.stored_links import ShardPlace
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
 from trunkline.store import Engine, StoreFull, StoreUnavailable, WriteBatch
