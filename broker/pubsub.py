@@ -246,6 +246,14 @@ class PubSub:
                 numbers.setdefault(member, []).append(number)
         return [(publication.select(some), member) for member, some in numbers.items()]
 
+    def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
+        """As `publish`. It is gone if it is lost: its client does not publish it again."""
+        return self.publish(will, now, origin, own)
+
+    def is_wanted(self, topic: str) -> bool:
+        """Whether there is anybody who would get a message of this topic."""
+        return bool(self._match(topic))
+
     def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
         """Another member of a shared group gets a message that this one does not. Returns False if there is none."""
         other = group.pick(message.publisher, message.topic, (member,))

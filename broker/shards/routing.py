@@ -71,6 +71,8 @@ class ShardPubSub(PubSub):
         self._version = 0
         #: The last publication that went to other shards, and to which.
         self._forwarded: tuple[Publication | None, list[Peer]] = (None, [])
+        #: Whether what is published is kept until it is there.
+        self._is_kept = False
         #: The shards that a publication goes to which is being published.
         self._sending: list[Peer] = []
 
@@ -122,13 +124,19 @@ class ShardPubSub(PubSub):
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         """It `is_kept` until it is there, also over the end of this shard, if its publisher does not send it again."""
-        if self._outbox is not None and self.committer is not None and (is_kept or forwarded.publication.qos == 2):
-            number = self.committer.publications.next_number()
-            forwarded = forwarded._replace(number=number)
-            self._outbox.keep(peer.number, number, encode_burst([forwarded], self._epoch))
-            peer.wait(partial(self._outbox.sent, peer.number, number))
+        if is_kept or self._is_kept or forwarded.publication.qos == 2:
+            forwarded = self._kept(peer, forwarded)
         if peer.forward(forwarded):
             self._sending.append(peer)
+
+    def _kept(self, peer: Peer, forwarded: Forwarded) -> Forwarded:
+        if self._outbox is None or self.committer is None:
+            return forwarded
+        number = self.committer.publications.next_number()
+        forwarded = forwarded._replace(number=number)
+        self._outbox.keep(peer.number, number, encode_burst([forwarded], self._epoch))
+        peer.wait(partial(self._outbox.sent, peer.number, number))
+        return forwarded
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
@@ -167,6 +175,16 @@ class ShardPubSub(PubSub):
             return wait
         waits: list[Wait] = [peer.wait for peer in dict.fromkeys(peers)]
         return all_of(waits if wait is None else [*waits, wait])
+
+    def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
+        self._is_kept = will.qos > 0
+        try:
+            return super().publish_will(will, now, origin, own)
+        finally:
+            self._is_kept = False
+
+    def is_wanted(self, topic: str) -> bool:
+        return super().is_wanted(topic) or bool(self._away.match(topic))
 
     # Shared groups
 
