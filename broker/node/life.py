@@ -4,8 +4,9 @@ everything still works."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import trio
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.parts import Node
+    from trunkline.broker.shards.shards import Shards
+
+    JoinShards: TypeAlias = Callable[[Shards], Awaitable[None]]
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -46,13 +50,15 @@ class NodeFailed(Exception):
 
 
 class NodeLife:
-    def __init__(self, node: Node, grace: float, adopt: Kept | None) -> None:
-        """At the end, clients have `grace` seconds to close. `adopt` is what another node has left."""
+    def __init__(self, node: Node, grace: float, adopt: Kept | None, join: JoinShards | None = None) -> None:
+        """At the end, clients have `grace` seconds to close. `adopt` is what another node has left. `join` connects it
+        to the other shards, for as long as it runs."""
         self._node = node
         self.ending = Ending(node, grace)
         #: Is opened at the start, where it is wanted.
         self.control: ControlSocket | None = None
         self._adopt = adopt
+        self._join = join
         #: Whether everything is up and not yet stopping.
         self._serving = False
 
@@ -134,12 +140,14 @@ class NodeLife:
         if storing is not None or config.streams:
             node.stream_keeper.open([settings.declared for settings in config.streams], self._is_subscribed)
         await node.supervisors.start_background("streams", self._work_on_streams)
+        if node.shards is not None and self._join is not None:
+            node.shards.begin()
+            await node.supervisors.start_background("links", partial(self._join, node.shards))
+            await node.shards.known()
         await node.plugins.start(config.plugins)
         if storing is not None:
             await storing.go_on(node.services)
             await node.supervisors.start_background("backlogs", storing.backlogs.collect)
-        if node.shards is not None:
-            node.shards.begin()
         await ready()
         if self._adopt is not None:
             self._adopt.go_on(node)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.net.protocol import LayerFactory
     from trunkline.broker.node.kept import Kept
-    from trunkline.broker.node.life import ControlSocket
+    from trunkline.broker.node.life import ControlSocket, JoinShards
     from trunkline.broker.node.storing import OpenedStore
     from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.hooks.chain import Hooks
@@ -46,12 +46,14 @@ async def open_node(
     adopt: Kept | None = None,
     open_store: Callable[[], Engine] | None = None,
     shard: ShardPlace | None = None,
+    join: JoinShards | None = None,
 ) -> AsyncGenerator[Admin, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `adopt` is what another node of this process has left. The node may be one `shard` among several.
+    `adopt` is what another node of this process has left. The node may be one `shard` among
+    several, and `join` connects it to the others for as long as it runs.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.
@@ -66,7 +68,7 @@ async def open_node(
     files = read_files(config)
     opened = None if open_engine is None else await _opened(open_engine, config, shard)
     node = Node(config, hooks, files, opened, layers, standalone=read is not None, shard=shard)
-    life = NodeLife(node, grace, adopt)
+    life = NodeLife(node, grace, adopt, join)
     admin = Admin(node, life, read)
 
     async def ready() -> None:

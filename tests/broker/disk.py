@@ -1,7 +1,7 @@
 """A disk that outlives brokers, and the end of a broker that a power cut is: at a commit, before it or after it."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
@@ -15,6 +15,7 @@ from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, CommitState
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
+from trunkline.broker.shards.shards import Shards
 from trunkline.broker.shards.stored_links import ShardPlace
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
@@ -36,6 +37,7 @@ class Disk:
         standalone: bool = False,
         stops: bool = False,
         shard: ShardPlace | None = None,
+        join: Callable[[Shards], Awaitable[None]] | None = None,
         **settings: Any,
     ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
@@ -46,7 +48,9 @@ class Disk:
         try:
             read = (lambda: config) if standalone else None
             open_store = None if config.durability(standalone=True) == "memory" else lambda: face
-            async with open_node(config, hooks, grace=0, read=read, open_store=open_store, shard=shard) as admin:
+            async with open_node(
+                config, hooks, grace=0, read=read, open_store=open_store, shard=shard, join=join
+            ) as admin:
                 life = Life(admin, face)
                 try:
                     yield life
