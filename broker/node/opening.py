@@ -20,6 +20,7 @@ from trunkline.store import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from trunkline.broker.connection.hand_over import HandOver
     from trunkline.broker.net.protocol import LayerFactory
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.life import ControlSocket
@@ -44,12 +45,14 @@ async def open_node(
     open_control: OpenControl | None = None,
     adopt: Kept | None = None,
     open_store: Callable[[], Engine] | None = None,
+    hand_over: HandOver | None = None,
 ) -> AsyncGenerator[Admin, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `adopt` is what another node of this process has left.
+    `adopt` is what another node of this process has left. `hand_over` leads to the other shards of the node, if it has
+    several.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.
@@ -63,7 +66,7 @@ async def open_node(
     open_engine = open_store or _store_opener(config, standalone=read is not None)
     files = read_files(config)
     opened = None if open_engine is None else await _opened(open_engine, config)
-    node = Node(config, hooks, files, opened, layers, standalone=read is not None)
+    node = Node(config, hooks, files, opened, layers, standalone=read is not None, hand_over=hand_over)
     life = NodeLife(node, grace, adopt)
     admin = Admin(node, life, read)
 

@@ -11,6 +11,7 @@ import trio
 
 from trunkline.actors import Scheduler
 from trunkline.broker.alarms import Alarms
+from trunkline.broker.connection.hand_over import Sharing
 from trunkline.broker.connection.mqtt import Mqtt
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
@@ -43,6 +44,7 @@ from trunkline.store.clock import StoreClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trunkline.broker.connection.hand_over import HandOver
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.nats.protocol import Nats
     from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
@@ -67,8 +69,11 @@ class Node:
         layers: Sequence[LayerFactory],
         *,
         standalone: bool,
+        hand_over: HandOver | None = None,
     ) -> None:
-        """`opened` is the store, if there is one; a `standalone` broker has a process of its own."""
+        """`opened` is the store, if there is one; a `standalone` broker has a process of its own. `hand_over` is None
+        where this is the node's only shard."""
+        self.hand_over = hand_over
         self.standalone = standalone
         self.started_at = trio.current_time()
         self.hooks = hooks if hooks is not None else Hooks()
@@ -141,7 +146,9 @@ class Node:
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors
-        mqtt = Mqtt(self.services, self.sessions, self.failures)
+        hand_over, poller = self.hand_over, self.poller
+        sharing = None if hand_over is None or poller is None else Sharing(hand_over, poller)
+        mqtt = Mqtt(self.services, self.sessions, self.failures, sharing)
         services = NetServices(
             self.scheduler,
             self.poller,
@@ -159,12 +166,13 @@ class Node:
 
     def _nats(self, mqtt: Mqtt) -> ProtocolFactory:
         """Imported and made for the first listener that speaks it."""
+        draw = None if self.hand_over is None else self.hand_over.draw
 
         @cache
         def nats() -> Nats:
             from trunkline.broker.nats.protocol import Nats
 
-            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of, self.scheduler)
+            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of, self.scheduler, draw)
 
         return lambda config, settings: nats().at(config, settings)
 

@@ -1,0 +1,1 @@
+"""What makes several shards one node."""
