@@ -55,6 +55,8 @@ class SocketPassage:
         frame = frame_of(passed)
         if self._is_closed or len(self._waiting) >= MAX_WAITING or len(frame) > MAX_FRAME:
             return False
+        if self._sock is not None and not self._waiting and _has_ended(self._sock):
+            self._disconnect()  # and perhaps there is a new one by now
         if self._sock is None and not self._connect():
             return False
         self._waiting.append(_Waiting(frame, passed))
