@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.parts import Node
-    from trunkline.broker.shards.shards import Shards
-
-    JoinShards: TypeAlias = Callable[[Shards], Awaitable[None]]
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -50,15 +47,13 @@ class NodeFailed(Exception):
 
 
 class NodeLife:
-    def __init__(self, node: Node, grace: float, adopt: Kept | None, join: JoinShards | None = None) -> None:
-        """At the end, clients have `grace` seconds to close. `adopt` is what another node has left. `join` connects it
-        to the other shards, for as long as it runs."""
+    def __init__(self, node: Node, grace: float, adopt: Kept | None) -> None:
+        """At the end, clients have `grace` seconds to close. `adopt` is what another node has left."""
         self._node = node
         self.ending = Ending(node, grace)
         #: Is opened at the start, where it is wanted.
         self.control: ControlSocket | None = None
         self._adopt = adopt
-        self._join = join
         #: Whether everything is up and not yet stopping.
         self._serving = False
 
@@ -140,9 +135,9 @@ class NodeLife:
         if storing is not None or config.streams:
             node.stream_keeper.open([settings.declared for settings in config.streams], self._is_subscribed)
         await node.supervisors.start_background("streams", self._work_on_streams)
-        if node.shards is not None and self._join is not None:
+        if node.place is not None and node.shards is not None:
             node.shards.begin()
-            await node.supervisors.start_background("links", partial(self._join, node.shards))
+            await node.supervisors.start_background("links", partial(node.place.join, node.shards))
             await node.shards.known()
         await node.plugins.start(config.plugins)
         if storing is not None:

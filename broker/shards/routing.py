@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
-    from trunkline.broker.shards.stored_links import ShardPlace
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
@@ -139,6 +139,8 @@ class ShardPubSub(PubSub):
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
         when it ended."""
         self.wants.begin()
+        if not self.peers:
+            self.are_known.set()
         for each in self.peers.values():  # until it has told what it wants
             self._away.subscribe(each, ALL, _ALL)
         for shard, number, burst in unsent.bursts:

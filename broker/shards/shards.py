@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from trunkline.actors import Scheduler
     from trunkline.broker.committer import Committer
     from trunkline.broker.shards.peer import Publishers
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.routing import ShardPubSub
-    from trunkline.broker.shards.stored_links import ShardPlace, StoredLinks
+    from trunkline.broker.shards.stored_links import StoredLinks
 
 #: Seconds that a shard waits for others before it serves.
 MAX_UNKNOWN: Final = 5.0
@@ -42,7 +43,7 @@ class Shards:
         store: PeerStore | None = None
         if committer is not None and pubsub.outbox is not None:
             store = PeerStore(committer, LinkPlaces(committer, numbers), pubsub.outbox)
-        for number in range(place.shards):
+        for number in range(place.count):
             if number != place.number:
                 known = stored.reached.get(number)
                 link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)

@@ -9,48 +9,8 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.shards.shards import Shards
-from trunkline.broker.shards.stored_links import ShardPlace
-
-
-class Cable:
-    """A connection between two shards. Bytes arrive in order, until it is cut."""
-
-    def __init__(self, nursery: trio.Nursery, one: Shards, other: Shards) -> None:
-        self._ends = one, other
-        self.is_cut = False
-        #: While it is not set, nothing arrives.
-        self.flows = trio.Event()
-        self.flows.set()
-        for near, far in ((one, other), (other, one)):
-            send, receive = trio.open_memory_channel[bytes](10_000)
-            near.connected(far.place.number, send.send_nowait, self.cut)
-            nursery.start_soon(self._carry, receive, near.place.number, far)
-
-    async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: Shards) -> None:
-        async for data in receive:
-            await self.flows.wait()
-            if self.is_cut:
-                break
-            far.received(number, data)
-
-    def cut(self) -> None:
-        if not self.is_cut:
-            self.is_cut = True
-            self.flows.set()
-
-    def lose(self) -> None:
-        """Both ends notice."""
-        self.cut()
-        one, other = self._ends
-        one.lost(other.place.number)
-        other.lost(one.place.number)
-
-    def stall(self) -> None:
-        self.flows = trio.Event()
-
-    def go_on(self) -> None:
-        self.flows.set()
+from trunkline.broker.shards.memory_links import MemoryLinks
+from trunkline.broker.shards.place import ShardPlace
 
 
 class House:
@@ -62,9 +22,7 @@ class House:
         #: By shard: they end it, and are set when it has ended.
         self._ends: dict[int, tuple[trio.Event, trio.Event]] = {}
         self.lives: dict[int, Life] = {}
-        #: As far as they can be reached.
-        self._shards: dict[int, Shards] = {}
-        self.cables: dict[frozenset[int], Cable] = {}
+        self.links = MemoryLinks()
 
     async def begin(self, number: int) -> None:
         self._terms[number] += 1
@@ -78,37 +36,16 @@ class House:
                 beginning.start_soon(self.begin, number)
 
     async def _live(self, number: int, *, task_status: trio.TaskStatus[None]) -> None:
-        place = ShardPlace(number, len(self._disks), self._terms[number], 0.0)
+        place = ShardPlace(number, len(self._disks), self._terms[number], 0.0, self.links.join)
         is_over, has_ended = self._ends[number]
-        async with self._disks[number].broker(shard=place, join=self._join, **self._settings) as self.lives[number]:
+        async with self._disks[number].broker(place=place, **self._settings) as self.lives[number]:
             task_status.started()
             await is_over.wait()
         has_ended.set()
 
-    async def _join(self, shards: Shards) -> None:
-        number = shards.place.number
-        self._shards[number] = shards
-        for other in self._shards:
-            if other != number:
-                self.connect(number, other)
-        await trio.sleep_forever()
-
-    def connect(self, one: int, other: int) -> None:
-        self.cables[frozenset({one, other})] = Cable(self._nursery, self._shards[one], self._shards[other])
-
-    def cable(self, one: int, other: int) -> Cable:
-        return self.cables[frozenset({one, other})]
-
     async def end(self, number: int) -> None:
         """As a power cut; the others go on."""
         self.lives.pop(number)
-        self._shards.pop(number)
-        for ends in [each for each in self.cables if number in each]:
-            cable = self.cables.pop(ends)
-            cable.cut()
-            (other,) = ends - {number}
-            if other in self._shards:
-                self._shards[other].lost(number)
         is_over, has_ended = self._ends.pop(number)
         is_over.set()
         await has_ended.wait()
