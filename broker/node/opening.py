@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.life import ControlSocket
     from trunkline.broker.node.storing import OpenedStore
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.hooks.chain import Hooks
     from trunkline.store import Engine
 
@@ -44,12 +45,14 @@ async def open_node(
     open_control: OpenControl | None = None,
     adopt: Kept | None = None,
     open_store: Callable[[], Engine] | None = None,
+    place: ShardPlace | None = None,
 ) -> AsyncGenerator[Admin, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `adopt` is what another node of this process has left.
+    `adopt` is what another node of this process has left. `place` is that of this broker among those that are one node
+    together.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.
@@ -63,7 +66,7 @@ async def open_node(
     open_engine = open_store or _store_opener(config, standalone=read is not None)
     files = read_files(config)
     opened = None if open_engine is None else await _opened(open_engine, config)
-    node = Node(config, hooks, files, opened, layers, standalone=read is not None)
+    node = Node(config, hooks, files, opened, layers, standalone=read is not None, place=place)
     life = NodeLife(node, grace, adopt)
     admin = Admin(node, life, read)
 

@@ -20,6 +20,7 @@ from trunkline.broker.metrics import Metrics
 from trunkline.broker.net import poller as polling
 from trunkline.broker.net.failure_log import FailureLog
 from trunkline.broker.net.listeners import Listeners
+from trunkline.broker.net.listening_sockets import open_sockets
 from trunkline.broker.net.services import NetServices
 from trunkline.broker.node.clients import Clients
 from trunkline.broker.node.messages import OwnMessages
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -67,9 +69,12 @@ class Node:
         layers: Sequence[LayerFactory],
         *,
         standalone: bool,
+        place: ShardPlace | None = None,
     ) -> None:
-        """`opened` is the store, if there is one; a `standalone` broker has a process of its own."""
+        """`opened` is the store, if there is one; a `standalone` broker has a process of its own, of which there may be
+        several: `place` is that of this one among them."""
         self.standalone = standalone
+        self.place = place
         self.started_at = trio.current_time()
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -153,6 +158,7 @@ class Node:
             supervisors.start_task,
             self.wall,
             layers,
+            open_sockets if self.place is None else self.place.open_sockets,
         )
         spoken = dict.fromkeys(PORTS, mqtt.at) | dict.fromkeys(NATS, self._nats(mqtt))
         return Listeners(services, self.config, spoken, mqtt.at)
@@ -203,6 +209,12 @@ class Node:
     def busy_poll(self) -> float:
         is_useful = self.standalone and (os.cpu_count() or 1) > 1
         return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
+
+    @property
+    def process_name(self) -> str:
+        """The node's, and that of this process if it has several."""
+        name = self.config.node.name
+        return name if self.place is None else self.place.named(name)
 
     def wall(self) -> float:
         """The time in seconds since the epoch."""

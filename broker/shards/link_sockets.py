@@ -39,8 +39,8 @@ MAX_GREETING: Final = 4_096
 MAX_STRANGERS: Final = 64
 #: Bytes of one read.
 READ_SIZE: Final = 262_144
-#: Bytes that may wait for a socket. Credit of the link bounds publications far below; a peer that reads nothing is given
-#: up after some seconds.
+#: Bytes that may wait for a socket. Credit of the link bounds publications far below, and a peer that says nothing is
+#: given up after some seconds.
 MAX_PENDING: Final = 1 << 28
 
 _logger = logging.getLogger("trunkline.shards")

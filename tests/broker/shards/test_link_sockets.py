@@ -243,12 +243,12 @@ async def test_a_silent_stranger_is_shut_out(folder: Path, monkeypatch: pytest.M
 async def test_there_are_not_too_many_strangers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_sockets, "MAX_STRANGERS", 1)
     shard = Shard(0, 2, folder)
-    async with running(shard):
-        async with (
-            await trio.open_unix_socket(str(link_path(folder, 0))),
-            await trio.open_unix_socket(str(link_path(folder, 0))) as second,
-        ):
-            assert await second.receive_some(1) == b""
+    async with (
+        running(shard),
+        await trio.open_unix_socket(str(link_path(folder, 0))),
+        await trio.open_unix_socket(str(link_path(folder, 0))) as second,
+    ):
+        assert await second.receive_some(1) == b""
 
 
 class Unread:
