@@ -18,7 +18,7 @@ import trio
 from trunkline.management.workers.messages import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from trunkline.management.workers.messages import Message
 
@@ -83,19 +83,19 @@ class Channel:
             self._sock.setblocking(False)
         return found[0]
 
-    async def messages(self) -> AsyncIterator[tuple[Message, list[int]]]:
-        """With their descriptors, until the other side is gone."""
-        while True:
-            while (found := self._take()) is not None:
-                yield found
+    async def receive(self) -> tuple[Message, list[int]] | None:
+        """The next message, with its descriptors; None when the other side is gone."""
+        while (found := self._take()) is None:
             try:
                 await trio.lowlevel.wait_readable(self._sock)
                 if not self._read():
-                    return
+                    return None
             except BlockingIOError:
                 continue
             except (OSError, ValueError, trio.ClosedResourceError):
-                return
+                return None
+        await trio.lowlevel.checkpoint()
+        return found
 
     def _read(self) -> bool:
         """False at the end."""

@@ -160,7 +160,8 @@ class Fleet:
 
     async def _listen(self, worker: WorkerProcess) -> None:
         requests: dict[int, SocketsWanted] = {}
-        async for message, _ in worker.channel.messages():
+        while (received := await worker.channel.receive()) is not None:
+            message, _ = received
             match message:
                 case WantSockets(request, _):
                     requests[request] = message.wanted

@@ -112,8 +112,8 @@ class Membership:
         """Hear it. `reload` is called when the configuration is to be read again, `gone` when there is no supervisor
         any more."""
         self._ask_to_reload = reload
-        async for message, descriptors in self._channel.messages():
-            self._heard(message, descriptors)
+        while (received := await self._channel.receive()) is not None:
+            self._heard(*received)
         for answer in self._requests.values():
             answer.come.set()
         self._requests.clear()
