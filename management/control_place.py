@@ -20,6 +20,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 SOCKET: Final = ".sock"
 PORT: Final = ".port"
+#: The folder of a node with several workers: each has a socket in it.
+WORKERS: Final = ".workers"
 #: Bytes of a Unix socket's path: `sun_path` with its closing zero has 108, on macOS and the BSDs 104.
 MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
@@ -101,9 +103,18 @@ def sockets() -> dict[str, Path]:
             found.update(
                 (unquote(path.name.removesuffix(path.suffix)), path)
                 for path in folder.iterdir()
-                if path.suffix in (SOCKET, PORT)
+                if path.suffix in (SOCKET, PORT) or (path.suffix == WORKERS and worker_sockets(path))
             )
     return found
+
+
+def worker_sockets(folder: Path) -> list[Path]:
+    """Those of a node with several workers, in the order of these; none if the folder is something else."""
+    try:
+        found = [each for each in folder.iterdir() if each.suffix == SOCKET and each.stem.isdecimal()]
+    except OSError:
+        return []
+    return sorted(found, key=lambda each: int(each.stem))
 
 
 def make_private_folder(folder: Path) -> None:
