@@ -80,6 +80,7 @@ class Membership:
         try:
             welcome = channel.first(WELCOME_TIME)
         except ChannelClosed as error:
+            channel.close()
             raise OSError(f"the supervisor is gone: {error}") from error
         assert isinstance(welcome, Welcome)
         return cls(channel, welcome)

@@ -194,7 +194,9 @@ def test_wills_are_published_before_anybody_is_disconnected(start: Start, runtim
     leaving: list[Client] = []
     while len(clients_of(runtime, number)) < 2:  # the system chooses the worker
         name = f"d{len(leaving)}"
-        leaving.append(client(node.port, client_id=name, will=WillMessage(f"wills/{name}", b"gone")).open())
+        leaving.append(
+            client(node.port, client_id=name, will=WillMessage(topic=f"wills/{name}", payload=b"gone")).open()
+        )
     node.process.process.terminate()
     assert messages.receive(timeout=120).payload == b"gone"
     assert node.process.end() == 0
@@ -277,7 +279,7 @@ def test_signals_for_all_processes_of_the_service_end_it_in_order(start: Start) 
     ("settings", "code", "words"),
     [
         ({"TRUNKLINE_AUTH__PASSWORD_FILE": "missing"}, 2, "missing"),
-        ({"TRUNKLINE_STORE__PATH": "/nowhere/at/all.db"}, 1, "/nowhere/at"),
+        ({"TRUNKLINE_STORE__PATH": "/nowhere/at/all.db"}, 2, "/nowhere/at"),
         ({"TRUNKLINE_MQTT__MAX_QOS": "3"}, 2, "TRUNKLINE_MQTT__MAX_QOS"),
         ({"TRUNKLINE_NODE__WORKERS": "300"}, 2, 'accepted is a number from 1 to 256, or "auto"'),
     ],
@@ -291,6 +293,15 @@ def test_what_keeps_it_from_starting_is_said_once(
     (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
     assert words in line
     assert "Traceback" not in "".join(broker.lines)
+
+
+def test_a_store_that_cannot_be_used_is_one_line(start: Start, runtime: Path) -> None:
+    (runtime / "a.1.db").write_bytes(b"something else" * 1000)
+    broker = start()
+    assert broker.end() == 1
+    (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
+    assert "a.1.db is not a store of Trunkline" in line
+    assert not list((runtime / "trunkline").iterdir())
 
 
 def test_one_line_for_an_address_in_use(start: Start) -> None:
