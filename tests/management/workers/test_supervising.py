@@ -1,5 +1,6 @@
 """A node of several processes, from outside: real ones, real signals, real clients."""
 
+import json
 import os
 import re
 import signal
@@ -12,11 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from click.testing import CliRunner
 
 from tests.test_main import ADDRESS, Process, client, processes
 from trunkline.client import Disconnected
 from trunkline.client.settings import WillMessage
 from trunkline.client.sync import Client
+from trunkline.management.cli import cli
 from trunkline.management.control_client import ControlClient, NoBroker
 from trunkline.management.control_place import worker_sockets
 from trunkline.management.service_manager import READY, SOCKET, STOPPING, WATCHDOG
@@ -354,3 +357,32 @@ def test_all_control_sockets_are_in_the_nodes_folder(start: Start, runtime: Path
     assert node.process.end(signal.SIGTERM) == 0
     with pytest.raises(NoBroker):
         ControlClient(found[0])
+
+
+def test_ctl_asks_all_workers_and_gives_one_answer(
+    start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(start())
+    opened = [client(node.port, client_id=f"c{number:02}").open() for number in range(20)]
+    assert all(clients_of(runtime, number) for number in node.workers)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("TMPDIR", str(runtime))
+
+    def ctl(*words: str) -> str:
+        result = CliRunner().invoke(cli, ["ctl", "--no-config", *words, "--json"])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    listed = [json.loads(line)["client_id"] for line in ctl("clients", "list").splitlines()]
+    assert listed == [f"c{number:02}" for number in range(20)]
+    assert len(ctl("clients", "list", "--limit", "7").splitlines()) == 7
+    status = json.loads(ctl("status"))
+    assert (status["node"], status["connections"]) == ("trunkline", 20)
+    assert status["workers"] == [node.workers[0], node.workers[1]]
+    assert [listener["connections"] for listener in status["listeners"]] == [20]
+    for number in range(3):
+        assert json.loads(ctl("clients", "kick", f"c{number:02}"))["kicked"] == f"c{number:02}"
+    assert json.loads(ctl("status"))["connections"] == 17
+    assert json.loads(ctl("reload"))["reloaded"]
+    leave(*opened)
+    assert node.process.end(signal.SIGTERM) == 0
