@@ -17,7 +17,7 @@ from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.node_settings import StoreSettings
 from trunkline.management.workers import fleet as fleets
 from trunkline.management.workers.backoff import LONGEST, LOOP, STEADY
-from trunkline.management.workers.channel import Channel
+from trunkline.management.workers.channel import WorkerChannel
 from trunkline.management.workers.fleet import RELOAD_TIME, Fleet, FleetSettings
 from trunkline.management.workers.messages import (
     AlarmIs,
@@ -35,7 +35,7 @@ from trunkline.management.workers.messages import (
     Welcome,
 )
 from trunkline.management.workers.shared_sockets import SharedSockets
-from trunkline.management.workers.terms import Terms
+from trunkline.management.workers.terms import StartTerms
 from trunkline.management.workers.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no workers there")
@@ -53,7 +53,7 @@ class Worker(WorkerProcess):
         self.started_at = self.alive_at = trio.current_time()
         self.heard = trio.Event()
         ours, theirs = socket.socketpair()
-        self.channel, self.theirs = Channel(ours), Channel(theirs)
+        self.channel, self.theirs = WorkerChannel(ours), WorkerChannel(theirs)
         self._code: int | None = None
         self._over = trio.Event()
         #: Whether it ends when it is asked to.
@@ -118,7 +118,7 @@ async def running(
     monkeypatch: pytest.MonkeyPatch, workers: int = 2, sign_of_life: float = 0.0, *, serving: bool = True
 ) -> AsyncGenerator[Node]:
     monkeypatch.setattr(fleets, "WorkerProcess", Worker)
-    terms = Terms(Config(store=StoreSettings(durability="memory")), workers, lambda: 0)
+    terms = StartTerms(Config(store=StoreSettings(durability="memory")), workers, lambda: 0)
     sockets = SharedSockets()
     fleet = Fleet(FleetSettings(workers, Path("/nowhere"), ["serve"], [], sign_of_life), terms, sockets)
     async with trio.open_nursery() as nursery:

@@ -16,9 +16,9 @@ from trunkline.config.config import Config
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.node_settings import ControlSettings, StoreSettings
 from trunkline.hooks.chain import Hooks
-from trunkline.management.workers import membership as memberships
-from trunkline.management.workers.channel import Channel
-from trunkline.management.workers.membership import Membership
+from trunkline.management.workers import enrolment as enrolments
+from trunkline.management.workers.channel import WorkerChannel
+from trunkline.management.workers.enrolment import Enrolment
 from trunkline.management.workers.messages import (
     AlarmIs,
     Alive,
@@ -39,23 +39,23 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no workers th
 
 
 @pytest.fixture
-def supervisor() -> Iterator[Channel]:
+def supervisor() -> Iterator[WorkerChannel]:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours)
+    channel = WorkerChannel(ours)
     channel.theirs = theirs  # type: ignore[attr-defined]
     yield channel
     channel.close()
     theirs.close()
 
 
-def joined(supervisor: Channel, monkeypatch: pytest.MonkeyPatch, sign_of_life: float = 0.0) -> Membership:
-    monkeypatch.setattr(memberships, "_end_with_parent", lambda: None)
+def joined(supervisor: WorkerChannel, monkeypatch: pytest.MonkeyPatch, sign_of_life: float = 0.0) -> Enrolment:
+    monkeypatch.setattr(enrolments, "_end_with_parent", lambda: None)
     supervisor.send(Welcome(1, 3, 77, "/run/there", sign_of_life))
-    return Membership.join(supervisor.theirs.detach())  # type: ignore[attr-defined]
+    return Enrolment.join(supervisor.theirs.detach())  # type: ignore[attr-defined]
 
 
 @pytest.fixture
-def member(supervisor: Channel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Membership]:
+def member(supervisor: WorkerChannel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Enrolment]:
     found = joined(supervisor, monkeypatch)
     yield found
     found._channel.close()  # pyright: ignore[reportPrivateUsage] - as the end of its process would
@@ -63,7 +63,7 @@ def member(supervisor: Channel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mem
 
 @asynccontextmanager
 async def hearing(
-    member: Membership, reload: Callable[[], None] = lambda: None, gone: Callable[[], None] = lambda: None
+    member: Enrolment, reload: Callable[[], None] = lambda: None, gone: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[None]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member.run, reload, gone)
@@ -71,20 +71,20 @@ async def hearing(
         nursery.cancel_scope.cancel()
 
 
-async def said(supervisor: Channel) -> Message:
+async def said(supervisor: WorkerChannel) -> Message:
     found = await supervisor.receive()
     assert found is not None
     return found[0]
 
 
-def test_it_knows_its_place(member: Membership) -> None:
+def test_it_knows_its_place(member: Enrolment) -> None:
     place = member.place
     assert (member.number, place.number, place.count, place.term) == (1, 1, 3, 77)
     assert place.links == Path("/run/there")
     assert place.named("plant") == "plant.1"
 
 
-def test_it_has_a_store_and_a_control_socket_of_its_own(member: Membership, tmp_path: Path) -> None:
+def test_it_has_a_store_and_a_control_socket_of_its_own(member: Enrolment, tmp_path: Path) -> None:
     configured = member.configured(Config(store=StoreSettings(path=tmp_path / "a.db")))
     assert configured.store.path == tmp_path / "a.1.db"
     assert configured.control.path == Path("/run/there/1.sock")
@@ -94,14 +94,14 @@ def test_it_has_a_store_and_a_control_socket_of_its_own(member: Membership, tmp_
     assert member.configured(without).control == without.control
 
 
-def test_without_a_supervisor_it_does_not_begin(supervisor: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memberships, "_end_with_parent", lambda: None)
+def test_without_a_supervisor_it_does_not_begin(supervisor: WorkerChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enrolments, "_end_with_parent", lambda: None)
     supervisor.close()
     with pytest.raises(OSError, match="the supervisor is gone"):
-        Membership.join(supervisor.theirs.detach())  # type: ignore[attr-defined]
+        Enrolment.join(supervisor.theirs.detach())  # type: ignore[attr-defined]
 
 
-async def test_it_asks_for_sockets_and_says_when_they_are_closed(supervisor: Channel, member: Membership) -> None:
+async def test_it_asks_for_sockets_and_says_when_they_are_closed(supervisor: WorkerChannel, member: Enrolment) -> None:
     settings = ListenerSettings(url="tcp://127.0.0.1:0", name="a")
     async with hearing(member):
         with socket.socket() as bound, trio.fail_after(60):
@@ -124,7 +124,7 @@ async def test_it_asks_for_sockets_and_says_when_they_are_closed(supervisor: Cha
         assert await said(supervisor) == SocketsClosed(asked.request)
 
 
-async def test_an_address_that_cannot_be_listened_on(supervisor: Channel, member: Membership) -> None:
+async def test_an_address_that_cannot_be_listened_on(supervisor: WorkerChannel, member: Enrolment) -> None:
     async with hearing(member), trio.open_nursery() as nursery:
 
         async def answer() -> None:
@@ -138,7 +138,7 @@ async def test_an_address_that_cannot_be_listened_on(supervisor: Channel, member
         assert caught.value.errno == 98
 
 
-async def test_sockets_that_nobody_waits_for_any_more_are_closed(supervisor: Channel, member: Membership) -> None:
+async def test_sockets_that_nobody_waits_for_any_more_are_closed(supervisor: WorkerChannel, member: Enrolment) -> None:
     async with hearing(member):
         with trio.move_on_after(0):
             await member.place.open_sockets(ListenerSettings())
@@ -152,7 +152,9 @@ async def test_sockets_that_nobody_waits_for_any_more_are_closed(supervisor: Cha
         os.close(read)
 
 
-async def test_a_supervisor_that_goes_is_noticed_and_answers_nobody(supervisor: Channel, member: Membership) -> None:
+async def test_a_supervisor_that_goes_is_noticed_and_answers_nobody(
+    supervisor: WorkerChannel, member: Enrolment
+) -> None:
     gone = trio.Event()
     async with hearing(member, gone=gone.set), trio.open_nursery() as nursery:
 
@@ -168,7 +170,9 @@ async def test_a_supervisor_that_goes_is_noticed_and_answers_nobody(supervisor: 
         await member.place.all_quiet()
 
 
-async def test_it_reads_its_configuration_again_when_it_is_told_to(supervisor: Channel, member: Membership) -> None:
+async def test_it_reads_its_configuration_again_when_it_is_told_to(
+    supervisor: WorkerChannel, member: Enrolment
+) -> None:
     """Not before it serves: what it has read may be too old by then."""
     reloads = []
     reloaded = trio.Event()
@@ -191,7 +195,7 @@ async def test_it_reads_its_configuration_again_when_it_is_told_to(supervisor: C
         assert await said(supervisor) == Reloaded()
 
 
-async def test_at_the_end_it_waits_for_the_others(supervisor: Channel, member: Membership) -> None:
+async def test_at_the_end_it_waits_for_the_others(supervisor: WorkerChannel, member: Enrolment) -> None:
     async with hearing(member), trio.open_nursery() as nursery:
 
         async def answer() -> None:
@@ -203,14 +207,14 @@ async def test_at_the_end_it_waits_for_the_others(supervisor: Channel, member: M
 
 
 async def test_it_does_not_wait_for_ever(
-    supervisor: Channel, member: Membership, monkeypatch: pytest.MonkeyPatch
+    supervisor: WorkerChannel, member: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memberships, "QUIET_TIME", 0.01)
+    monkeypatch.setattr(enrolments, "QUIET_TIME", 0.01)
     async with hearing(member):
         await member.place.all_quiet()
 
 
-async def test_alarms_of_the_node_are_its_own(supervisor: Channel, member: Membership) -> None:
+async def test_alarms_of_the_node_are_its_own(supervisor: WorkerChannel, member: Enrolment) -> None:
     """Those that come before there is a broker, too."""
     alarms = Alarms(Hooks(), lambda: 0.0)
     async with hearing(member):
@@ -228,7 +232,7 @@ async def test_alarms_of_the_node_are_its_own(supervisor: Channel, member: Membe
 
 @pytest.mark.parametrize(("within", "signs"), [(8.0, 5), (0.0, 0)])
 async def test_signs_of_life(
-    supervisor: Channel, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, within: float, signs: int
+    supervisor: WorkerChannel, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, within: float, signs: int
 ) -> None:
     member = joined(supervisor, monkeypatch, within)
     with trio.move_on_after(9):
@@ -242,7 +246,7 @@ async def test_signs_of_life(
     member._channel.close()  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_why_it_cannot_start_is_for_the_supervisor_to_say(supervisor: Channel, member: Membership) -> None:
+async def test_why_it_cannot_start_is_for_the_supervisor_to_say(supervisor: WorkerChannel, member: Enrolment) -> None:
     with pytest.raises(SystemExit) as ended:
         member.cannot_start(["a", ValueError("b"), "x" * 100_000], 2)
     assert ended.value.code == 2
