@@ -92,7 +92,7 @@ def find(node: str) -> Path:
 
 
 def sockets() -> dict[str, Path]:
-    """The control sockets in the usual folders, by node name.
+    """The control sockets in the usual folders, and the folders of nodes with several workers, by node name.
 
     Raises:
         PlaceError: as `folders` does.
@@ -100,11 +100,13 @@ def sockets() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in reversed(folders()):
         with suppress(OSError):  # it is missing, or belongs to another user
-            found.update(
-                (unquote(path.name.removesuffix(path.suffix)), path)
-                for path in folder.iterdir()
-                if path.suffix in (SOCKET, PORT) or (path.suffix == WORKERS and worker_sockets(path))
-            )
+            places = list(folder.iterdir())
+            for kind in ((SOCKET, PORT), (WORKERS,)):
+                found.update(
+                    (unquote(path.name.removesuffix(path.suffix)), path)
+                    for path in places
+                    if path.suffix in kind and (path.suffix != WORKERS or worker_sockets(path))
+                )
     return found
 
 

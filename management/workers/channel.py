@@ -33,7 +33,7 @@ class ChannelClosed(Exception):
     """The other side is gone."""
 
 
-class Channel:
+class WorkerChannel:
     """One end. Descriptors that come are the receiver's."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.net.listening_sockets import SocketsWanted
     from trunkline.management.workers.messages import Message
     from trunkline.management.workers.shared_sockets import SharedSockets
-    from trunkline.management.workers.terms import Terms
+    from trunkline.management.workers.terms import StartTerms
 
 _logger = logging.getLogger("trunkline.workers")
 
@@ -58,7 +58,7 @@ class FleetSettings(NamedTuple):
 
 
 class Fleet:
-    def __init__(self, settings: FleetSettings, terms: Terms, sockets: SharedSockets) -> None:
+    def __init__(self, settings: FleetSettings, terms: StartTerms, sockets: SharedSockets) -> None:
         self._settings = settings
         self._terms = terms
         self._sockets = sockets

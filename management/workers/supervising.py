@@ -23,7 +23,7 @@ from trunkline.management.stop_signals import RELOAD, STOP, signals
 from trunkline.management.workers.fleet import Fleet, FleetSettings
 from trunkline.management.workers.runtime_folder import RuntimeFolder
 from trunkline.management.workers.shared_sockets import SharedSockets
-from trunkline.management.workers.terms import Terms
+from trunkline.management.workers.terms import StartTerms
 from trunkline.store import StoreError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def supervise(config: Config, read: Callable[[], Config], source: str) -> int:
         _logger.info("%d workers", count)
         folder = RuntimeFolder.claim(config, time_to_end(config), _say_waiting)
         try:
-            terms = Terms(config, count)
+            terms = StartTerms(config, count)
             try:
                 fleet, sockets = _fleet(count, folder, terms)
                 trio.run(_serve, config, read, fleet, sockets)
@@ -72,7 +72,7 @@ def _say_waiting(folder: Path) -> None:
     _logger.warning("waiting for the workers of a supervisor that has ended: they still have %s", folder)
 
 
-def _fleet(count: int, folder: RuntimeFolder, terms: Terms) -> tuple[Fleet, SharedSockets]:
+def _fleet(count: int, folder: RuntimeFolder, terms: StartTerms) -> tuple[Fleet, SharedSockets]:
     sockets = SharedSockets()
     settings = FleetSettings(count, folder.path, sys.argv[1:], [folder.descriptor], watchdog_time())
     return Fleet(settings, terms, sockets), sockets

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 
 
-class Terms:
+class StartTerms:
     """Of the workers of one node. Without a store, nothing remembers former terms."""
 
     def __init__(self, config: Config, count: int, now: Callable[[], float] = time.time) -> None:

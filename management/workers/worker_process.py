@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.management.workers.channel import Channel, ChannelClosed
+from trunkline.management.workers.channel import ChannelClosed, WorkerChannel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class WorkerProcess:
         self.started_at = self.alive_at = trio.current_time()
         #: All that it has said was heard.
         self.heard = trio.Event()
-        self.channel = Channel(ours)
+        self.channel = WorkerChannel(ours)
         with theirs:
             try:
                 # not in another thread: the system ends a worker when the thread that has started it ends

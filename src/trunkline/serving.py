@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.admin import Admin
     from trunkline.config.config import Config
     from trunkline.management.service_manager import Overseer
-    from trunkline.management.workers.membership import Membership
+    from trunkline.management.workers.enrolment import Enrolment
 
 logger = logging.getLogger("trunkline")
 
@@ -62,25 +62,25 @@ def run(read: Callable[[], Config], source: str, worker: int | None = None) -> i
 
             return supervise(config, read, source)
         return _run(config, read, source)
-    from trunkline.management.workers.membership import Membership
+    from trunkline.management.workers.enrolment import Enrolment
 
-    membership = Membership.join(worker)
-    logs.set_worker(membership.number)
-    return _run(membership.configured(config), lambda: membership.configured(read()), source, membership)
+    enrolment = Enrolment.join(worker)
+    logs.set_worker(enrolment.number)
+    return _run(enrolment.configured(config), lambda: enrolment.configured(read()), source, enrolment)
 
 
-def _run(config: Config, read: Callable[[], Config], source: str, membership: Membership | None = None) -> int:
-    refuse = fail if membership is None else membership.cannot_start
+def _run(config: Config, read: Callable[[], Config], source: str, enrolment: Enrolment | None = None) -> int:
+    refuse = fail if enrolment is None else enrolment.cannot_start
     try:
         logs.configure(config.log)
-        if membership is None:
+        if enrolment is None:
             log_start(config, source)
             check_alone(config)
         logger.info(_about_store(config))
         _keep_freed_memory()
         garbage.set_up()
         sys.setswitchinterval(SWITCH_INTERVAL)
-        trio.run(serve, config, read, membership)
+        trio.run(serve, config, read, enrolment)
     except Unusable as error:  # files of the configuration, and streams that it declares
         refuse(error.problems, BAD_USAGE)
     except (StoreInUse, StoreUnavailable) as error:
@@ -105,9 +105,9 @@ def _keep_freed_memory() -> None:
         mallopt(-3, MAPPED_BLOCK)  # M_MMAP_THRESHOLD
 
 
-async def serve(config: Config, read: Callable[[], Config], membership: Membership | None = None) -> None:
+async def serve(config: Config, read: Callable[[], Config], enrolment: Enrolment | None = None) -> None:
     """Run a node until a signal stops it, or one of its workers."""
-    overseer: Overseer = service_manager.ServiceManager() if membership is None else membership
+    overseer: Overseer = service_manager.ServiceManager() if enrolment is None else enrolment
     serving: list[Admin] = []
     lost = ""
     stopping = trio.Event()
@@ -131,21 +131,21 @@ async def serve(config: Config, read: Callable[[], Config], membership: Membersh
     try:
         # from the beginning: a plugin may take its time to start
         # a worker may be sent several, and its supervisor ends it if need be
-        again = signal.SIG_DFL if membership is None else signal.SIG_IGN
+        again = signal.SIG_DFL if enrolment is None else signal.SIG_IGN
         with signals(time_to_end(config), again) as coming:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(handle, coming)
                 nursery.start_soon(garbage.collect)
                 nursery.start_soon(overseer.show_life)
-                if membership is not None:
-                    nursery.start_soon(membership.run, coming.reload, coming.stop)
-                place = None if membership is None else membership.place
+                if enrolment is not None:
+                    nursery.start_soon(enrolment.run, coming.reload, coming.stop)
+                place = None if enrolment is None else enrolment.place
                 async with open_node(config, read=read, open_control=open_control, place=place) as node:
                     serving.append(node)
-                    if membership is not None:
-                        membership.follow_alarms(node.alarms)
+                    if enrolment is not None:
+                        enrolment.follow_alarms(node.alarms)
                     if not stopping.is_set():
-                        logger.info("serving" if membership is None else "ready")
+                        logger.info("serving" if enrolment is None else "ready")
                         overseer.ready()
                     await stopping.wait()
                     lost = await _at_stake(node)

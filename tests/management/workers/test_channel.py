@@ -8,26 +8,26 @@ import pytest
 import trio
 import trio.testing
 
-from trunkline.management.workers.channel import Channel, ChannelClosed
+from trunkline.management.workers.channel import ChannelClosed, WorkerChannel
 from trunkline.management.workers.messages import AlarmIs, Message, Quiet, Ready, SocketsAre
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="workers need Unix sockets")
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Channel, Channel]]:
-    one, other = map(Channel, socket.socketpair())
+def ends() -> Iterator[tuple[WorkerChannel, WorkerChannel]]:
+    one, other = map(WorkerChannel, socket.socketpair())
     yield one, other
     one.close()
     other.close()
 
 
-async def said(channel: Channel, count: int) -> list[tuple[Message, list[int]]]:
+async def said(channel: WorkerChannel, count: int) -> list[tuple[Message, list[int]]]:
     found = [await channel.receive() for _ in range(count)]
     return [each for each in found if each is not None]
 
 
-async def test_messages_come_in_order_with_their_descriptors(ends: tuple[Channel, Channel]) -> None:
+async def test_messages_come_in_order_with_their_descriptors(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         one.send(Ready())
@@ -50,7 +50,7 @@ async def test_messages_come_in_order_with_their_descriptors(ends: tuple[Channel
         assert ports == [each.getsockname()[1] for each in (first, second, first)]
 
 
-async def test_a_message_that_comes_in_pieces(ends: tuple[Channel, Channel]) -> None:
+async def test_a_message_that_comes_in_pieces(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     text = "x" * 100_000
     async with trio.open_nursery() as nursery:
@@ -63,7 +63,7 @@ async def test_a_message_that_comes_in_pieces(ends: tuple[Channel, Channel]) -> 
         one.send(Ready())
 
 
-async def test_the_end_of_the_other_side_ends_the_messages(ends: tuple[Channel, Channel]) -> None:
+async def test_the_end_of_the_other_side_ends_the_messages(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     one.send(Ready())
     one.close()
@@ -73,7 +73,7 @@ async def test_the_end_of_the_other_side_ends_the_messages(ends: tuple[Channel, 
         other.send(Ready())
 
 
-async def test_closing_it_ends_whoever_listens(ends: tuple[Channel, Channel]) -> None:
+async def test_closing_it_ends_whoever_listens(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, _ = ends
     async with trio.open_nursery() as nursery:
         nursery.start_soon(said, one, 1)
@@ -81,20 +81,20 @@ async def test_closing_it_ends_whoever_listens(ends: tuple[Channel, Channel]) ->
         one.close()
 
 
-async def test_a_side_that_reads_nothing_is_as_good_as_gone(ends: tuple[Channel, Channel]) -> None:
+async def test_a_side_that_reads_nothing_is_as_good_as_gone(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, _ = ends
     with pytest.raises(ChannelClosed):  # noqa: PT012 - as soon as its socket is full
         for _ in range(10_000):
             one.send(AlarmIs("a", "x" * 1000))
 
 
-def test_the_first_message_needs_no_event_loop(ends: tuple[Channel, Channel]) -> None:
+def test_the_first_message_needs_no_event_loop(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     one.send(Ready())
     assert other.first(10) == Ready()
 
 
-def test_a_first_message_that_does_not_come(ends: tuple[Channel, Channel]) -> None:
+def test_a_first_message_that_does_not_come(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     with pytest.raises(ChannelClosed):
         other.first(0.01)
@@ -103,7 +103,7 @@ def test_a_first_message_that_does_not_come(ends: tuple[Channel, Channel]) -> No
         other.first(10)
 
 
-def test_descriptors_that_nobody_takes_are_closed(ends: tuple[Channel, Channel]) -> None:
+def test_descriptors_that_nobody_takes_are_closed(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     read, write = os.pipe()
     one.send(Ready())

@@ -1,5 +1,6 @@
 """A node of several processes, from outside: real ones, real signals, real clients."""
 
+import json
 import os
 import re
 import signal
@@ -12,11 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from click.testing import CliRunner
 
 from tests.test_main import ADDRESS, Process, client, processes
 from trunkline.client import Disconnected
 from trunkline.client.settings import WillMessage
 from trunkline.client.sync import Client
+from trunkline.management.cli import cli
 from trunkline.management.control_client import ControlClient, NoBroker
 from trunkline.management.control_place import worker_sockets
 from trunkline.management.service_manager import READY, SOCKET, STOPPING, WATCHDOG
@@ -194,7 +197,9 @@ def test_wills_are_published_before_anybody_is_disconnected(start: Start, runtim
     leaving: list[Client] = []
     while len(clients_of(runtime, number)) < 2:  # the system chooses the worker
         name = f"d{len(leaving)}"
-        leaving.append(client(node.port, client_id=name, will=WillMessage(f"wills/{name}", b"gone")).open())
+        leaving.append(
+            client(node.port, client_id=name, will=WillMessage(topic=f"wills/{name}", payload=b"gone")).open()
+        )
     node.process.process.terminate()
     assert messages.receive(timeout=120).payload == b"gone"
     assert node.process.end() == 0
@@ -277,7 +282,7 @@ def test_signals_for_all_processes_of_the_service_end_it_in_order(start: Start) 
     ("settings", "code", "words"),
     [
         ({"TRUNKLINE_AUTH__PASSWORD_FILE": "missing"}, 2, "missing"),
-        ({"TRUNKLINE_STORE__PATH": "/nowhere/at/all.db"}, 1, "/nowhere/at"),
+        ({"TRUNKLINE_STORE__PATH": "/nowhere/at/all.db"}, 2, "/nowhere/at"),
         ({"TRUNKLINE_MQTT__MAX_QOS": "3"}, 2, "TRUNKLINE_MQTT__MAX_QOS"),
         ({"TRUNKLINE_NODE__WORKERS": "300"}, 2, 'accepted is a number from 1 to 256, or "auto"'),
     ],
@@ -291,6 +296,15 @@ def test_what_keeps_it_from_starting_is_said_once(
     (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
     assert words in line
     assert "Traceback" not in "".join(broker.lines)
+
+
+def test_a_store_that_cannot_be_used_is_one_line(start: Start, runtime: Path) -> None:
+    (runtime / "a.1.db").write_bytes(b"something else" * 1000)
+    broker = start()
+    assert broker.end() == 1
+    (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
+    assert "a.1.db is not a store of Trunkline" in line
+    assert not list((runtime / "trunkline").iterdir())
 
 
 def test_one_line_for_an_address_in_use(start: Start) -> None:
@@ -343,3 +357,32 @@ def test_all_control_sockets_are_in_the_nodes_folder(start: Start, runtime: Path
     assert node.process.end(signal.SIGTERM) == 0
     with pytest.raises(NoBroker):
         ControlClient(found[0])
+
+
+def test_ctl_asks_all_workers_and_gives_one_answer(
+    start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(start())
+    opened = [client(node.port, client_id=f"c{number:02}").open() for number in range(20)]
+    assert all(clients_of(runtime, number) for number in node.workers)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("TMPDIR", str(runtime))
+
+    def ctl(*words: str) -> str:
+        result = CliRunner().invoke(cli, ["ctl", "--no-config", *words, "--json"])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    listed = [json.loads(line)["client_id"] for line in ctl("clients", "list").splitlines()]
+    assert listed == [f"c{number:02}" for number in range(20)]
+    assert len(ctl("clients", "list", "--limit", "7").splitlines()) == 7
+    status = json.loads(ctl("status"))
+    assert (status["node"], status["connections"]) == ("trunkline", 20)
+    assert status["workers"] == [node.workers[0], node.workers[1]]
+    assert [listener["connections"] for listener in status["listeners"]] == [20]
+    for number in range(3):
+        assert json.loads(ctl("clients", "kick", f"c{number:02}"))["kicked"] == f"c{number:02}"
+    assert json.loads(ctl("status"))["connections"] == 17
+    assert json.loads(ctl("reload"))["reloaded"]
+    leave(*opened)
+    assert node.process.end(signal.SIGTERM) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from trunkline.config.config import Config
 from trunkline.config.node_settings import StoreSettings
-from trunkline.management.workers.terms import Terms, read_workers
+from trunkline.management.workers.terms import StartTerms, read_workers
 from trunkline.store import StoreCorrupt, StoreInUse, StoreUnavailable
 from trunkline.store.lock import FileLock
 
@@ -20,8 +20,8 @@ def config(tmp_path: Path) -> Config:
     return Config(store=StoreSettings(path=tmp_path / "a.db"))
 
 
-def terms(config: Config, count: int = 2, now: float = 100.5) -> Terms:
-    return Terms(config, count, lambda: now)
+def terms(config: Config, count: int = 2, now: float = 100.5) -> StartTerms:
+    return StartTerms(config, count, lambda: now)
 
 
 def test_each_start_has_a_higher_term_over_restarts(config: Config) -> None:

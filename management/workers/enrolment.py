@@ -20,7 +20,7 @@ from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.process_links import ProcessLinks
 from trunkline.config.store_place import shard_path, store_path
 from trunkline.management.control_place import SOCKET
-from trunkline.management.workers.channel import Channel, ChannelClosed
+from trunkline.management.workers.channel import ChannelClosed, WorkerChannel
 from trunkline.management.workers.messages import (
     AlarmIs,
     Alive,
@@ -55,8 +55,8 @@ MAX_PROBLEMS: Final = 32_768
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class Membership:
-    def __init__(self, channel: Channel, welcome: Welcome) -> None:
+class Enrolment:
+    def __init__(self, channel: WorkerChannel, welcome: Welcome) -> None:
         self._channel = channel
         self._welcome = welcome
         self.number = welcome.number
@@ -72,17 +72,18 @@ class Membership:
         self._raised: dict[str, str] = {}
 
     @classmethod
-    def join(cls, descriptor: int) -> Membership:
+    def join(cls, descriptor: int) -> Enrolment:
         """
         Raises:
             OSError: there is no supervisor there.
         """
-        channel = Channel(socket.socket(fileno=descriptor))
+        channel = WorkerChannel(socket.socket(fileno=descriptor))
         os.set_inheritable(descriptor, False)
         _end_with_parent()
         try:
             welcome = channel.first(WELCOME_TIME)
         except ChannelClosed as error:
+            channel.close()
             raise OSError(f"the supervisor is gone: {error}") from error
         assert isinstance(welcome, Welcome)
         return cls(channel, welcome)
