@@ -236,9 +236,7 @@ class PubSub:
                 own.deliver(*share)
         return len(targets) + len(shares) + kept
 
-    def shares(
-        self, group: Group[Subscriber], publication: Publication
-    ) -> list[tuple[Publication, Target[Subscriber]]]:
+    def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
         """The messages of a publication for each member of a group."""
         topics = publication.topics
         numbers: dict[Target[Subscriber], list[int]] = {}
@@ -247,6 +245,21 @@ class PubSub:
             if member is not None:
                 numbers.setdefault(member, []).append(number)
         return [(publication.select(some), member) for member, some in numbers.items()]
+
+    def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
+        """As `publish`. It is gone if it is lost: its client does not publish it again."""
+        return self.publish(will, now, origin, own)
+
+    def is_wanted(self, topic: str) -> bool:
+        """Whether there is anybody who would get a message of this topic."""
+        return bool(self._match(topic))
+
+    def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
+        """Another member of a shared group gets a message that this one does not. Returns False if there is none."""
+        other = group.pick(message.publisher, message.topic, (member,))
+        if other is not None:
+            other.subscriber.cast((message, other))
+        return other is not None
 
     def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
         """Give it to the sinks. Returns the number of receivers that get it from there; a negative one, if one of them
@@ -271,7 +284,7 @@ class PubSub:
         """Why a publication that was just routed to nobody was not taken; empty, if nobody wanted it."""
         return "" if self._refused is None or self._refused[0] is not publication else self._refused[1]
 
-    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:  # noqa: ARG002 - others need it
+    def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What a publisher waits for that waits for this, too, of a publication that was just published."""
         return wait
 

@@ -12,7 +12,9 @@ from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
 from trunkline.broker.session.stored_queue import head_from_row
 from trunkline.broker.session.stored_will import WILLS, will_from_row
 from trunkline.broker.session.stored_window import WINDOWS
-from trunkline.broker.shards.places import LINKS, place_from_bytes
+from trunkline.broker.shards.bursts import decode_burst
+from trunkline.broker.shards.outbox import OUTBOX, SPREADING, parts_of_key
+from trunkline.broker.shards.places import LINKS, reached_from_bytes
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
 from trunkline.broker.stored_retained import RETAINED
 from trunkline.hooks.client import client_from_plain
@@ -44,7 +46,9 @@ _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     RETAINED: lambda _, row: message_from_row(unpack(row)[2], 0.0),
     STREAM_DEADLINES: lambda key, row: (deadline_in(key), [int(sequence) for sequence in unpack(row)]),
     PLUGINS: lambda key, row: (key.decode(), unpack(row)),
-    LINKS: lambda _, row: place_from_bytes(row),
+    LINKS: lambda _, row: reached_from_bytes(row),
+    OUTBOX: lambda key, row: (parts_of_key(key), decode_burst(row, 0.0)),
+    SPREADING: lambda key, row: (key.decode(), int(unpack(row))),
     NODE: lambda _, row: unpack(row),
 }
 

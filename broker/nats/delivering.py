@@ -153,11 +153,8 @@ class Delivering:
 
     def _move(self, message: Message, target: Target[Subscriber]) -> bool:
         """Hand it to another member of its shared group."""
-        group = target.group
-        member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
-        if member is not None:
-            member.subscriber.cast((message, member))
-        return member is not None
+        group, pubsub = target.group, self._standing.services.pubsub
+        return group is not None and pubsub.hand_on(message, group, target.subscriber)
 
     def drained(self) -> None:
         """All that was sent has been written."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.life import ControlSocket
     from trunkline.broker.node.storing import OpenedStore
-    from trunkline.broker.shards.shards import ShardPlace
+    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.hooks.chain import Hooks
     from trunkline.store import Engine
 
@@ -64,7 +64,7 @@ async def open_node(
     config = config if config is not None else Config()
     open_engine = open_store or _store_opener(config, standalone=read is not None)
     files = read_files(config)
-    opened = None if open_engine is None else await _opened(open_engine, config)
+    opened = None if open_engine is None else await _opened(open_engine, config, shard)
     node = Node(config, hooks, files, opened, layers, standalone=read is not None, shard=shard)
     life = NodeLife(node, grace, adopt)
     admin = Admin(node, life, read)
@@ -85,11 +85,15 @@ async def open_node(
         raise error from error.__cause__
 
 
-async def _opened(open_engine: Callable[[], Engine], config: Config) -> OpenedStore:
+async def _opened(open_engine: Callable[[], Engine], config: Config, shard: ShardPlace | None) -> OpenedStore:
     # imported here: few brokers inside another process have a store
     from trunkline.broker.node.storing import open_store
 
-    return await open_store(open_engine, config)
+    if shard is None:
+        return await open_store(open_engine, config)
+    from trunkline.broker.shards.stored_links import find_links
+
+    return await open_store(open_engine, config, find_links)
 
 
 def _store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | None:

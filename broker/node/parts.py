@@ -41,17 +41,17 @@ from trunkline.router import RetainedStore, Router
 from trunkline.store.clock import StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from trunkline.broker.committer import Committer
-    from trunkline.broker.links.frames import LinkPlace
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.nats.protocol import Nats
     from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
-    from trunkline.broker.shards.shards import ShardPlace, Shards
+    from trunkline.broker.shards.shards import Shards
+    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -93,7 +93,7 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
-        self.shards = None if shard is None else self._shards(shard, {} if opened is None else opened.links)
+        self.shards = None if shard is None else self._shards(shard, opened)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
@@ -153,17 +153,17 @@ class Node:
         # imported here: most nodes are one shard
         from trunkline.broker.shards.routing import ShardPubSub
 
-        calendar = lambda: self.clock.calendar
-        return ShardPubSub(*given, number=self._shard.number, scheduler=self.scheduler, calendar=calendar)
+        return ShardPubSub(*given, place=self._shard, scheduler=self.scheduler, clock=self.clock)
 
-    def _shards(self, place: ShardPlace, reached: Mapping[int, LinkPlace]) -> Shards:
-        from trunkline.broker.shards.shards import Shards
-
+    def _shards(self, place: ShardPlace, opened: OpenedStore | None) -> Shards:
         from trunkline.broker.shards.routing import ShardPubSub
+        from trunkline.broker.shards.shards import Shards
+        from trunkline.broker.shards.stored_links import NO_LINKS
 
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
-        return Shards(place, pubsub, self.scheduler, services, services.committer, reached)
+        stored = NO_LINKS if opened is None or opened.links is None else opened.links
+        return Shards(place, pubsub, self.scheduler, services, services.committer, stored)
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors

@@ -22,7 +22,6 @@ from trunkline.broker.session.stored_sessions import find
 from trunkline.broker.session.stored_will import restored_will
 from trunkline.broker.session.will import publish_left
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
-from trunkline.broker.shards.places import LINKS, places_from
 from trunkline.config.store_place import store_path
 from trunkline.mqtt.explanations import quoted
 from trunkline.plugins.store import PLUGINS
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Scheduler
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.links.frames import LinkPlace
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.stored_sessions import Found
     from trunkline.broker.session.stored_will import StoredWill
+    from trunkline.broker.shards.stored_links import StoredLinks
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.plugins.store import PluginStores
@@ -66,7 +65,7 @@ class OpenedStore(NamedTuple):
     retained: list[Row]
     of_plugins: list[Row]
     #: How far it has come with other shards, by their numbers.
-    links: dict[int, LinkPlace]
+    links: StoredLinks | None
     #: Whether the engine finds its rows whole: to look takes as long as all that follows.
     verified: Future[None]
     #: Opens it again, for a look at what is wrong.
@@ -75,8 +74,11 @@ class OpenedStore(NamedTuple):
     began: float
 
 
-async def open_store(open_engine: Callable[[], Engine], config: Config) -> OpenedStore:
-    """
+async def open_store(
+    open_engine: Callable[[], Engine], config: Config, find_links: Callable[[Engine], StoredLinks] | None = None
+) -> OpenedStore:
+    """`find_links` finds what a shard has stored of the others.
+
     Raises:
         StoreError: the store cannot be opened or read.
     """
@@ -87,7 +89,8 @@ async def open_store(open_engine: Callable[[], Engine], config: Config) -> Opene
         verified = looking.submit(engine.verify)
         looking.shutdown(wait=False)
         try:
-            found, retained, of_plugins, links = await trio.to_thread.run_sync(_find, engine, config)
+            found, retained, of_plugins = await trio.to_thread.run_sync(_find, engine, config)
+            links = None if find_links is None else await trio.to_thread.run_sync(find_links, engine)
         except BaseException:
             engine.close()
             raise
@@ -236,13 +239,13 @@ def _count(metrics: Metrics, batch: WriteBatch, seconds: float, done: bool) -> N
         metrics.store_commits_failed += 1
 
 
-def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row], dict[int, LinkPlace]]:
+def _find(engine: Engine, config: Config) -> tuple[Found, list[Row], list[Row]]:
     if engine.count(QUEUES):
         # imported here: it is done once
         from trunkline.broker.former_queues import take_over
 
         take_over(engine, MessageQueue[Any](**priority_settings(config.session)).priority_of)
-    return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS)), places_from(rows(engine, LINKS))
+    return find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
 
 
 @asynccontextmanager

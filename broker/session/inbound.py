@@ -179,7 +179,7 @@ class Inbound:
                 self._too_many(publication, channel)
                 return
             self.expect_pubrel()
-            reached = bool(found)
+            reached = bool(found) or services.pubsub.is_wanted(routed.topic)
         weight, wait = 0.0, None if services.committer is None else self._wait(routed, qos)
         if wait is not None:
             weight = routed.weight

@@ -350,14 +350,12 @@ class Sending:
         """Hand it to another member of its shared group, or drop it for this reason."""
         (message,) = publication.messages
         group = target.group if is_movable and message.expires_at > self.now else None
-        member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
         if message.expires_at <= self.now:
             self.drop(message, DropReason.EXPIRED)
-        elif member is None:
-            self.drop(message, reason)
-        else:
+        elif group is not None and self._services.pubsub.hand_on(message, group, target.subscriber):
             self.drop(message, DropReason.REDISPATCHED)
-            member.subscriber.cast((message, member))
+        else:
+            self.drop(message, reason)
 
     def _keep_back(
         self, channel: Channel, publication: Publication, target: Target[Subscriber], *, sent: bool = False

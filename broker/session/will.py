@@ -132,5 +132,5 @@ def _route(will: Will, client: ClientInfo, context: Publishing, now: float, *, a
                 services.dropped(client, message, DropReason.HOOK)
             return
         message = changed
-    if not services.pubsub.publish(message, now, subscriber, OwnCopy(subscriber, client, services)):
+    if not services.pubsub.publish_will(message, now, subscriber, OwnCopy(subscriber, client, services)):
         services.unheard(client, message)

@@ -21,6 +21,11 @@ class Forwarded(NamedTuple):
     tried: tuple[int, ...] = ()
     #: Of the first message, if they are retained: the newest version of a topic is kept, in whatever order they come.
     version: int = 0
+    #: Of those that their shard keeps until they came: it may send them again in its next life. Each is greater than
+    #: the one before; 0: it does not.
+    number: int = 0
+    #: It is retained, and nobody gets it.
+    is_silent: bool = False
 
 
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
@@ -30,6 +35,6 @@ def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
 
 def decode_burst(data: bytes, epoch: float) -> list[Forwarded]:
     return [
-        Forwarded(publication_from_bytes(row, epoch), share, tuple(tried), version)
-        for row, share, tried, version in unpack(data)
+        Forwarded(publication_from_bytes(row, epoch), share, tuple(tried), *rest)
+        for row, share, tried, *rest in unpack(data)
     ]

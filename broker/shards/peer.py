@@ -51,8 +51,10 @@ class Side(Protocol):
 class Publishers(Protocol):
     """The clients that publish at the peer's own shard."""
 
-    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool: ...  # noqa: FBT001
-    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None: ...
+    @property
+    def hold_publisher(self) -> Callable[[str, object, bool], bool]: ...
+    @property
+    def release_publisher(self) -> Callable[[str, object, float], None]: ...
 
 
 class Peer:
@@ -145,6 +147,10 @@ class Peer:
         self._arm()
         return True
 
+    def is_new(self, number: int) -> bool:
+        """Whether a publication from there with this number has not come before."""
+        return self._places is None or self._places.is_new(self.number, number)
+
     def wait(self, action: Callable[[], None]) -> None:
         """Call back when the other shard has what was forwarded in this turn, where it is to be stored."""
         self._actions.append(action)
@@ -178,7 +184,7 @@ class Peer:
         self._publish_burst(burst, actions)
 
     def _publish_burst(self, burst: list[Forwarded], actions: list[Callable[[], None]]) -> None:
-        is_kept = bool(actions) or any([item.publication.qos or item.version for item in burst])
+        is_kept = bool(actions) or any(item.publication.qos or item.version for item in burst)
         self.link.publish(encode_burst(burst, self._epoch), partial(_call_all, actions) if is_kept else None)
 
     def _flush(self, now: float) -> None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
-from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
+from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import SHARED, Wants
+from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
     from trunkline.broker.links.frames import LinkRoute
     from trunkline.broker.pubsub import Own, Shares
     from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
-    from trunkline.mqtt.message import Message
+    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
-    from trunkline.router import Route, Target
+    from trunkline.router import Route
     from trunkline.router.shared import Group
+    from trunkline.store.clock import StoreClock
 
 _ALL: Final = Options(qos=2)
 
@@ -45,13 +49,12 @@ class ShardPubSub(PubSub):
     def __init__(
         self,
         *args: Any,
-        number: int,
+        place: ShardPlace,
         scheduler: Scheduler,
-        calendar: Callable[[], float],
+        clock: StoreClock,
     ) -> None:
-        """Shard `number`. `calendar` is what has to be added to node time for the calendar's."""
         super().__init__(*args)
-        self.number = number
+        self.number = number = place.number
         #: By number.
         self.peers: dict[int, Peer] = {}
         #: Where other shards want what.
@@ -61,11 +64,15 @@ class ShardPubSub(PubSub):
         self._pickers: dict[str, SharePicker] = {}
         self._random = Random(number)
         self._versions = Versions(number, self.retained)
-        self._calendar = calendar
+        self._clock = clock
+        self._epoch = place.epoch
+        self._outbox = None if self.committer is None else LinkOutbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
         #: The last publication that went to other shards, and to which.
         self._forwarded: tuple[Publication | None, list[Peer]] = (None, [])
+        #: Whether what is published is kept until it is there.
+        self._is_kept = False
         #: The shards that a publication goes to which is being published.
         self._sending: list[Peer] = []
 
@@ -81,7 +88,7 @@ class ShardPubSub(PubSub):
     ) -> int:
         outer, self._sending = self._sending, []
         if publication.retain:
-            self._version = version = self._versions.next(now + self._calendar(), publication.count)
+            self._version = version = self._versions.next(now + self._clock.calendar, publication.count)
         else:
             version = 0
         try:
@@ -100,6 +107,9 @@ class ShardPubSub(PubSub):
                 return shared
             for peer in self.peers.values():
                 self._send(peer, Forwarded(publication, version=version))
+            if publication.qos < 2:
+                for number, message in enumerate(publication.messages):
+                    self._spread(message.topic, version + number * STEP)
         reached = 0
         for part, route in parts_of(publication, self._away.match):
             for target in route.targets:
@@ -112,9 +122,49 @@ class ShardPubSub(PubSub):
             reached = max(reached, len(route.targets) + len(route.groups))
         return shared + reached
 
-    def _send(self, peer: Peer, forwarded: Forwarded) -> None:
+    def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
+        """It `is_kept` until it is there, also over the end of this shard, if its publisher does not send it again."""
+        if is_kept or self._is_kept or forwarded.publication.qos == 2:
+            forwarded = self._kept(peer, forwarded)
         if peer.forward(forwarded):
             self._sending.append(peer)
+
+    def _kept(self, peer: Peer, forwarded: Forwarded) -> Forwarded:
+        if self._outbox is None or self.committer is None:
+            return forwarded
+        number = self.committer.publications.next_number()
+        forwarded = forwarded._replace(number=number)
+        self._outbox.keep(peer.number, number, encode_burst([forwarded], self._epoch))
+        peer.wait(partial(self._outbox.sent, peer.number, number))
+        return forwarded
+
+    def _spread(self, topic: str, version: int) -> None:
+        """A retained message is on its way to all others."""
+        if self._outbox is not None:
+            self._outbox.spread(topic, version)
+            all_of([peer.wait for peer in self.peers.values()])(partial(self._outbox.has_spread, topic, version))
+
+    def begin(self, unsent: Unsent) -> None:
+        """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
+        when it ended."""
+        self.wants.begin()
+        for shard, number, burst in unsent.bursts:
+            peer = self.peers.get(shard)
+            if peer is not None and self._outbox is not None:
+                for forwarded in decode_burst(burst, self._epoch):
+                    peer.forward(forwarded)
+                peer.wait(partial(self._outbox.sent, shard, number))
+        for topic, version in unsent.versions.items():
+            kept = self.retained.kept(topic)
+            if kept is None or kept.version == version:
+                message = Message(topic, b"", retain=True) if kept is None else kept.message
+                self._send_silently(message, version)
+
+    def _send_silently(self, message: Message, version: int) -> None:
+        self._versions.is_newest(message, version)
+        for peer in self.peers.values():
+            peer.forward(Forwarded(message, version=version, is_silent=True))
+        self._spread(message.topic, version)
 
     def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What calls back when other shards have stored a publication, too, that was just published."""
@@ -126,6 +176,16 @@ class ShardPubSub(PubSub):
         waits: list[Wait] = [peer.wait for peer in dict.fromkeys(peers)]
         return all_of(waits if wait is None else [*waits, wait])
 
+    def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
+        self._is_kept = will.qos > 0
+        try:
+            return super().publish_will(will, now, origin, own)
+        finally:
+            self._is_kept = False
+
+    def is_wanted(self, topic: str) -> bool:
+        return super().is_wanted(topic) or bool(self._away.match(topic))
+
     # Shared groups
 
     def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
@@ -134,7 +194,9 @@ class ShardPubSub(PubSub):
             return super().shares(group, publication)
         return self._share_out(filter, publication)
 
-    def _share_out(self, filter: str, publication: Publication, tried: tuple[int, ...] = ()) -> Shares:
+    def _share_out(
+        self, filter: str, publication: Publication, tried: tuple[int, ...] = (), *, is_kept: bool = False
+    ) -> Shares:
         """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
         not tried again."""
         members = {
@@ -152,8 +214,19 @@ class ShardPubSub(PubSub):
         some = numbers.pop(self.number, None)
         numbers.pop(NOBODY, None)
         for number, others in numbers.items():
-            self._send(self.peers[number], Forwarded(publication.select(others), filter, (*tried, self.number)))
+            forwarded = Forwarded(publication.select(others), filter, (*tried, self.number))
+            self._send(self.peers[number], forwarded, is_kept=is_kept)
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
+
+    def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
+        filter = shared_filter(group)
+        others = [route for peer in self.peers.values() if (route := peer.routes.get(filter)) is not None]
+        is_here = any(each.subscriber.online for each in group if each.subscriber is not member)
+        if (is_here or not any(route.online for route in others)) and super().hand_on(message, group, member):
+            return True
+        if others:
+            self._share_out(filter, message, (self.number,), is_kept=member.durable)
+        return bool(others)
 
     def _picker(self, filter: str) -> SharePicker:
         picker = self._pickers.get(filter)
@@ -165,12 +238,17 @@ class ShardPubSub(PubSub):
 
     # What comes from another shard
 
-    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:  # noqa: ARG002
-        publication, share, tried, version = forwarded
+    def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
+        publication, share, tried, version, number, is_silent = forwarded
+        if number and not peer.is_new(number):
+            return []
         if share:
             return self._take_share(publication, share, tried)
         self._version = version
-        super().publish(publication, trio.current_time())
+        if is_silent:
+            self.retain(publication.messages[0], trio.current_time())
+        else:
+            super().publish(publication, trio.current_time())
         return self._until_stored(publication.stored is not None or version > 0)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
@@ -190,7 +268,7 @@ class ShardPubSub(PubSub):
             member.subscriber.cast((part, member))
         return [*self._until_stored(is_stored), *[peer.wait for peer in sending]]
 
-    def _until_stored(self, is_stored: bool) -> list[Wait]:  # noqa: FBT001
+    def _until_stored(self, is_stored: bool) -> list[Wait]:
         return [self.committer.after_commit] if is_stored and self.committer is not None else []
 
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None:
@@ -216,6 +294,14 @@ class ShardPubSub(PubSub):
                 self.wants.change(filter)
 
     # Retained messages
+
+    def delete_retained(self, topics: Iterable[str]) -> None:
+        topics = list(topics)
+        super().delete_retained(topics)
+        for topic in topics:
+            if not is_own(topic):
+                version = self._versions.next(trio.current_time() + self._clock.calendar, 1)
+                self._send_silently(Message(topic, b"", retain=True), version)
 
     def retain(self, message: Message, now: float, version: int = 0) -> None:
         version, self._version = self._version, self._version + STEP

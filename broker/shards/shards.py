@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trunkline.broker.links.frames import NOWHERE
 from trunkline.broker.links.link import LinkEnd
@@ -10,26 +10,13 @@ from trunkline.broker.shards.peer import Peer
 from trunkline.broker.shards.places import LinkPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from trunkline.actors import Scheduler
     from trunkline.broker.committer import Committer
-    from trunkline.broker.links.frames import LinkPlace
     from trunkline.broker.shards.peer import Publishers
     from trunkline.broker.shards.routing import ShardPubSub
-
-
-class ShardPlace(NamedTuple):
-    """One of several shards of a node."""
-
-    #: From 0 on.
-    number: int
-    #: Of all shards.
-    count: int
-    #: Greater each time that this shard begins.
-    term: int
-    #: What has to be added to node time for a time that all shards know, in seconds.
-    epoch: float
+    from trunkline.broker.shards.stored_links import ShardPlace, StoredLinks
 
 
 class Shards:
@@ -40,16 +27,21 @@ class Shards:
         scheduler: Scheduler,
         publishers: Publishers,
         committer: Committer | None,
-        reached: Mapping[int, LinkPlace],
+        stored: StoredLinks,
     ) -> None:
-        """`reached` is what is stored of how far it has come with the others."""
         self.place = place
         self._pubsub = pubsub
         self._scheduler = scheduler
-        places = None if committer is None else LinkPlaces(committer)
-        for number in range(place.count):
+        self._unsent = stored.unsent
+        places = (
+            None
+            if committer is None
+            else LinkPlaces(committer, {shard: each.number for shard, each in stored.reached.items()})
+        )
+        for number in range(place.shards):
             if number != place.number:
-                link = LinkEnd(place.number, place.term, number, reached.get(number, NOWHERE))
+                known = stored.reached.get(number)
+                link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)
                 peer = Peer(link, scheduler, pubsub, publishers, place.epoch, places)
                 pubsub.peers[number] = peer
 
@@ -70,5 +62,5 @@ class Shards:
             self._pubsub.peers[number].lost()
 
     def begin(self) -> None:
-        """What is stored is restored: tell what its sessions want."""
-        self._pubsub.wants.begin()
+        """What is stored is restored."""
+        self._pubsub.begin(self._unsent)

@@ -10,7 +10,8 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.shards.shards import Shards, ShardPlace
+from trunkline.broker.shards.shards import Shards
+from trunkline.broker.shards.stored_links import ShardPlace
 
 
 class Cable:

@@ -1,7 +1,6 @@
 """What is published at one shard comes to the sessions of all."""
 
 import pytest
-import trio
 
 from tests.broker.shards.house import house
 
