@@ -24,6 +24,7 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
+from trunkline.router.target import Receivers, Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
-    from trunkline.router import Route
     from trunkline.router.shared import Group
     from trunkline.store.clock import StoreClock
 
@@ -198,15 +198,18 @@ class ShardPubSub(PubSub):
         self, filter: str, publication: Publication, tried: tuple[int, ...] = (), *, is_kept: bool = False
     ) -> Shares:
         """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
-        not tried again."""
+        tried again only if there is no other."""
         members = {
-            peer.number: route
+            peer.number: route if peer.is_up else _all_offline(route)
             for peer in self.peers.values()
-            if peer.number not in tried and (route := peer.routes.get(filter)) is not None
+            if (route := peer.routes.get(filter)) is not None
         }
         group, here = self.router.group(filter), self.wants.of(filter)
-        if here is not None and self.number not in tried:
+        if here is not None:
             members[self.number] = here
+        members = {number: route for number, route in members.items() if number not in tried} or members
+        if here is None or not here.online:
+            tried = (*tried, self.number)
         picker = self._picker(filter)
         topics, numbers = publication.topics, dict[int, list[int]]()
         for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
@@ -214,7 +217,7 @@ class ShardPubSub(PubSub):
         some = numbers.pop(self.number, None)
         numbers.pop(NOBODY, None)
         for number, others in numbers.items():
-            forwarded = Forwarded(publication.select(others), filter, (*tried, self.number))
+            forwarded = Forwarded(publication.select(others), filter, tried)
             self._send(self.peers[number], forwarded, is_kept=is_kept)
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
 
@@ -244,12 +247,18 @@ class ShardPubSub(PubSub):
             return []
         if share:
             return self._take_share(publication, share, tried)
-        self._version = version
         if is_silent:
+            self._version = version
             self.retain(publication.messages[0], trio.current_time())
-        else:
-            super().publish(publication, trio.current_time())
-        return self._until_stored(publication.stored is not None or version > 0)
+            return self._until_stored(is_stored=True)
+        is_stored = version > 0
+        for part, route in self.routed(publication):  # it was one there, and its topics may have other routes here
+            if route.groups:  # the other shard has picked their members
+                route = _without_groups(route)
+            self._version, version = version, version + part.count * STEP
+            super().publish(part, trio.current_time(), route=route)
+            is_stored = is_stored or part.stored is not None
+        return self._until_stored(is_stored)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
         """Its members here may all have gone meanwhile."""
@@ -309,6 +318,15 @@ class ShardPubSub(PubSub):
             super().retain(message, now)
         elif self._versions.is_newest(message, version):
             super().retain(message, now, version)
+
+
+def _all_offline(route: LinkRoute) -> LinkRoute:
+    """Nobody knows of members of a shard that is down."""
+    return route._replace(online=0, offline=route.online + route.offline)
+
+
+def _without_groups(route: Route[Subscriber]) -> Route[Subscriber]:
+    return Route(Receivers((*route.targets, *route.behind)), (), route.sinks)
 
 
 def shared_filter(group: Group[Any]) -> str:

@@ -101,6 +101,7 @@ class Client:
         if self.line is not None:
             self.leave(heard=False)
         life = self.world.lives[self.shard]
+        self.world.note(f"{self.name} connects")
         line = self.line = Line(self, life)
         self._buffer = b""
         self.will = self.world.new_will(self) if self.world.random.random() < self.world.temper.wills else None
@@ -133,6 +134,7 @@ class Client:
 
     def _lose(self) -> Line | None:
         line, self.line = self.line, None
+        self.world.note(f"the connection of {self.name} is over")
         if self.is_online:
             self.is_online, self.since = False, self.world.agenda.now
         if not self.durable:
@@ -186,6 +188,7 @@ class Client:
             self.world.ledger.fault(f"{self.name} is refused: {packet.reason:#x}")
             return
         self.is_online, self.since = True, self.world.agenda.now
+        self.world.note(f"{self.name} is connected")
         if self._is_kept and not packet.session_present:
             self.world.ledger.fault(f"the session of {self.name} is gone")
         self._is_kept = self.durable

@@ -168,7 +168,7 @@ class Ledger:
     def _check_shared(self, group: str, members: list[Subscription], message: Message, terms: Terms) -> None:
         if not members[0].matches(message.topic) or message.is_doubtful:
             return
-        got = [each.client for each in members if each.client.has_got(message)]
+        got = list(dict.fromkeys(each.client for each in members if each.client.has_got(message)))
         if len(got) > 1 and message.sends == 1 and not message.is_will:
             names = ", ".join([each.name for each in got])
             self.fault(f"{names} of one group get {message.name} all")

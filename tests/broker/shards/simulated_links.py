@@ -56,6 +56,9 @@ class SimulatedCable:
         self._last[acceptor.number] = agenda.now + delay
         agenda.after(delay, self._accept)
 
+    def __repr__(self) -> str:
+        return f"{self._dialer.number}-{self._acceptor.number}"
+
     def _accept(self) -> None:
         if not self.is_cut and self._acceptor.is_alive:
             self._open(self._acceptor)

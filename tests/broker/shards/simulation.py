@@ -29,7 +29,8 @@ from tests.broker.shards.simulated_links import SimulatedCable
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
 from trunkline.broker.shards.routing import ShardPubSub
-from trunkline.broker.shards.shards import ShardPlace, Shards
+from trunkline.broker.shards.shards import Shards
+from trunkline.broker.shards.stored_links import ShardPlace
 from trunkline.config.reader import from_mapping
 
 STEPS = 160
@@ -48,9 +49,9 @@ PLAIN, RETAINED, SHARED, WILLS = ("t/0", "t/1", "t/2"), ("r/0", "r/1"), ("s/0", 
 #: A shard that begins anew knows what the others' durable sessions want before it acknowledges anything.
 ROUTES_SURVIVE = False
 #: A message at QoS 2 comes to other shards, once, though its publisher's is killed.
-OUTBOX = False
+OUTBOX = True
 #: Retained messages are alike everywhere, though the publisher's shard was killed.
-RESYNC = False
+RESYNC = True
 
 
 @dataclass
@@ -204,12 +205,13 @@ class World:
         for pair, cable in list(self.cables.items()):
             if life.number in pair:
                 cable.cut(dropping=self.random.random() < 0.3)
+        for each in self.ledger.subscriptions:
+            if each.client.shard == life.number and not each.client.durable:
+                each.has_ended = True
         for client in self.clients:
             if client.line is not None and client.line.life is life:
                 line = client.line
                 self.agenda.after(self.random.random() * 0.5, partial(client.gone, line))
-                if not client.durable:
-                    client.forget()
         self.agenda.after(0.05 + self.random.random() * self.random.choice((0.2, 3.0)), partial(self._restart, life))
 
     def _restart(self, life: Life) -> None:
@@ -269,6 +271,7 @@ class World:
 
     def released(self, message: Message) -> bool:
         """PUBREL is sent. Returns whether another life of the shard has got it already."""
+        self.note(f"{message.publisher} sends PUBREL of {message.name}")
         self._route(message)
         return not OUTBOX and message.sent_terms[message.shard] != self.terms[message.shard]
 
@@ -335,10 +338,13 @@ class World:
             self._kill()
         if random.random() < temper.cuts and self.cables:
             self.counts["cuts"] += 1
-            self._some_cable().cut(dropping=random.random() < 0.5)
+            cable = self._some_cable()
+            self.note(f"cut: {cable}")
+            cable.cut(dropping=random.random() < 0.5)
         if random.random() < temper.stalls and self.cables:
             self.counts["stalls"] += 1
             cable, seconds = self._some_cable(), random.choice((0.5, 2.0, 6.0)) * random.random()
+            self.note(f"stalls for {seconds:.1f} s: {cable}")
             cable.slow(seconds) if random.random() < 0.3 else cable.stall(seconds, both=random.random() < 0.5)
         if random.random() < temper.full:
             self._fill()
@@ -346,9 +352,13 @@ class World:
         publisher = random.choice(self.publishers)
         if publisher.is_online and random.random() < 0.7:
             topic = random.choice((*PLAIN, *RETAINED, *SHARED))
+            qos, retain = random.choice((0, 1, 1, 2)), topic in RETAINED and random.random() < 0.7
             for _ in range(random.choice((1, 1, 1, 2, 5))):
-                qos, retain = random.choice((0, 1, 1, 2)), topic in RETAINED and random.random() < 0.7
                 publisher.publish(topic, qos, retain=retain)
+                if random.random() < 0.4:
+                    topic = random.choice(RETAINED if topic in RETAINED else (*PLAIN, *SHARED))
+                if random.random() < 0.1:
+                    qos = random.choice((0, 1, 1, 2))
 
     def _kill(self) -> None:
         life = self.random.choice(list(self.lives.values()))
@@ -363,12 +373,14 @@ class World:
     def _fill(self) -> None:
         disk = self.random.choice(self.disks)
         disk.room = self.random.choice((0, 100, 1000))
+        self.note(f"disk {self.disks.index(disk)} is full")
         self.counts["full disks"] += 1
         self._last_trouble = inf
         self.agenda.after(self.random.random() * 5, partial(self._free, disk))
 
     def _free(self, disk: SimulatedDisk) -> None:
         disk.room = inf
+        self.note(f"disk {self.disks.index(disk)} has room")
         if all(each.room == inf for each in self.disks):
             self._last_trouble = self.agenda.now + 10  # a refused commit is tried again in a while
 
@@ -394,6 +406,9 @@ class World:
     # The whole
 
     async def run(self) -> None:
+        self.note(f"{self.temper}")
+        for client in self.clients:
+            self.note(f"{client.name} is at home at {client.shard}{', durable' * client.durable}")
         for number in range(len(self.disks)):
             self.begin(number)
         await self._until(lambda: len(self.lives) == len(self.disks))
