@@ -234,11 +234,11 @@ class Scheduler:
         finally:
             self._open = self._stepping = False
             if self._parked is not None:
-                if ready or self._later:
+                if ready or self._later or self._ends:
                     self._wake()
                 else:
                     self.enqueue = self._enqueue_and_wake
-        return bool(ready or self._later)
+        return bool(ready or self._later or self._ends)
 
     def _take_up(self, left: int) -> int:
         """Cast one of `left` messages that were left for later. Returns how many are left of these."""

@@ -141,7 +141,7 @@ class Handshake:
             if services.committer is not None and services.committer.is_full:
                 self._say_limited(LimitKind.UNCOMMITTED, "store.max_uncommitted_bytes wait for the store")
                 raise Rejected(Reason.SERVER_UNAVAILABLE, "too much waits for the store")
-            self._terms = terms = negotiate(connect, listener.config)
+            self._terms = terms = negotiate(connect, listener.config, listener.draw)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
         except Rejected as rejected:
             self._reject(rejected.reason, rejected.text)

@@ -16,6 +16,8 @@ class ConnectionState(StrEnum):
     AUTHENTICATING = "authenticating"
     #: The client was sent an AUTH, and its answer is expected.
     AWAITING_AUTH = "awaiting auth"
+    #: Another shard has the client, whose bytes go there and come from there.
+    RELAYED = "relayed"
     #: The connection has its session.
     OPEN = "open"
     #: The last packet was sent. Further received bytes are discarded until the client closes.
@@ -25,6 +27,8 @@ class ConnectionState(StrEnum):
 
 class ConnectionEvent(StrEnum):
     CONNECT = "connect"
+    #: The client belongs to another shard, and its connection cannot go there.
+    RELAY = "relay"
     #: An AUTH goes to the client.
     CHALLENGE = "challenge"
     #: An AUTH comes from the client.
@@ -40,6 +44,7 @@ _S, _E = ConnectionState, ConnectionEvent
 
 TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState]] = {
     (_S.AWAITING_CONNECT, _E.CONNECT): _S.AUTHENTICATING,
+    (_S.AWAITING_CONNECT, _E.RELAY): _S.RELAYED,
     (_S.AUTHENTICATING, _E.CHALLENGE): _S.AWAITING_AUTH,
     (_S.AUTHENTICATING, _E.ACCEPT): _S.OPEN,
     (_S.AWAITING_AUTH, _E.AUTH): _S.AUTHENTICATING,

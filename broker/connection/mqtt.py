@@ -11,6 +11,7 @@ from trunkline.broker.rate_limits import NodeLimits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.connection.hand_over import Sharing
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.net.protocol import ListenerProtocol, ProtocolActor
     from trunkline.broker.net.transport import Transport
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 class Mqtt:
     """What all listeners of a node share that speak MQTT."""
 
-    def __init__(self, services: Services, directory: Directory, failures: FailureLog) -> None:
+    def __init__(
+        self, services: Services, directory: Directory, failures: FailureLog, sharing: Sharing | None = None
+    ) -> None:
+        """`sharing` is None where a node is one shard."""
+        self._sharing = sharing
         self._services = services
         self._directory = directory
         self._failures = failures
@@ -31,9 +36,10 @@ class Mqtt:
 
     def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
         """The `ProtocolFactory`."""
-        return _MqttProtocol(
-            MqttListener(self._services, self._directory, self._failures, self.limits_of, config, settings)
-        )
+        sharing = self._sharing
+        draw = None if sharing is None else sharing.hand_over.draw
+        listener = MqttListener(self._services, self._directory, self._failures, self.limits_of, config, settings, draw)
+        return _MqttProtocol(listener) if sharing is None else _SharedMqttProtocol(listener, sharing)
 
     def limits_of(self, config: Config) -> NodeLimits:
         """The limits of all listeners together, whatever they speak."""
@@ -51,3 +57,16 @@ class _MqttProtocol:
 
     def configure(self, config: Config, settings: ListenerSettings | None) -> None:
         self._listener.configure(config, settings)
+
+
+class _SharedMqttProtocol(_MqttProtocol):
+    def __init__(self, listener: MqttListener, sharing: Sharing) -> None:
+        # imported here: most nodes are one shard
+        from trunkline.broker.connection.arriving import ArrivingConnection
+
+        super().__init__(listener)
+        self._new = ArrivingConnection
+        self._sharing = sharing
+
+    def connect(self, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]) -> ProtocolActor[Any]:
+        return self._new(self._listener, transport, on_closed, self._sharing)

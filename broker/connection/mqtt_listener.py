@@ -11,6 +11,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.connection.negotiation import Draw
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
@@ -28,6 +29,7 @@ class MqttListener:
         "authenticators",
         "config",
         "directory",
+        "draw",
         "durable",
         "failures",
         "limits",
@@ -45,8 +47,10 @@ class MqttListener:
         node_limits: Callable[[Config], NodeLimits],
         config: Config,
         settings: ListenerSettings | None,
+        draw: Draw | None = None,
     ) -> None:
-        """`node_limits` gives the limits of all listeners together."""
+        """`node_limits` gives the limits of all listeners together, `draw` chooses client ids that are assigned."""
+        self.draw = draw
         self.services = services
         self.directory = directory
         self.failures = failures

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.config.config import Config
     from trunkline.mqtt.packets import Connect
     from trunkline.mqtt.properties import Properties
 
+#: Makes client ids until one will do.
+Draw: TypeAlias = "Callable[[Callable[[], str]], str]"
 #: The protocol's defaults for absent properties.
 ABSENT_RECEIVE_MAXIMUM: Final = 65_535
 
@@ -37,8 +41,9 @@ class Terms:
     connack: Properties
 
 
-def negotiate(connect: Connect, config: Config) -> Terms:
-    """
+def negotiate(connect: Connect, config: Config, draw: Draw | None = None) -> Terms:
+    """`draw` chooses one of the client ids that may be assigned; None takes any.
+
     Raises:
         Rejected: the CONNECT asks for something that this broker does not offer.
     """
@@ -52,7 +57,7 @@ def negotiate(connect: Connect, config: Config) -> Terms:
         if 0 < mqtt.max_payload_size < len(will.payload):
             # as a PUBLISH: the packet itself is not too large (0x95), and 0x99 is about the format
             raise Rejected(Reason.QUOTA_EXCEEDED, f"the will's payload is larger than {mqtt.max_payload_size} bytes")
-    client_id = connect.client_id or _assigned(connect, config)
+    client_id = connect.client_id or _assigned(connect, config, draw)
     if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")
     keep_alive = connect.keep_alive
@@ -65,12 +70,21 @@ def negotiate(connect: Connect, config: Config) -> Terms:
     return Terms(client_id, keep_alive, _connack_properties(connect, config, client_id, keep_alive))
 
 
-def _assigned(connect: Connect, config: Config) -> str:
+def _assigned(connect: Connect, config: Config, draw: Draw | None) -> str:
     if connect.version == Version.V31 or (connect.version == Version.V311 and not connect.clean_start):
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id")  # [MQTT3-3.1.3-8]
     if not config.mqtt.allow_empty_client_id:
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server assigns no client ids")
-    return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
+    return drawn(config.mqtt.assigned_client_id_prefix, draw)  # [MQTT-3.1.3-6]
+
+
+def drawn(prefix: str, draw: Draw | None) -> str:
+    """A client id that nobody else has."""
+
+    def make() -> str:
+        return f"{prefix}{token_hex(10)}"
+
+    return make() if draw is None else draw(make)
 
 
 def _connack_properties(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:

@@ -16,6 +16,8 @@ from trunkline.mqtt.packets import Connect
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from trunkline.broker.connection.mountpoint import MountedDecoder
     from trunkline.broker.net.transport import Transport
     from trunkline.hooks.client import ClientInfo
@@ -74,6 +76,10 @@ class SentLog(Layer):
         super().__init__(below)
         self._client = decoder
         self._log = log
+
+    @property
+    def bare(self) -> socket | None:
+        return self.below.bare
 
     def send(self, data: bytes) -> None:
         client = self._client

@@ -58,6 +58,8 @@ class RoutesChanged(NamedTuple):
 
     number: int
     changes: Mapping[str, LinkRoute | None]
+    #: Whether all that the other end wants is known now.
+    is_whole: bool
 
 
 class BurstCame(NamedTuple):
@@ -207,7 +209,8 @@ class LinkEnd:
                 else:  # it came on the connection before
                     self.worked_off(len(burst))
             case RouteChanges():
-                events.append(RoutesChanged(frame.number, self._known.take(frame)))
+                changes = self._known.take(frame)
+                events.append(RoutesChanged(frame.number, changes, self._known.is_whole))
             case BurstsStored(number):
                 self._outgoing.acked(number)
             case LinkCredit(total):

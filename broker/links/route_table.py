@@ -112,6 +112,8 @@ class KnownRoutes:
         self._routes: dict[str, LinkRoute] = {}
         #: While all are told again: what was not told yet.
         self._left: dict[str, None] | None = None
+        #: Whether all have been told, if it was by an earlier process.
+        self.is_whole = False
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -128,7 +130,7 @@ class KnownRoutes:
                 different[filter] = route
         if frame.ends and self._left is not None:
             different |= dict.fromkeys(self._left)
-            self._left = None
+            self._left, self.is_whole = None, True
         for filter, route in different.items():
             if route is None:
                 del self._routes[filter]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.connection.handshake import denial_of, is_text
+from trunkline.broker.connection.negotiation import drawn
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.nats.client import NatsClient
 from trunkline.broker.nats.standing import Standing
@@ -75,7 +75,7 @@ class NatsLogin:
         identity = self._transport.identity
         username = terms.user if identity is None else identity.username or terms.user
         self._client = client = ClientInfo(
-            f"{listener.config.mqtt.assigned_client_id_prefix}nats-{token_hex(10)}",
+            drawn(f"{listener.config.mqtt.assigned_client_id_prefix}nats-", listener.draw),
             username or None,
             self._transport.peer,
             listener.name,

@@ -13,6 +13,7 @@ from trunkline.nats.protocol import encoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from trunkline.broker.connection.negotiation import Draw
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.session.directory import Directory
@@ -37,9 +38,11 @@ class NatsListener:
         jetstream: JetStream,
         config: Config,
         settings: ListenerSettings | None,
+        draw: Draw | None = None,
     ) -> None:
-        """`node_limits` gives the limits of all listeners together, `numbers` those of connections. Without settings
-        these are connections inside the process."""
+        """`node_limits` gives the limits of all listeners together, `numbers` those of connections, `draw` chooses the
+        client ids of clients. Without settings these are connections inside the process."""
+        self.draw = draw
         self.services = services
         self.directory = directory
         self.failures = failures

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Scheduler
+    from trunkline.broker.connection.negotiation import Draw
     from trunkline.broker.net.failure_log import FailureLog
     from trunkline.broker.net.protocol import ListenerProtocol, ProtocolActor
     from trunkline.broker.net.transport import Transport
@@ -34,8 +35,11 @@ class Nats:
         failures: FailureLog,
         node_limits: Callable[[Config], NodeLimits],
         scheduler: Scheduler,
+        draw: Draw | None = None,
     ) -> None:
-        """`node_limits` gives the limits of all listeners together, whatever they speak."""
+        """`node_limits` gives the limits of all listeners together, whatever they speak, `draw` chooses the client ids
+        of clients."""
+        self._draw = draw
         self._scheduler = scheduler
         self._jetstream: JetStream | None = None
         self._services = services
@@ -52,8 +56,9 @@ class Nats:
         if self._jetstream is None:  # its consumers push from now on
             self._jetstream = JetStream(services, self._scheduler)
         identity = self._server_id, self._numbers
+        limits, jetstream = self._node_limits, self._jetstream
         return _NatsProtocol(
-            NatsListener(services, directory, failures, self._node_limits, *identity, self._jetstream, config, settings)
+            NatsListener(services, directory, failures, limits, *identity, jetstream, config, settings, self._draw)
         )
 
 

@@ -8,12 +8,13 @@ from trunkline.broker.net.stream_transport import StreamTransport
 from trunkline.broker.net.transport import SocketTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from socket import socket
 
     import trio
 
     from trunkline.broker.net.admission import Admission
+    from trunkline.broker.net.passed import Passed
     from trunkline.broker.net.protocol import LayerFactory, ListenerProtocol, ProtocolActor
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.net.transport import Transport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Acceptor:
     """The connections of one listener."""
 
-    __slots__ = ("_admission", "_layers", "_services", "connections", "protocol")
+    __slots__ = ("_admission", "_layers", "_passed_admission", "_services", "connections", "protocol")
 
     def __init__(
         self,
@@ -37,6 +38,8 @@ class Acceptor:
         self.use(layers)
         #: None where there are no addresses, or a layer learns them.
         self._admission = None if admission is None or admission.comes_later else admission
+        #: What another shard passes on comes with its address.
+        self._passed_admission = admission
         self.connections: set[ProtocolActor[Any]] = set()
 
     def use(self, layers: Sequence[LayerFactory]) -> None:
@@ -66,23 +69,52 @@ class Acceptor:
         """
         for layer in self._layers:
             transport = layer(transport)
-        connection = self.protocol.connect(transport, self._closed)
-        self.connections.add(connection)
-        if self._admission is not None:
-            self._admission.enter(transport.peer)
         self._services.metrics.connections_accepted += 1
+        self._start(transport, self._admission, self._closed)
+
+    def take(self, passed: Passed) -> None:
+        """Serve a connection that another shard has accepted, counted, and freed of the listener's layers.
+
+        Raises:
+            Exception: it cannot be served. The caller keeps the socket.
+        """
+        # imported here: most nodes are one shard
+        from trunkline.broker.net.passed_transport import transport_of
+
+        assert self._services.poller is not None
+        transport: Transport = transport_of(passed, self._services.poller)
+        if passed.relayed:  # all layers stay there
+            self._start(transport, None, self.connections.discard)
+            return
+        for layer in self._services.layers:
+            transport = layer(transport)
+        self._start(transport, self._passed_admission, self._closed_passed)
+
+    def _start(
+        self, transport: Transport, admission: Admission | None, closed: Callable[[ProtocolActor[Any]], None]
+    ) -> None:
+        connection = self.protocol.connect(transport, closed)
+        self.connections.add(connection)
+        if admission is not None:
+            admission.enter(transport.peer)
         try:
             self._services.supervisor.start(connection, name="connection")
         except Exception:
-            self._closed(connection)
+            closed(connection)
             transport.close()
             raise
 
     def _closed(self, connection: ProtocolActor[Any]) -> None:
+        self._leave(connection, self._admission)
+
+    def _closed_passed(self, connection: ProtocolActor[Any]) -> None:
+        self._leave(connection, self._passed_admission)
+
+    def _leave(self, connection: ProtocolActor[Any], admission: Admission | None) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            if self._admission is not None:
-                self._admission.leave(connection.peer)
+            if admission is not None:
+                admission.leave(connection.peer)
 
     def close_handshakes(self) -> None:
         """Close the connections whose client has not been accepted yet."""

@@ -49,14 +49,14 @@ class Admission:
         #: Whether a layer learns the client's address, and calls `refusal_of`, `enter` and `leave` itself.
         self.comes_later = bool(settings.proxy_protocol.trusted)
 
-    def refusal(self, peer: tuple[str, int] | None, connections: int) -> str:
+    def refusal(self, peer: tuple[str, int] | None, connections: int, *, is_known: bool = False) -> str:
         """Why a new connection is refused while the listener has so many; empty if it is not. Call this once for each,
-        as it counts."""
+        as it counts. `is_known`: no layer will learn another address."""
         if connections >= self._max_connections:
             return self._refused(LimitKind.LISTENER_FULL, f"max_connections is {self._max_connections}")
         if self._max_node and self._on_node() >= self._max_node:
             return self._refused(LimitKind.NODE_FULL, f"limits.max_connections is {self._max_node}")
-        return "" if peer is None or self.comes_later else self.refusal_of(peer[0])
+        return "" if peer is None or (self.comes_later and not is_known) else self.refusal_of(peer[0])
 
     def refusal_of(self, host: str) -> str:
         """As `refusal`, of this address."""

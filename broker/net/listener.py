@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.net.acceptor import Acceptor
     from trunkline.broker.net.admission import Admission
     from trunkline.broker.net.listening_sockets import BoundSocket
+    from trunkline.broker.net.passed import Passed
     from trunkline.broker.net.poller import Poller
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.rate_limits import RateLimit
@@ -37,7 +38,8 @@ ACCEPTED_AT_ONCE: Final = 64
 DISCONNECTED_AT_ONCE: Final = 100
 #: Seconds without a new connection after the system has run out of descriptors or memory.
 PAUSE: Final = 0.5
-_OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+#: What the system says when it has no room for one more connection.
+OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
 
 Peer: TypeAlias = tuple[str, int] | None
 
@@ -150,8 +152,19 @@ class Listener:
         """
         for limit in self.rates:
             limit.take(1, trio.current_time())
+        self._serve(sock, serve, partial(self._allows, peer))
+
+    def take(self, passed: Passed) -> None:
+        """Serve a connection that another shard of the node has accepted, by the same listener there, or close it.
+
+        Raises:
+            OSError: the system is out of memory.
+        """
+        self._serve(passed.sock, partial(self.acceptor.take, passed), partial(self._allows_passed, passed))
+
+    def _serve(self, sock: socket.socket, serve: Callable[[], None], allows: Callable[[], bool]) -> None:
         try:
-            if self._allows(peer):
+            if allows():
                 serve()
             else:
                 sock.close()
@@ -160,7 +173,7 @@ class Listener:
             self._services.metrics.connections_failed += 1
             if not isinstance(error, OSError):
                 self._services.scheduler.blame(None, self.accept, error)
-            elif error.errno in _OUT_OF_RESOURCES:
+            elif error.errno in OUT_OF_RESOURCES:
                 raise
             else:
                 _logger.info("%s: a connection was lost while it was accepted: %s", self.settings.label, error.strerror)
@@ -194,7 +207,7 @@ class Listener:
                 stream, peer = trio.SocketStream(sock), _peer(name)
                 self.accept(sock, peer, partial(self.acceptor.accept_stream, stream, peer))  # type: ignore[arg-type]
             except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
+                if error.errno in OUT_OF_RESOURCES:
                     self.out_of_resources(error)
                     await trio.sleep(PAUSE)
                 elif error.errno == errno.EBADF:
@@ -202,8 +215,12 @@ class Listener:
             except trio.ClosedResourceError:
                 return
 
-    def _allows(self, peer: Peer) -> bool:
-        refusal = self.admission.refusal(peer, len(self.acceptor.connections))
+    def _allows_passed(self, passed: Passed) -> bool:
+        """One that is relayed was admitted where it counts, with its descriptor."""
+        return passed.relayed or self._allows(passed.peer, is_known=True)
+
+    def _allows(self, peer: Peer, *, is_known: bool = False) -> bool:
+        refusal = self.admission.refusal(peer, len(self.acceptor.connections), is_known=is_known)
         if refusal:
             self._services.metrics.connections_refused += 1
             self._refused.note(refusal, self.address[0] if peer is None else peer[0], "")
@@ -254,7 +271,7 @@ class _ListeningSocket:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
+                if error.errno in OUT_OF_RESOURCES:
                     self._listener.out_of_resources(error)
                     self._poller.forget(self._sock)
                     self._reopening.restart(PAUSE)

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.net.acceptor import Acceptor
 from trunkline.broker.net.admission import Admission
-from trunkline.broker.net.listener import Listener
+from trunkline.broker.net.listener import Listener, State
 from trunkline.broker.net.pipeline import layers_of
 from trunkline.broker.rate_limits import RateLimit, limit_of
 from trunkline.config.addresses import ANY_HOST
 from trunkline.config.errors import SecurityError
+from trunkline.hooks.client import IN_PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from trunkline.broker.net.passed import Passed
     from trunkline.broker.net.protocol import LayerFactory, ListenerProtocol, ProtocolActor, ProtocolFactory
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.net.tls_listeners import TlsListeners
@@ -208,6 +210,21 @@ class Listeners(Sequence[Listener]):
             host = "all addresses"
         place = f"{host} port {port}" if port else host
         _logger.info("listening on %s%s: %s%s", place, _PROTOCOLS.get(settings.address.scheme, ""), who, reach)
+
+    def take(self, passed: Passed) -> None:
+        """Serve a connection that another shard of the node has accepted. It is closed where its listener is not open,
+        as is one that cannot be served."""
+        try:
+            for listener in self:
+                if listener.settings.label == passed.listener and listener.state is not State.CLOSED:
+                    listener.take(passed)
+                    return
+            if passed.listener == IN_PROCESS:
+                self.inside.take(passed)
+                return
+        except Exception as error:  # noqa: BLE001 - whoever has passed it on cannot be told
+            self._services.scheduler.blame(None, self.take, error)
+        passed.close()
 
     def remove(self, listener: Listener) -> None:
         """Close it, and disconnect its clients."""

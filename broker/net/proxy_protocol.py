@@ -16,6 +16,8 @@ from trunkline.hooks.client import read_address
 from trunkline.hooks.identity import Certificate, Identity
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from trunkline.actors import Actor, Timer
     from trunkline.broker.net.admission import Admission
     from trunkline.broker.net.transport import Event, Receiver, Transport
@@ -53,6 +55,10 @@ class ProxyProtocolLayer(Layer):
         certificate = Certificate(common_name=header.common_name) if header.common_name else None
         username = header.common_name if self._settings.username_from == "cn" else ""
         return Identity(certificate, username=username, server_name=header.server_name, protocol=header.alpn)
+
+    @property
+    def bare(self) -> socket | None:
+        return None if self.header is None or self._over else self.below.bare
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._timer = owner.call_at(trio.current_time() + self._settings.timeout, self._too_late)

@@ -13,6 +13,8 @@ import trio
 from trunkline.broker.net.transport import BLOCKED, DRAINED, NO_LINGER, READ_SIZE, Ended, discard
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from trunkline.actors import Actor, Scheduler
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.net.transport import Receiver
@@ -26,6 +28,9 @@ class StreamTransport:
     """Connects a trio stream to a connection, by a task that reads and one that writes."""
 
     identity: Identity | None = None
+    was_passed = False
+    #: A task may be reading from it at any time.
+    bare: socket | None = None
     __slots__ = (
         "_blocked",
         "_finishing",
@@ -58,6 +63,9 @@ class StreamTransport:
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._receiver = receiver
         owner.start_task(self._run)
+
+    def pass_to(self, receiver: Receiver) -> None:
+        self._receiver = receiver
 
     async def _run(self) -> None:
         try:

@@ -100,6 +100,20 @@ class Transport(Protocol):
         """
         ...
 
+    def pass_to(self, receiver: Receiver) -> None:
+        """From now on this one receives the events of a transport that was started."""
+        ...
+
+    @property
+    def bare(self) -> socket | None:
+        """The socket, if it has all of the connection: no layer is needed, and no bytes of it are anywhere else."""
+        ...
+
+    @property
+    def was_passed(self) -> bool:
+        """Whether another shard of this node has accepted the connection."""
+        ...
+
     def send(self, data: bytes) -> None:
         """All of it will be sent, by the end of this turn or, after `OutputBlocked`, when the other side reads more."""
         ...
@@ -155,6 +169,17 @@ class Layer:
     def receive(self, event: Event) -> None:
         self.above(event)
 
+    def pass_to(self, receiver: Receiver) -> None:
+        self.above = receiver
+
+    @property
+    def bare(self) -> socket | None:
+        return None
+
+    @property
+    def was_passed(self) -> bool:
+        return self.below.was_passed
+
     def send(self, data: bytes) -> None:
         self.below.send(data)
 
@@ -195,6 +220,7 @@ class Layer:
 
 class SocketTransport:
     identity: Identity | None = None
+    was_passed = False
     __slots__ = (
         "_finishing",
         "_metrics",
@@ -238,6 +264,13 @@ class SocketTransport:
         self.receiver = receiver
         self.owner = owner.ref
         self._poller.register(self._sock, READ, self)
+
+    def pass_to(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    @property
+    def bare(self) -> socket | None:
+        return None if self.pending else self._sock
 
     @property
     def is_new(self) -> bool:

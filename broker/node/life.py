@@ -4,6 +4,7 @@ everything still works."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -134,12 +135,14 @@ class NodeLife:
         if storing is not None or config.streams:
             node.stream_keeper.open([settings.declared for settings in config.streams], self._is_subscribed)
         await node.supervisors.start_background("streams", self._work_on_streams)
+        if node.place is not None and node.shards is not None:
+            node.shards.begin()
+            await node.supervisors.start_background("links", partial(node.place.join, node.shards))
+            await node.shards.known()
         await node.plugins.start(config.plugins)
         if storing is not None:
             await storing.go_on(node.services)
             await node.supervisors.start_background("backlogs", storing.backlogs.collect)
-        if node.shards is not None:
-            node.shards.begin()
         await ready()
         if self._adopt is not None:
             self._adopt.go_on(node)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.kept import Kept
     from trunkline.broker.node.life import ControlSocket
     from trunkline.broker.node.storing import OpenedStore
-    from trunkline.broker.shards.stored_links import ShardPlace
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.hooks.chain import Hooks
     from trunkline.store import Engine
 
@@ -45,13 +45,14 @@ async def open_node(
     open_control: OpenControl | None = None,
     adopt: Kept | None = None,
     open_store: Callable[[], Engine] | None = None,
-    shard: ShardPlace | None = None,
+    place: ShardPlace | None = None,
 ) -> AsyncGenerator[Admin, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `adopt` is what another node of this process has left. The node may be one `shard` among several.
+    `adopt` is what another node of this process has left. `place` is that of this broker among the shards that are one
+    node together.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.
@@ -64,8 +65,8 @@ async def open_node(
     config = config if config is not None else Config()
     open_engine = open_store or _store_opener(config, standalone=read is not None)
     files = read_files(config)
-    opened = None if open_engine is None else await _opened(open_engine, config, shard)
-    node = Node(config, hooks, files, opened, layers, standalone=read is not None, shard=shard)
+    opened = None if open_engine is None else await _opened(open_engine, config, place)
+    node = Node(config, hooks, files, opened, layers, standalone=read is not None, place=place)
     life = NodeLife(node, grace, adopt)
     admin = Admin(node, life, read)
 
@@ -85,11 +86,11 @@ async def open_node(
         raise error from error.__cause__
 
 
-async def _opened(open_engine: Callable[[], Engine], config: Config, shard: ShardPlace | None) -> OpenedStore:
+async def _opened(open_engine: Callable[[], Engine], config: Config, place: ShardPlace | None) -> OpenedStore:
     # imported here: few brokers inside another process have a store
     from trunkline.broker.node.storing import open_store
 
-    if shard is None:
+    if place is None:
         return await open_store(open_engine, config)
     from trunkline.broker.shards.stored_links import find_links
 

@@ -11,6 +11,7 @@ import trio
 
 from trunkline.actors import Scheduler
 from trunkline.broker.alarms import Alarms
+from trunkline.broker.connection.hand_over import Sharing
 from trunkline.broker.connection.mqtt import Mqtt
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.shards import Shards
-    from trunkline.broker.shards.stored_links import ShardPlace
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -70,12 +71,12 @@ class Node:
         layers: Sequence[LayerFactory],
         *,
         standalone: bool,
-        shard: ShardPlace | None = None,
+        place: ShardPlace | None = None,
     ) -> None:
-        """`opened` is the store, if there is one; a `standalone` broker has a process of its own. It may be one `shard`
-        among several."""
+        """`opened` is the store, if there is one; a `standalone` broker has a process of its own. `place` is that of
+        this broker among those that are one node together."""
         self.standalone = standalone
-        self._shard = shard
+        self.place = place
         self.started_at = trio.current_time()
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -93,7 +94,7 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
-        self.shards = None if shard is None else self._shards(shard, opened)
+        self.shards = None if place is None else self._shards(place, opened)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
@@ -148,12 +149,12 @@ class Node:
 
     def _pubsub(self, config: Config, committer: Committer | None) -> PubSub:
         given = self.router, self.retained, self.metrics, self.alarms, self.hooks, config, committer
-        if self._shard is None:
+        if self.place is None:
             return PubSub(*given)
         # imported here: most nodes are one shard
         from trunkline.broker.shards.routing import ShardPubSub
 
-        return ShardPubSub(*given, place=self._shard, scheduler=self.scheduler, clock=self.clock)
+        return ShardPubSub(*given, place=self.place, scheduler=self.scheduler, clock=self.clock)
 
     def _shards(self, place: ShardPlace, opened: OpenedStore | None) -> Shards:
         from trunkline.broker.shards.routing import ShardPubSub
@@ -167,7 +168,9 @@ class Node:
 
     def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
         supervisors = self.supervisors
-        mqtt = Mqtt(self.services, self.sessions, self.failures)
+        hand_over, poller = None if self.place is None else self.place.hand_over, self.poller
+        sharing = None if hand_over is None or poller is None else Sharing(hand_over, poller)
+        mqtt = Mqtt(self.services, self.sessions, self.failures, sharing)
         services = NetServices(
             self.scheduler,
             self.poller,
@@ -185,12 +188,14 @@ class Node:
 
     def _nats(self, mqtt: Mqtt) -> ProtocolFactory:
         """Imported and made for the first listener that speaks it."""
+        hand_over = None if self.place is None else self.place.hand_over
+        draw = None if hand_over is None else hand_over.draw
 
         @cache
         def nats() -> Nats:
             from trunkline.broker.nats.protocol import Nats
 
-            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of, self.scheduler)
+            return Nats(self.services, self.sessions, self.failures, mqtt.limits_of, self.scheduler, draw)
 
         return lambda config, settings: nats().at(config, settings)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import trio
 
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.committer import Committer
     from trunkline.broker.links.frames import LinkRoute
     from trunkline.broker.links.link import Event, LinkEnd
     from trunkline.broker.shards.bursts import Forwarded
+    from trunkline.broker.shards.outbox import LinkOutbox
     from trunkline.broker.shards.places import LinkPlaces
     from trunkline.mqtt.session.ledger import Wait
 
@@ -45,7 +47,9 @@ class Side(Protocol):
         """Publish what came from another shard. Returns what it has to wait for, before that is told that it came."""
         ...
 
-    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None: ...
+    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
+        """`is_whole`: all that it wants is known now."""
+        ...
 
 
 class Publishers(Protocol):
@@ -57,6 +61,34 @@ class Publishers(Protocol):
     def release_publisher(self) -> Callable[[str, object, float], None]: ...
 
 
+class PeerStore(NamedTuple):
+    committer: Committer
+    places: LinkPlaces
+    outbox: LinkOutbox
+
+
+class SentBurst:
+    """Who waits for a burst."""
+
+    __slots__ = ("acknowledged", "data", "safe")
+
+    def __init__(self, acknowledged: list[Callable[[], None]], safe: list[Callable[[], None]]) -> None:
+        self.acknowledged = acknowledged
+        self.safe = safe
+        #: While it can be lost.
+        self.data = b""
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self.acknowledged or self.safe)
+
+    def call(self, actions: list[Callable[[], None]]) -> None:
+        """Each once."""
+        for action in actions:
+            action()
+        actions.clear()
+
+
 class Peer:
     """A subscriber of the routes that lead to it, too."""
 
@@ -64,19 +96,21 @@ class Peer:
     online = True
 
     __slots__ = (
-        "_actions",
+        "_acknowledged",
         "_armed",
         "_close",
         "_decoder",
         "_epoch",
         "_held",
         "_items",
-        "_places",
         "_publishers",
+        "_safe",
         "_scheduler",
         "_send",
         "_side",
+        "_store",
         "_timer",
+        "_unsafe",
         "_unstored",
         "_weight",
         "client_id",
@@ -94,10 +128,9 @@ class Peer:
         side: Side,
         publishers: Publishers,
         epoch: float,
-        places: LinkPlaces | None = None,
+        store: PeerStore | None = None,
     ) -> None:
-        """`epoch` is what has to be added to node time for a time that both shards know. `places` stores how far it has
-        come, where there is a store."""
+        """`epoch` is what has to be added to node time for a time that both shards know."""
         self.number = link.peer
         self.client_id = f"shard {link.peer}"
         self.durable = False
@@ -110,16 +143,20 @@ class Peer:
         self._side = side
         self._publishers = publishers
         self._epoch = epoch
-        self._places = places
+        self._store = store
         self._decoder = FrameDecoder()
         self._send: Callable[[bytes], None] | None = None
         self._close: Callable[[], None] | None = None
         self._timer = scheduler.call_at(inf, self._is_due)
         self._armed = False
-        #: Of this turn: what leaves, its bytes, and what is called when the other shard has it.
+        #: Of this turn: what leaves, and its bytes; what is called when the other shard has it; and what is called when
+        #: it cannot be lost any more.
         self._items: list[Forwarded] = []
         self._weight = 0
-        self._actions: list[Callable[[], None]] = []
+        self._acknowledged: list[Callable[[], None]] = []
+        self._safe: list[Callable[[], None]] = []
+        #: Bursts that can be lost with this shard, and that somebody waits for.
+        self._unsafe: dict[SentBurst, None] = {}
         #: Publishers that are not read from.
         self._held: dict[str, None] = {}
         #: Bursts from there that wait for the store.
@@ -131,8 +168,9 @@ class Peer:
     def is_full(self) -> bool:
         return self._weight + self.link.byte_size >= CREDIT
 
-    def forward(self, forwarded: Forwarded) -> bool:
-        """Returns False if there is no room for it."""
+    def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
+        """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again.
+        Returns False if there is no room for it."""
         publication = forwarded.publication
         if self.is_full:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
@@ -142,6 +180,10 @@ class Peer:
                 publication.publisher, self, True
             ):
                 self._held[publication.publisher] = None
+        if is_kept and self._store is not None:
+            number = self._store.committer.publications.next_number()
+            forwarded = forwarded._replace(number=number)
+            self._keep(number, encode_burst([forwarded], self._epoch), self._acknowledged)
         self._items.append(forwarded)
         self._weight += publication.weight
         self._arm()
@@ -149,12 +191,32 @@ class Peer:
 
     def is_new(self, number: int) -> bool:
         """Whether a publication from there with this number has not come before."""
-        return self._places is None or self._places.is_new(self.number, number)
+        return self._store is None or self._store.places.is_new(self.number, number)
 
-    def wait(self, action: Callable[[], None]) -> None:
-        """Call back when the other shard has what was forwarded in this turn, where it is to be stored."""
-        self._actions.append(action)
+    def resend(self, number: int, burst: bytes) -> None:
+        """What this shard's life before has kept."""
+        for forwarded in decode_burst(burst, self._epoch):
+            self.forward(forwarded)
+        self._acknowledged.append(partial(self._sent, number))
+
+    def until_there(self, action: Callable[[], None]) -> None:
+        """Call back when the other shard has what was forwarded in this turn, stored where it is to be."""
+        self._acknowledged.append(action)
         self._arm()
+
+    def until_safe(self, action: Callable[[], None]) -> None:
+        """As `until_there`; while the other shard is down, when it is stored here until it is there."""
+        self._safe.append(action)
+        self._arm()
+
+    def _keep(self, number: int, burst: bytes, acknowledged: list[Callable[[], None]]) -> None:
+        assert self._store is not None
+        self._store.outbox.keep(self.number, number, burst)
+        acknowledged.append(partial(self._sent, number))
+
+    def _sent(self, number: int) -> None:
+        if self._store is not None:
+            self._store.outbox.sent(self.number, number)
 
     def _arm(self) -> None:
         if not self._armed:
@@ -163,8 +225,10 @@ class Peer:
 
     def end_turn(self) -> None:
         self._armed = False
-        if self._items:
+        if self._items or self._acknowledged or self._safe:
             self._publish()
+        if self._unsafe and not self.is_up:
+            self._make_safe()
         self._flush(trio.current_time())
         if self._held and not self.is_full:
             held, self._held = self._held, {}
@@ -172,20 +236,41 @@ class Peer:
                 self._publishers.release_publisher(client_id, self, 0.0)
 
     def _publish(self) -> None:
-        items, actions = self._items, self._actions
-        self._items, self._actions, self._weight = [], [], 0
+        items, last = self._items, SentBurst(self._acknowledged, self._safe)
+        self._items, self._acknowledged, self._safe, self._weight = [], [], [], 0
         burst, weight = list[Any](), 0
         for item in items:
             if burst and weight + item.publication.weight > MAX_BURST:
-                self._publish_burst(burst, [])
+                self._publish_burst(burst, SentBurst([], []))
                 burst, weight = [], 0
             burst.append(item)
             weight += item.publication.weight
-        self._publish_burst(burst, actions)
+        self._publish_burst(burst, last)
 
-    def _publish_burst(self, burst: list[Forwarded], actions: list[Callable[[], None]]) -> None:
-        is_kept = bool(actions) or any(item.publication.qos or item.version for item in burst)
-        self.link.publish(encode_burst(burst, self._epoch), partial(_call_all, actions) if is_kept else None)
+    def _publish_burst(self, burst: list[Forwarded], sent: SentBurst) -> None:
+        data = encode_burst(burst, self._epoch)
+        is_kept = sent.is_waited_for or any(item.publication.qos or item.version for item in burst)
+        self.link.publish(data, partial(self._is_there, sent) if is_kept else None)
+        if sent.safe:
+            sent.data = data
+            self._unsafe[sent] = None
+
+    def _is_there(self, sent: SentBurst) -> None:
+        self._unsafe.pop(sent, None)
+        sent.call(sent.acknowledged)
+        sent.call(sent.safe)
+
+    def _make_safe(self) -> None:
+        """The other shard is down. What is too much to be kept has to wait for it."""
+        unsafe, self._unsafe = self._unsafe, {}
+        for sent in unsafe:
+            if self._store is None:
+                sent.call(sent.safe)
+            elif self.link.byte_size > MAX_WAITING:
+                self._unsafe[sent] = None
+            else:
+                self._keep(self._store.committer.publications.next_number(), sent.data, sent.acknowledged)
+                self._store.committer.after_commit(partial(sent.call, sent.safe))
 
     def _flush(self, now: float) -> None:
         send = self._send
@@ -265,13 +350,13 @@ class Peer:
         match event:
             case BurstCame():
                 self._take(event)
-            case RoutesChanged(number, changes):
+            case RoutesChanged(number, changes, is_whole):
                 for filter, route in changes.items():
                     if route is None:
                         self.routes.pop(filter, None)
                     else:
                         self.routes[filter] = route
-                self._side.routes_changed(self, changes)
+                self._side.routes_changed(self, changes, is_whole=is_whole)
                 self.link.routed(number)
             case LinkUp():
                 _logger.info("the link to shard %d is up", self.number)
@@ -284,8 +369,8 @@ class Peer:
             except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
                 self._scheduler.blame(None, self._side.take, error)
         self.link.worked_off(len(burst.data))
-        if self._places is not None and (waits or self._unstored):
-            waits.append(partial(self._places.reached, self.number, burst.term, burst.number))
+        if self._store is not None and (waits or self._unstored):
+            waits.append(partial(self._store.places.reached, self.number, burst.term, burst.number))
         if waits:
             self._unstored += 1
             all_of(list(dict.fromkeys(waits)))(partial(self._stored, burst.term, burst.number))
@@ -296,8 +381,3 @@ class Peer:
         self._unstored -= 1
         self.link.applied(term, number)
         self._arm()
-
-
-def _call_all(actions: list[Callable[[], None]]) -> None:
-    for action in actions:
-        action()

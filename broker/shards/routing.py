@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
-from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
+from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
-    from trunkline.broker.shards.stored_links import ShardPlace
+    from trunkline.broker.shards.place import ShardPlace
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trunkline.store.clock import StoreClock
 
 _ALL: Final = Options(qos=2)
+ALL: Final = "#"
 
 
 class ShardPubSub(PubSub):
@@ -61,12 +62,14 @@ class ShardPubSub(PubSub):
         self._away: Router[Peer] = Router()
         self.wants = Wants(self.router, scheduler, self.peers.values, durable=self.committer is not None)
         self.route_watchers.append(self.wants.change)
+        #: Shards that have told what they want, and whether all have.
+        self._known: set[int] = set()
+        self.are_known = trio.Event()
         self._pickers: dict[str, SharePicker] = {}
         self._random = Random(number)
         self._versions = Versions(number, self.retained)
         self._clock = clock
-        self._epoch = place.epoch
-        self._outbox = None if self.committer is None else LinkOutbox(self.committer)
+        self.outbox = None if self.committer is None else LinkOutbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
         #: The last publication that went to other shards, and to which.
@@ -123,37 +126,27 @@ class ShardPubSub(PubSub):
         return shared + reached
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
-        """It `is_kept` until it is there, also over the end of this shard, if its publisher does not send it again."""
-        if is_kept or self._is_kept or forwarded.publication.qos == 2:
-            forwarded = self._kept(peer, forwarded)
-        if peer.forward(forwarded):
+        if peer.forward(forwarded, is_kept=is_kept or self._is_kept or forwarded.publication.qos == 2):
             self._sending.append(peer)
-
-    def _kept(self, peer: Peer, forwarded: Forwarded) -> Forwarded:
-        if self._outbox is None or self.committer is None:
-            return forwarded
-        number = self.committer.publications.next_number()
-        forwarded = forwarded._replace(number=number)
-        self._outbox.keep(peer.number, number, encode_burst([forwarded], self._epoch))
-        peer.wait(partial(self._outbox.sent, peer.number, number))
-        return forwarded
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
-        if self._outbox is not None:
-            self._outbox.spread(topic, version)
-            all_of([peer.wait for peer in self.peers.values()])(partial(self._outbox.has_spread, topic, version))
+        if self.outbox is not None:
+            self.outbox.spread(topic, version)
+            all_of([peer.until_there for peer in self.peers.values()])(partial(self.outbox.has_spread, topic, version))
 
     def begin(self, unsent: Unsent) -> None:
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
         when it ended."""
         self.wants.begin()
+        if not self.peers:
+            self.are_known.set()
+        for each in self.peers.values():  # until it has told what it wants
+            self._away.subscribe(each, ALL, _ALL)
         for shard, number, burst in unsent.bursts:
             peer = self.peers.get(shard)
-            if peer is not None and self._outbox is not None:
-                for forwarded in decode_burst(burst, self._epoch):
-                    peer.forward(forwarded)
-                peer.wait(partial(self._outbox.sent, shard, number))
+            if peer is not None:
+                peer.resend(number, burst)
         for topic, version in unsent.versions.items():
             kept = self.retained.kept(topic)
             if kept is None or kept.version == version:
@@ -173,7 +166,7 @@ class ShardPubSub(PubSub):
             return wait
         if not (publication.qos or publication.retain):
             return wait
-        waits: list[Wait] = [peer.wait for peer in dict.fromkeys(peers)]
+        waits: list[Wait] = [peer.until_safe for peer in dict.fromkeys(peers)]
         return all_of(waits if wait is None else [*waits, wait])
 
     def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
@@ -267,20 +260,27 @@ class ShardPubSub(PubSub):
         if group is not None and here is not None and here.online:
             shares = super().shares(group, publication)
         else:
-            shares = self._share_out(filter, publication, tuple([number for number in tried if number != self.number]))
+            before = tuple([number for number in tried if number != self.number])
+            shares = self._share_out(filter, publication, before, is_kept=publication.qos > 0)
         sending, self._sending = self._sending, outer
-        is_stored = False
+        is_stored = bool(sending)
         for part, member in shares:
             if self.committer is not None and (part.qos or self._upgrade_qos) and member.subscriber.durable:
                 self.committer.publications.routed(part)
                 is_stored = True
             member.subscriber.cast((part, member))
-        return [*self._until_stored(is_stored), *[peer.wait for peer in sending]]
+        return self._until_stored(is_stored)
 
     def _until_stored(self, is_stored: bool) -> list[Wait]:
         return [self.committer.after_commit] if is_stored and self.committer is not None else []
 
-    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None]) -> None:
+    def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
+        if is_whole and peer.number not in self._known:
+            self._known.add(peer.number)
+            if ALL not in peer.routes:
+                self._away.unsubscribe(peer, ALL)
+            if len(self._known) == len(self.peers):
+                self.are_known.set()
         for filter, route in changes.items():
             if route is None:
                 self._away.unsubscribe(peer, filter)

@@ -12,19 +12,6 @@ if TYPE_CHECKING:
     from trunkline.store import Engine
 
 
-class ShardPlace(NamedTuple):
-    """One of several shards of a node."""
-
-    #: From 0 on.
-    number: int
-    #: How many there are.
-    shards: int
-    #: Greater each time that this shard begins.
-    term: int
-    #: What has to be added to node time for a time that all shards know, in seconds.
-    epoch: float
-
-
 class StoredLinks(NamedTuple):
     #: How far it has come with each other shard, by number.
     reached: dict[int, Reached]

@@ -15,7 +15,7 @@ from tests.wire import Wire
 from trunkline.broker.committer import MAX_RETRY, CommitState
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
-from trunkline.broker.shards.stored_links import ShardPlace
+from trunkline.broker.shards.place import ShardPlace
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import Hooks
 from trunkline.store import Engine, StoreFull, StoreUnavailable, WriteBatch
@@ -35,18 +35,18 @@ class Disk:
         hooks: Hooks | None = None,
         standalone: bool = False,
         stops: bool = False,
-        shard: ShardPlace | None = None,
+        place: ShardPlace | None = None,
         **settings: Any,
     ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
-        or after; at the end of the block if there is no number, unless the broker `stops` in order. It may be one
-        `shard` of several. A `standalone` one asks the system's clock."""
+        or after; at the end of the block if there is no number, unless the broker `stops` in order. It may have a
+        `place` among shards. A `standalone` one asks the system's clock."""
         face = _Face(self.engine, cut_at, applied)
         config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
         try:
             read = (lambda: config) if standalone else None
             open_store = None if config.durability(standalone=True) == "memory" else lambda: face
-            async with open_node(config, hooks, grace=0, read=read, open_store=open_store, shard=shard) as admin:
+            async with open_node(config, hooks, grace=0, read=read, open_store=open_store, place=place) as admin:
                 life = Life(admin, face)
                 try:
                     yield life

@@ -204,7 +204,8 @@ def test_more_is_sent_when_there_is_room() -> None:
 
 def test_routes_come_and_are_used() -> None:
     link = greeted()
-    assert link.receive([RouteChanges(1, True, True, {"a": ONE})], 0.0) == [RoutesChanged(1, {"a": ONE})]
+    assert link.receive([RouteChanges(1, True, False, {"a": ONE})], 0.0) == [RoutesChanged(1, {"a": ONE}, False)]
+    assert link.receive([RouteChanges(2, False, True, {"b": ONE})], 0.0) == [RoutesChanged(2, {"b": ONE}, True)]
     assert said(link) == []
     link.routed(1)
     assert said(link) == [RoutesUsed(1)]

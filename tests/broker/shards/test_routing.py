@@ -3,6 +3,7 @@
 import pytest
 
 from tests.broker.shards.house import house
+from tests.conformance import raw
 
 pytestmark = pytest.mark.trio
 
@@ -47,8 +48,8 @@ async def test_a_message_is_acknowledged_when_all_have_stored_it() -> None:
         await publisher.publish("a", b"x", qos=1)
         for number in range(3):
             await shards.end(number)
+        await shards.begin_all(0, 1, 2)
         for number in range(3):
-            await shards.begin(number)
             back = await shards.stay(number, f"r{number}")
             await back.take_publish("a", b"x", qos=1)
 
@@ -76,4 +77,87 @@ async def test_one_member_of_a_group_gets_it() -> None:
             for _ in range(3):
                 packet = await reader.receive()
                 await reader.acknowledge(packet)
+            await reader.expect_nothing()
+
+
+async def test_a_shard_that_is_down_holds_nobody_up_and_loses_nothing() -> None:
+    async with house(3) as shards:
+        for number in (1, 2):
+            away = await shards.stay(number, f"r{number}")
+            await away.subscribe(("a", 1))
+            await away.disconnect()
+        await shards.end(1)
+        publisher = await shards.client(0, "p")
+        await publisher.publish("a", b"x", qos=1)
+        await publisher.publish("a", b"y", qos=1, retain=True)
+        await shards.end(0)
+        await shards.begin_all(0, 1)
+        for number in (1, 2):
+            back = await shards.stay(number, f"r{number}")
+            await back.take_publish("a", b"x", qos=1)
+            await back.take_publish("a", b"y", qos=1)
+            await back.expect_nothing()
+            new = await shards.client(number, f"n{number}")
+            await new.subscribe(("a", 0))
+            await new.take_publish("a", b"y")
+
+
+async def test_a_link_that_breaks_while_a_publisher_waits() -> None:
+    async with house(2) as shards:
+        away = await shards.stay(1, "r")
+        await away.subscribe(("a", 1))
+        await away.disconnect()
+        shards.links.between(0, 1).stall()
+        publisher = await shards.client(0, "p")
+        await publisher.send(raw.publish("a", b"x", qos=1, packet_id=1))
+        await publisher.expect_nothing()
+        await shards.end(1)
+        await publisher.expect(raw.ack(raw.PUBACK, 1))
+        await shards.end(0)
+        await shards.begin_all(0, 1)
+        back = await shards.stay(1, "r")
+        await back.take_publish("a", b"x", qos=1)
+        await back.expect_nothing()
+
+
+async def test_what_is_released_comes_once_whatever_ends_then() -> None:
+    async with house(2) as shards:
+        away = await shards.stay(1, "r")
+        await away.subscribe("a")
+        await away.disconnect()
+        publisher = await shards.stay(0, "p")
+        await publisher.send(raw.publish("a", b"x", qos=2, packet_id=1))
+        await publisher.expect(raw.ack(raw.PUBREC, 1))
+        shards.links.between(0, 1).stall()
+        await publisher.send(raw.ack(raw.PUBREL, 1))
+        await publisher.expect_nothing()
+        await shards.end(0)
+        await shards.begin(0)
+        publisher = await shards.stay(0, "p")
+        await publisher.send(raw.ack(raw.PUBREL, 1))
+        await publisher.expect(raw.ack(raw.PUBCOMP, 1))
+        back = await shards.stay(1, "r")
+        await back.take_publish("a", b"x", qos=2)
+        await back.expect_nothing()
+        await back.disconnect()
+        await shards.end(0)
+        await shards.begin(0)
+        await shards.end(1)
+        await shards.begin(1)
+        back = await shards.stay(1, "r")
+        await back.expect_nothing()
+
+
+async def test_the_newest_is_kept_everywhere_whoever_published_it() -> None:
+    async with house(3) as shards:
+        publishers = [await shards.client(number, f"p{number}") for number in range(3)]
+        for turn in range(3):
+            for number, publisher in enumerate(publishers):
+                await publisher.publish("a", f"{turn} {number}".encode(), qos=1, retain=True)
+        await publishers[1].publish("b", b"x", qos=1, retain=True)
+        await publishers[2].publish("b", b"", qos=1, retain=True)
+        for number in range(3):
+            reader = await shards.client(number, f"r{number}")
+            await reader.subscribe(("#", 0))
+            await reader.take_publish("a", b"2 2")
             await reader.expect_nothing()

@@ -1,0 +1,35 @@
+"""Connections come to the home shard of their client id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.shards.homes import Homes
+    from trunkline.broker.shards.passages import Passage
+
+
+class ShardHandOver:
+    """The `HandOver` of one shard."""
+
+    __slots__ = ("_homes", "draw", "home_of", "own", "passages")
+
+    def __init__(self, homes: Homes) -> None:
+        self._homes = homes
+        self.own = homes.own
+        self.home_of: Callable[[str], int] = homes.home_of
+        self.draw: Callable[[Callable[[], str]], str] = homes.draw
+        #: By shard, of those that there is a way to.
+        self.passages: dict[int, Passage] = {}
+
+    def hand_over(self, shard: int, passed: Passed) -> bool:
+        passage = self.passages.get(shard)
+        return passage is not None and passage.hand_over(passed)
+
+    def close(self) -> None:
+        for passage in self.passages.values():
+            passage.close()
+        self.passages.clear()

@@ -1,0 +1,109 @@
+"""Links between the shards of one process, which tests can cut, stall and slow."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from trunkline.broker.shards.shards import Shards
+
+
+class MemoryLink:
+    """A connection between two shards: bytes arrive in order, until it is cut."""
+
+    def __init__(self, one: Shards, other: Shards) -> None:
+        self._ends = one, other
+        self._is_cut = trio.Event()
+        #: Seconds that bytes take.
+        self.delay = 0.0
+        self._flows = trio.Event()
+        self._flows.set()
+
+    async def run(self) -> None:
+        """Until it is cut: then both ends notice."""
+        one, other = self._ends
+        async with trio.open_nursery() as nursery:
+            for near, far in ((one, other), (other, one)):
+                send, receive = trio.open_memory_channel[bytes](inf)
+                near.connected(far.place.number, send.send_nowait, self.cut)
+                nursery.start_soon(self._carry, receive, near.place.number, far)
+            await self._is_cut.wait()
+            nursery.cancel_scope.cancel()
+        one.lost(other.place.number)
+        other.lost(one.place.number)
+
+    async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: Shards) -> None:
+        async for data in receive:
+            if self.delay:
+                await trio.sleep(self.delay)
+            await self._flows.wait()
+            if not self._is_cut.is_set():
+                far.received(number, data)
+
+    def cut(self) -> None:
+        self._is_cut.set()
+
+    def stall(self) -> None:
+        """Nothing arrives until it goes on."""
+        self._flows = trio.Event()
+
+    def go_on(self) -> None:
+        self._flows.set()
+
+
+class MemoryLinks:
+    """Of the shards of one node. Those that are cut are connected again when they are `mended`."""
+
+    def __init__(self) -> None:
+        #: As far as they are there.
+        self._shards: dict[int, Shards] = {}
+        self._links: dict[frozenset[int], MemoryLink] = {}
+        #: Shards between which there is to be no link.
+        self._apart: set[frozenset[int]] = set()
+        self._mended: dict[frozenset[int], trio.Event] = {}
+
+    def between(self, one: int, other: int) -> MemoryLink:
+        return self._links[frozenset({one, other})]
+
+    async def join(self, shards: Shards) -> None:
+        """Connect this shard to the others, until it ends."""
+        number = shards.place.number
+        others = list(self._shards)
+        self._shards[number] = shards
+        try:
+            async with trio.open_nursery() as nursery:
+                for other in others:
+                    nursery.start_soon(self._connect, number, other)
+                await trio.sleep_forever()
+        finally:
+            del self._shards[number]
+            for ends, link in self._links.items():
+                if number in ends:
+                    link.cut()
+
+    async def _connect(self, one: int, other: int) -> None:
+        """Again and again, as long as both are there."""
+        ends, shards = frozenset({one, other}), self._shards[other]
+        while self._shards.get(other) is shards:
+            if ends in self._apart:
+                mended = self._mended.setdefault(ends, trio.Event())
+                await mended.wait()
+                continue
+            link = self._links[ends] = MemoryLink(self._shards[one], shards)
+            await link.run()
+
+    def part(self, one: int, other: int) -> None:
+        """There is no link between these until they are mended."""
+        ends = frozenset({one, other})
+        self._apart.add(ends)
+        if ends in self._links:
+            self._links[ends].cut()
+
+    def mend(self, one: int, other: int) -> None:
+        ends = frozenset({one, other})
+        self._apart.discard(ends)
+        if ends in self._mended:
+            self._mended.pop(ends).set()

@@ -1,0 +1,127 @@
+"""Connections go to another process over a Unix socket, and to the one that comes after it."""
+
+import errno
+import os
+import socket
+from typing import Any
+
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from tests.broker.shards.passage_ends import Client, ends
+from tests.broker.shards.some_shards import descriptors, until
+from trunkline.broker.net.passed import MAX_FIRST
+from trunkline.broker.shards.passages import MAX_WAITING
+from trunkline.hooks.identity import Certificate, Identity
+
+
+async def test_a_shard_that_is_started_anew_is_found() -> None:
+    async with ends("sockets") as both:
+        for number in range(1, 4):
+            client = Client()
+            assert both.passage.hand_over(client.passed)
+            await both.has_taken(number)
+            client.close()
+            assert both.listener is not None
+            both.listener.close()
+            await wait_all_tasks_blocked()
+            late = Client()
+            assert not both.passage.hand_over(late.passed)
+            late.passed.close()
+            late.close()
+            both.listen()
+
+
+async def test_nobody_listens_at_a_socket_that_was_left(caplog: pytest.LogCaptureFixture) -> None:
+    async with ends("sockets") as both:
+        assert both.listener is not None
+        both.listener.close()
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(both.path)
+        client = Client()
+        assert not both.passage.hand_over(client.passed)
+        client.passed.close()
+        client.close()
+        assert [record.getMessage() for record in caplog.records] == [
+            f"cannot hand connections over to {both.path}: {os.strerror(errno.ECONNREFUSED)}"
+        ]
+        both.listen()  # in place of what was left
+        client = Client()
+        assert both.passage.hand_over(client.passed)
+        await both.has_taken(1)
+        client.close()
+
+
+async def test_what_would_be_too_long_a_frame_stays_with_the_caller() -> None:
+    async with ends("sockets") as both:
+        client = Client(bytes(MAX_FIRST))
+        names = tuple(("DNS", "x" * 100) for _ in range(400))
+        passed: Any = client.passed
+        object.__setattr__(passed, "identity", Identity(Certificate(names=names)))
+        assert not both.passage.hand_over(passed)
+        passed.close()
+        client.close()
+
+
+async def test_a_descriptor_that_the_system_does_not_take_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_fds, fails = socket.send_fds, True
+
+    def send(*args: Any) -> int:
+        if fails:
+            raise OSError(errno.ETOOMANYREFS, "too many")
+        return send_fds(*args)
+
+    monkeypatch.setattr(socket, "send_fds", send)
+    async with ends("sockets") as both:
+        client, other = Client(), Client()
+        assert both.passage.hand_over(client.passed)
+        assert client.has(b"refused")
+        fails = False
+        assert both.passage.hand_over(other.passed)
+        await both.has_taken(1)
+        for each in (client, other):
+            each.close()
+
+
+@pytest.mark.parametrize("call", ["register", "modify"])
+async def test_a_poller_that_watches_no_more_sockets_refuses(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ends("sockets") as both:
+        before = descriptors()
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "no more watches")
+
+        monkeypatch.setattr(type(both.poller), call, fail)
+        clients = [Client(bytes(MAX_FIRST)) for _ in range(MAX_WAITING)]
+        if call == "register":
+            assert not both.passage.hand_over(clients[0].passed)
+        else:
+            taken = [client for client in clients if both.passage.hand_over(client.passed)]
+            assert any(client.has(b"refused") for client in taken)
+        monkeypatch.undo()
+        for client in clients:
+            client.passed.close()
+            client.close()
+        await until(lambda: descriptors() <= before + 1 + len(both.taken))
+
+
+async def test_a_socket_that_ends_is_noticed_and_what_it_has_is_closed() -> None:
+    async with ends("sockets") as both:
+        assert both.listener is not None
+        both.listener.close()
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(both.path)
+        listening.listen()
+        client = Client()
+        assert both.passage.hand_over(client.passed)
+        peer, _ = listening.accept()
+        peer.close()  # it has taken nothing
+        listening.close()
+        await until(lambda: client.has(b""))
+        os.unlink(both.path)
+        both.listen()
+        again = Client()
+        assert both.passage.hand_over(again.passed)
+        await both.has_taken(1)
+        for each in (client, again):
+            each.close()
