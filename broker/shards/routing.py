@@ -72,12 +72,12 @@ class ShardPubSub(PubSub):
         self.outbox = None if self.committer is None else LinkOutbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
-        #: The last publication that went to other shards, and to which.
-        self._forwarded: tuple[Publication | None, list[Peer]] = (None, [])
+        #: The last publication that went to other shards, and until when each of them is safe.
+        self._forwarded: tuple[Publication | None, list[Wait]] = (None, [])
         #: Whether what is published is kept until it is there.
         self._is_kept = False
-        #: The shards that a publication goes to which is being published.
-        self._sending: list[Peer] = []
+        #: The same of a publication that is being published.
+        self._sending: list[Wait] = []
 
     # What is published here
 
@@ -126,8 +126,9 @@ class ShardPubSub(PubSub):
         return shared + reached
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
-        if peer.forward(forwarded, is_kept=is_kept or self._is_kept or forwarded.publication.qos == 2):
-            self._sending.append(peer)
+        is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
+        if peer.forward(forwarded, is_kept=is_kept):
+            self._sending.append(self.committer.after_commit if is_kept and self.committer else peer.until_safe)
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
@@ -161,12 +162,12 @@ class ShardPubSub(PubSub):
 
     def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What calls back when other shards have stored a publication, too, that was just published."""
-        forwarded, peers = self._forwarded
-        if forwarded is not publication or not peers or self.committer is None:
+        forwarded, safe = self._forwarded
+        if forwarded is not publication or not safe or self.committer is None:
             return wait
         if not (publication.qos or publication.retain):
             return wait
-        waits: list[Wait] = [peer.until_safe for peer in dict.fromkeys(peers)]
+        waits = [*dict.fromkeys(safe)]
         return all_of(waits if wait is None else [*waits, wait])
 
     def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:

@@ -28,9 +28,9 @@ from tests.broker.shards.simulated_ledger import Ledger, Message, Subscription, 
 from tests.broker.shards.simulated_links import SimulatedCable
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
+from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.routing import ShardPubSub
 from trunkline.broker.shards.shards import Shards
-from trunkline.broker.shards.stored_links import ShardPlace
 from trunkline.config.reader import from_mapping
 
 STEPS = 160
@@ -47,7 +47,7 @@ PLAIN, RETAINED, SHARED, WILLS = ("t/0", "t/1", "t/2"), ("r/0", "r/1"), ("s/0", 
 # What is not there yet. Each flag that becomes True makes more of what the clients see count.
 
 #: A shard that begins anew knows what the others' durable sessions want before it acknowledges anything.
-ROUTES_SURVIVE = False
+ROUTES_SURVIVE = True
 #: A message at QoS 2 comes to other shards, once, though its publisher's is killed.
 OUTBOX = True
 #: Retained messages are alike everywhere, though the publisher's shard was killed.
@@ -91,30 +91,29 @@ class Life:
         self.number = number
         self.term = term
         self.is_alive = True
-        self.lines: list[Line] = []
         self.admin: Admin
-        self.since = inf
+        self.shards: Shards
         self.is_over = trio.Event()
         self.has_ended = trio.Event()
         self.store = SimulatedStore(world.disks[number], world.agenda, world.random, self.die)
 
     async def run(self) -> None:
         world = self.world
-        place = ShardPlace(self.number, len(world.disks), self.term, 0.0)
-        async with open_node(CONFIG, grace=0, open_store=as_engine(self.store), shard=place) as self.admin:
+        place = ShardPlace(self.number, len(world.disks), self.term, 0.0, self._join)
+        async with open_node(CONFIG, grace=0, open_store=as_engine(self.store), place=place) as self.admin:
             self.admin.ending.steps = _nothing
             self.node = inside(self.admin)
-            self.since = world.agenda.now
-            world.began(self)
+            if self.is_alive:
+                world.began(self)
             await self.is_over.wait()
         world.crashed(self)
         self.has_ended.set()
 
-    @property
-    def shards(self) -> Shards:
-        shards = self.admin.shards
-        assert shards is not None
-        return shards
+    async def _join(self, shards: Shards) -> None:
+        self.shards = shards
+        if self.is_alive:
+            self.world.joined(self)
+        await trio.sleep_forever()
 
     @property
     def pubsub(self) -> ShardPubSub:
@@ -147,7 +146,8 @@ class World:
         self._moments = count(1)
         self.disks = [SimulatedDisk() for _ in range(random.choice((2, 2, 3, 3, 4, 5)))]
         self.terms: Terms = dict.fromkeys(range(len(self.disks)), 0)
-        #: Those that are up.
+        #: Those that can be reached by others, and those that serve clients.
+        self.linked: dict[int, Life] = {}
         self.lives: dict[int, Life] = {}
         self.cables: dict[frozenset[int], SimulatedCable] = {}
         self.publishers: list[Publisher] = []
@@ -187,21 +187,26 @@ class World:
     # Shards
 
     def begin(self, number: int) -> None:
-        self.terms[number] += 1
+        self.terms[number] = max(self.terms.values()) + 1
         self._nursery.start_soon(Life(self, number, self.terms[number]).run)
 
-    def began(self, life: Life) -> None:
+    def joined(self, life: Life) -> None:
         self.note(f"shard {life.number} begins its life {life.term}")
-        self.lives[life.number] = life
-        for number in self.lives:
+        self.linked[life.number] = life
+        for number in self.linked:
             if number != life.number:
                 self.dial(frozenset((number, life.number)))
+
+    def began(self, life: Life) -> None:
+        self.note(f"shard {life.number} serves")
+        self.lives[life.number] = life
 
     def died(self, life: Life) -> None:
         self.note(f"shard {life.number} is killed")
         self.counts["kills"] += 1
         self._last_trouble = self.agenda.now
-        del self.lives[life.number]
+        self.linked.pop(life.number, None)
+        self.lives.pop(life.number, None)
         for pair, cable in list(self.cables.items()):
             if life.number in pair:
                 cable.cut(dropping=self.random.random() < 0.3)
@@ -229,8 +234,8 @@ class World:
 
     def dial(self, pair: frozenset[int]) -> None:
         cable = self.cables.get(pair)
-        if (cable is None or cable.is_cut) and all(number in self.lives for number in pair):
-            ends = [self.lives[number] for number in sorted(pair)]
+        if (cable is None or cable.is_cut) and all(number in self.linked for number in pair):
+            ends = [self.linked[number] for number in sorted(pair)]
             self.random.shuffle(ends)
             redial = lambda: self.agenda.after(self.random.random() * 0.5, partial(self.dial, pair))
             self.cables[pair] = SimulatedCable(ends[0], ends[1], self.agenda, self.random, redial)
@@ -478,7 +483,8 @@ class World:
                 "bytes": peer.link.byte_size,
                 "held publishers": len(peer._held),
                 "bursts that are not stored": peer._unstored,
-                "actions": len(peer._actions) + len(peer._items),
+                "publications and who waits for them": len(peer._items) + len(peer._acknowledged) + len(peer._safe),
+                "bursts that can be lost": len(peer._unsafe),
                 "SUBACKs": len(told._told_waiting) + len(told._untold_waiting),
                 "links that are down": not peer.is_up,
             }
