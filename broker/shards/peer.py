@@ -169,8 +169,9 @@ class Peer:
         return self._weight + self.link.byte_size >= CREDIT
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
-        """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again.
-        Returns False if there is no room for it."""
+        """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again. It
+        leaves when that is stored: until then the next life of this shard would not know that it has left. Returns False
+        if there is no room for it."""
         publication = forwarded.publication
         if self.is_full:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
@@ -181,13 +182,20 @@ class Peer:
             ):
                 self._held[publication.publisher] = None
         if is_kept and self._store is not None:
-            number = self._store.committer.publications.next_number()
-            forwarded = forwarded._replace(number=number)
-            self._keep(number, encode_burst([forwarded], self._epoch), self._acknowledged)
-        self._items.append(forwarded)
-        self._weight += publication.weight
-        self._arm()
+            committer = self._store.committer
+            forwarded = forwarded._replace(number=committer.publications.next_number())
+            self._store.outbox.keep(self.number, forwarded.number, encode_burst([forwarded], self._epoch))
+            committer.after_commit(partial(self._append, forwarded))
+        else:
+            self._append(forwarded)
         return True
+
+    def _append(self, forwarded: Forwarded) -> None:
+        if forwarded.number:
+            self._acknowledged.append(partial(self._sent, forwarded.number))
+        self._items.append(forwarded)
+        self._weight += forwarded.publication.weight
+        self._arm()
 
     def is_new(self, number: int) -> bool:
         """Whether a publication from there with this number has not come before."""
@@ -196,7 +204,7 @@ class Peer:
     def resend(self, number: int, burst: bytes) -> None:
         """What this shard's life before has kept."""
         for forwarded in decode_burst(burst, self._epoch):
-            self.forward(forwarded)
+            self._append(forwarded)
         self._acknowledged.append(partial(self._sent, number))
 
     def until_there(self, action: Callable[[], None]) -> None:

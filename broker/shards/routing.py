@@ -24,6 +24,7 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
+from trunkline.router.target import Receivers, Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.mqtt.session.ledger import Wait
-    from trunkline.router import Route
     from trunkline.router.shared import Group
     from trunkline.store.clock import StoreClock
 
@@ -72,12 +72,12 @@ class ShardPubSub(PubSub):
         self.outbox = None if self.committer is None else LinkOutbox(self.committer)
         #: Of the message that is retained next.
         self._version = 0
-        #: The last publication that went to other shards, and to which.
-        self._forwarded: tuple[Publication | None, list[Peer]] = (None, [])
+        #: The last publication that went to other shards, and until when each of them is safe.
+        self._forwarded: tuple[Publication | None, list[Wait]] = (None, [])
         #: Whether what is published is kept until it is there.
         self._is_kept = False
-        #: The shards that a publication goes to which is being published.
-        self._sending: list[Peer] = []
+        #: The same of a publication that is being published.
+        self._sending: list[Wait] = []
 
     # What is published here
 
@@ -126,8 +126,9 @@ class ShardPubSub(PubSub):
         return shared + reached
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
-        if peer.forward(forwarded, is_kept=is_kept or self._is_kept or forwarded.publication.qos == 2):
-            self._sending.append(peer)
+        is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
+        if peer.forward(forwarded, is_kept=is_kept):
+            self._sending.append(self.committer.after_commit if is_kept and self.committer else peer.until_safe)
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
@@ -161,12 +162,12 @@ class ShardPubSub(PubSub):
 
     def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What calls back when other shards have stored a publication, too, that was just published."""
-        forwarded, peers = self._forwarded
-        if forwarded is not publication or not peers or self.committer is None:
+        forwarded, safe = self._forwarded
+        if forwarded is not publication or not safe or self.committer is None:
             return wait
         if not (publication.qos or publication.retain):
             return wait
-        waits: list[Wait] = [peer.until_safe for peer in dict.fromkeys(peers)]
+        waits = [*dict.fromkeys(safe)]
         return all_of(waits if wait is None else [*waits, wait])
 
     def publish_will(self, will: Message, now: float, origin: Subscriber, own: Own) -> int:
@@ -191,15 +192,18 @@ class ShardPubSub(PubSub):
         self, filter: str, publication: Publication, tried: tuple[int, ...] = (), *, is_kept: bool = False
     ) -> Shares:
         """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
-        not tried again."""
+        tried again only if there is no other."""
         members = {
-            peer.number: route
+            peer.number: route if peer.is_up else _all_offline(route)
             for peer in self.peers.values()
-            if peer.number not in tried and (route := peer.routes.get(filter)) is not None
+            if (route := peer.routes.get(filter)) is not None
         }
         group, here = self.router.group(filter), self.wants.of(filter)
-        if here is not None and self.number not in tried:
+        if here is not None:
             members[self.number] = here
+        members = {number: route for number, route in members.items() if number not in tried} or members
+        if here is None or not here.online:
+            tried = (*tried, self.number)
         picker = self._picker(filter)
         topics, numbers = publication.topics, dict[int, list[int]]()
         for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
@@ -207,7 +211,7 @@ class ShardPubSub(PubSub):
         some = numbers.pop(self.number, None)
         numbers.pop(NOBODY, None)
         for number, others in numbers.items():
-            forwarded = Forwarded(publication.select(others), filter, (*tried, self.number))
+            forwarded = Forwarded(publication.select(others), filter, tried)
             self._send(self.peers[number], forwarded, is_kept=is_kept)
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
 
@@ -237,12 +241,18 @@ class ShardPubSub(PubSub):
             return []
         if share:
             return self._take_share(publication, share, tried)
-        self._version = version
         if is_silent:
+            self._version = version
             self.retain(publication.messages[0], trio.current_time())
-        else:
-            super().publish(publication, trio.current_time())
-        return self._until_stored(publication.stored is not None or version > 0)
+            return self._until_stored(is_stored=True)
+        is_stored = version > 0
+        for part, route in self.routed(publication):  # it was one there, and its topics may have other routes here
+            if route.groups:  # the other shard has picked their members
+                route = _without_groups(route)
+            self._version, version = version, version + part.count * STEP
+            super().publish(part, trio.current_time(), route=route)
+            is_stored = is_stored or part.stored is not None
+        return self._until_stored(is_stored)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
         """Its members here may all have gone meanwhile."""
@@ -309,6 +319,15 @@ class ShardPubSub(PubSub):
             super().retain(message, now)
         elif self._versions.is_newest(message, version):
             super().retain(message, now, version)
+
+
+def _all_offline(route: LinkRoute) -> LinkRoute:
+    """Nobody knows of members of a shard that is down."""
+    return route._replace(online=0, offline=route.online + route.offline)
+
+
+def _without_groups(route: Route[Subscriber]) -> Route[Subscriber]:
+    return Route(Receivers((*route.targets, *route.behind)), (), route.sinks)
 
 
 def shared_filter(group: Group[Any]) -> str:
