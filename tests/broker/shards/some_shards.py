@@ -2,12 +2,12 @@
 
 import os
 import shutil
-
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import trio
@@ -126,9 +126,10 @@ class _Encrypted(trio.abc.HalfCloseableStream):
 
 async def until(condition: Any) -> None:
     """Whatever leads there is under way: it takes no time but that of turns."""
-    with trio.fail_after(20):
-        while not condition():
-            await trio.lowlevel.checkpoint()
+    over = perf_counter() + 60  # by no clock that a test stops
+    while not condition():
+        assert perf_counter() < over
+        await trio.lowlevel.checkpoint()
 
 
 def descriptors() -> int:
@@ -148,8 +149,9 @@ def listener_of(kind: str, folder: Path, number: int, **more: Any) -> dict[str, 
 
 @asynccontextmanager
 async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more: Any) -> AsyncIterator[list[Shard]]:
-    """`more` are settings of the listener; `settings`, those of the node."""
+    """`more` are settings of the listener; `settings` are those of the node, and `layers` are its own."""
     settings = more.pop("settings", {})
+    layers = more.pop("layers", ())
     folder = Path(tempfile.mkdtemp())
     opened: list[Shard] = []
     async with AsyncExitStack() as stack:
@@ -157,7 +159,7 @@ async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more
         for own in range(number):
             hand_over = ShardHandOver(Homes(own, dealt(number)))
             config = configuration({"listeners": [listener_of(kind, folder, own, **more)], **settings})
-            admin = await stack.enter_async_context(open_node(config, hand_over=hand_over, grace=5))
+            admin = await stack.enter_async_context(open_node(config, hand_over=hand_over, grace=5, layers=layers))
             opened.append(Shard(own, kind, admin, hand_over))
         for shard in opened:
             if way == "sockets":
@@ -179,5 +181,3 @@ async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more
 
 def will(topic: str = "gone") -> raw.Will:
     return raw.Will(topic, b"gone", 1)
-
-

@@ -10,7 +10,9 @@ from trunkline.broker.shards.passed_frames import MAX_FRAME, About, BadFrame, cu
 from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.packing import pack
 
-CERTIFICATE = Certificate("device", "CN=device", "0f", (("DNS", "a.example"), ("DNS", "b.example")), "ab", 1.5, ("device",))
+CERTIFICATE = Certificate(
+    "device", "CN=device", "0f", (("DNS", "a.example"), ("DNS", "b.example")), "ab", 1.5, ("device",)
+)
 IDENTITY = Identity(CERTIFICATE, "", "user", "device", "TLSv1.3", "AES", "broker.example", "mqtt", True)
 ABOUT = [
     About("tcp://*:1883", ("192.0.2.1", 4711), None, b"\x10\0", False),
