@@ -130,7 +130,7 @@ async def test_what_is_released_comes_once_whatever_ends_then() -> None:
         await publisher.expect(raw.ack(raw.PUBREC, 1))
         shards.links.between(0, 1).stall()
         await publisher.send(raw.ack(raw.PUBREL, 1))
-        await publisher.expect_nothing()
+        await publisher.expect(raw.ack(raw.PUBCOMP, 1))
         await shards.end(0)
         await shards.begin(0)
         publisher = await shards.stay(0, "p")
