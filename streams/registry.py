@@ -10,7 +10,7 @@ from trunkline.store.engine import rows
 from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
-from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
+from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound, StreamsNotOffered
 from trunkline.streams.filters import of_stream
 from trunkline.streams.keys import (
     CONSUMERS,
@@ -63,6 +63,8 @@ class StreamRegistry:
         #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
         self._erasing: dict[int, tuple[int, int]] = {}
         self._written: Logs = []
+        #: Why no stream can be made; empty, if one can.
+        self.refusal = ""
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._streams.values()))
@@ -114,6 +116,7 @@ class StreamRegistry:
         Raises:
             InvalidStreamConfig: no stream can have this configuration.
             StreamExists: the name or some of the topics are taken.
+            StreamsNotOffered: no stream can be made here.
         """
         config.check()
         known = self._streams.get(config.name)
@@ -124,6 +127,8 @@ class StreamRegistry:
                     f"`trunkline streams edit {config.name}`"
                 )
             return known
+        if self.refusal:
+            raise StreamsNotOffered(self.refusal)
         self.check_filters(config)
         stream = self._add(self._next, config, now)
         stream.attend()

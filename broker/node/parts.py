@@ -274,7 +274,10 @@ class Node:
         from trunkline.broker.stream_keeper import StreamKeeper
 
         self.has_streams.set()
-        return StreamKeeper(self.services, _subject_of)
+        keeper = StreamKeeper(self.services, _subject_of)
+        if self.place is not None and self.place.count > 1:
+            keeper.registry.refusal = "streams are kept by a node of one process: set node.workers to 1"
+        return keeper
 
     @property
     def streams(self) -> Streams:
