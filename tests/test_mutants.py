@@ -26,6 +26,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "m.py"
 
 
+def test_where_a_module_is_tested() -> None:
+    assert mutants.tests_of("nats/client/requests.py") == "nats/client/test_requests.py"
+    assert mutants.tests_of("src/trunkline/network_reads.py") == "test_network_reads.py"
+
+
 def test_every_kind_of_change(module: str) -> None:
     assert {each.what for each in mutants.mutants(module)} >= {
         "`if a <= 1 and (not b):` for `if a < 1 and (not b):`",

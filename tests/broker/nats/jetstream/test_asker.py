@@ -181,6 +181,7 @@ class Line:
     """A client's connection that does what a test says."""
 
     def __init__(self) -> None:
+        self.is_over = False
         self.pending = 0
         self.pieces: list[bytes] = []
         self.sent: list[bytes] = []
@@ -226,6 +227,7 @@ class Scene:
     line: Line
     rules: Rules
     channel: SimpleNamespace
+    subscriptions: SimpleNamespace
     messages_out: list[int]
     dropped: list[tuple[object, Message, DropReason]]
 
@@ -245,7 +247,7 @@ def scene(*denied: str) -> Scene:
     subscription = SimpleNamespace(subject="r.*", sid=b"1", delivered=0, maximum=0)
     subscriptions = SimpleNamespace(by_sid={b"1": subscription})
     asker = Asker(standing, line, subscriptions)  # type: ignore[arg-type]
-    return Scene(asker, line, rules, channel, metrics.messages_out, dropped)
+    return Scene(asker, line, rules, channel, subscriptions, metrics.messages_out, dropped)
 
 
 async def test_an_answer_is_counted_and_its_size_is_told() -> None:
@@ -255,6 +257,31 @@ async def test_an_answer_is_counted_and_its_size_is_told() -> None:
     here.asker.answer(b"", b"to nobody")
     piece = b"MSG r.x 1 2\r\n17\r\n"
     assert (here.line.pieces, here.line.written, here.messages_out) == ([piece], [len(piece)], [1, 0, 0])
+
+
+class Looks(dict[bytes, Any]):
+    """Subscriptions, and how often they were looked through."""
+
+    count = 0
+
+    def values(self) -> Any:
+        self.count += 1
+        return super().values()
+
+
+async def test_where_answers_go_is_looked_up_once() -> None:
+    here = scene()
+    looks = here.subscriptions.by_sid = Looks(here.subscriptions.by_sid)
+    for subject in (b"r.x", b"r.x", b"r.y"):
+        here.asker.answer(subject, b"17")
+    assert (len(here.line.pieces), looks.count) == (3, 1)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_it_is_over_with_its_connection(is_over: bool) -> None:
+    here = scene()
+    here.line.is_over = is_over
+    assert here.asker.is_over is is_over
 
 
 async def test_requests_may_take_long() -> None:
