@@ -52,6 +52,7 @@ async def test_what_an_account_has(server: NatsServer) -> None:
         assert (found.domain, found.tiers) == ("", {})
         # the creation of a durable consumer looks whether it is there
         assert (found.api.total - before.api.total, found.api.errors - before.api.errors) == (7, 2)
+        assert (set(found.unknown), found.limits.unknown, found.api.unknown) == ({"type"}, {}, {})
         assert found.api.level >= {"old": 0, "new": 3, BROKER: LEVEL}[server.kind]
         for name in ("lamps", "lights", "doors"):
             await js.delete_stream(name)
