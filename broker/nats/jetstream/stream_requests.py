@@ -58,8 +58,9 @@ async def account(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     consumers = 0
     for stream in jetstream.registry:
         shown, info = shown_stream_config(stream.config), stream.info
-        used[shown.storage] += info.bytes
-        reserved[shown.storage] += max(shown.max_bytes, 0)
+        where = Storage(shown.storage)
+        used[where] += info.bytes
+        reserved[where] += max(shown.max_bytes, 0)
         consumers += info.consumers
     return {
         "memory": used[Storage.MEMORY],
