@@ -681,7 +681,7 @@ async def test_messages_larger_than_what_is_left_of_a_pull(
         for size in sizes if is_there else ():
             await js.publish("pulls", bytes(size))
         async with js.subscribe_pull("pulls", ahead_bytes=1000, threshold_bytes=threshold) as found:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 for size in sizes:
                     if not is_there:
                         async with trio.open_nursery() as nursery:
