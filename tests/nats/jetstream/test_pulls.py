@@ -56,6 +56,15 @@ def test_size() -> None:
     assert size_of(WIRE) == 6 + 7 + 12 + 5
 
 
+@pytest.mark.parametrize("messages", [1, 2])
+def test_a_pull_goes_on_behind_the_end_of_another_one_while_it_lacks_messages(messages: int) -> None:
+    pulls = Pulls()
+    first, second = pulls.open(2, 0), pulls.open(messages, 0)
+    pulls.came(WIRE)
+    pulls.end(first, 2, 0)  # so that it was the second one's
+    assert (pulls.messages, second in pulls) == (messages - 1, messages > 1)
+
+
 def test_a_pull_ends_with_its_last_message() -> None:
     pulls = Pulls()
     token = pulls.open(2, 0)
