@@ -1,5 +1,6 @@
 """Subscriptions to consumers for threads, with real servers of two versions."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -55,6 +56,18 @@ def test_how_far_a_loop_asks_ahead(js: sync.JetStream, said: dict[str, int], del
         while (at := js.consumer("orders", orders.consumer).delivered.consumer) < delivered:
             assert time.monotonic() < deadline
         assert at == delivered
+
+
+def test_what_asyncio_asks_of_an_account_and_ahead(js: sync.JetStream) -> None:
+    def take() -> list[int]:
+        with js.subscribe_pull("orders.>", ahead=4, threshold=3) as orders:
+            return payloads([orders.receive(timeout=SOON) for _ in range(10)])
+
+    async def ask() -> None:
+        account, taken = await asyncio.gather(asyncio.to_thread(js.account_info), asyncio.to_thread(take))
+        assert (account.streams, taken) == (1, list(range(10)))
+
+    asyncio.run(ask())
 
 
 def test_fetch_and_acknowledge_in_any_thread(js: sync.JetStream) -> None:
