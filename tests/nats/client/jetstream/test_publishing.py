@@ -361,6 +361,21 @@ async def test_the_end_of_the_client(failure: NatsError | None, error: type[Nats
     await found.finish()
 
 
+async def test_the_end_is_told_at_once(autojump_clock: MockClock) -> None:
+    found, _ = publishing()
+    receipt = await found.publish("a")
+
+    async def wait() -> None:
+        with pytest.raises(ClientClosed):
+            await receipt.ack()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        found.end(ClientClosed("why"))
+    assert trio.current_time() == 0
+
+
 async def test_what_cannot_be_published_is_not_waited_for() -> None:
     found, client = publishing()
     client.failure = BufferFull("full")
