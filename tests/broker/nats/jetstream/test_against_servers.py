@@ -884,6 +884,46 @@ def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) 
             assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
 
 
+def test_who_gets_what_a_stream_refuses(servers: dict[str, NatsServer]) -> None:
+    """Whoever subscribes, as if there were no stream. One without acknowledgements does not say that it refuses."""
+    full = {"max_msgs": 1, "max_msg_size": 80, "discard": "new"}
+    sent: list[tuple[str, bytes, dict[str, str]]] = [
+        ("a", b"full", {}),
+        ("a", b"large" * 20, {}),
+        ("a", b"", {"Nats-Expected-Last-Sequence": "9"}),
+        ("a", b"", {"Nats-Expected-Last-Subject-Sequence": "9"}),
+        ("a", b"", {"Nats-Expected-Stream": "other"}),
+        ("a", b"", {"Nats-Rollup": "sub"}),
+        ("*", b"", {"Nats-Rollup": "sub"}),
+    ]
+    heard: dict[str, list[tuple[str, bytes, bytes]]] = {}
+    said: dict[str, list[int]] = {}
+    for kind, server in servers.items():
+        told(
+            server,
+            [
+                ("STREAM.CREATE.s", S | full),
+                ("STREAM.CREATE.t", {"name": "t", "subjects": ["t.>"], "no_ack": True} | full),
+                ("PUB s.a", b"1"),
+            ],
+        )
+        with closing(Asking(server)) as asking, closing(Asking(server)) as other:
+            asking.publish("t.a", b"1")
+            other.say(b"UNSUB 1", b"SUB s.> 2", b"SUB t.> 3")
+            other.pinged()
+            for token, payload, headers in sent:
+                answer = asking.ask(f"s.{token}", payload, headers).json
+                said.setdefault(kind, []).append(answer["error"]["err_code"])
+                asking.publish(f"s.{token}", payload, "", headers)
+                asking.publish(f"t.{token}", payload, "r.t", headers)
+            asking.pinged()
+            assert asking.api("STREAM.INFO.s")["state"]["messages"] == 1, kind
+            came = [other.came() for _ in range(3 * len(sent))]
+            heard[kind] = [(each.subject, each.block, each.payload) for each in came]
+    assert heard[BROKER] == heard["new"] == heard["old"]
+    assert said[BROKER] == said["new"] == said["old"]
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_is_not_the_same(servers: dict[str, NatsServer], name: str) -> None:
     story = [request for request, _ in DIFFERENT[name]]
