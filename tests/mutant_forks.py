@@ -102,6 +102,7 @@ def put_in(module: Path, original: str, changed: str) -> bool:
         return True  # whoever imports it reads the changed file
     old, new = (list(_functions(compile(text, path, "exec"))) for text in (original, changed))
     others = {(code.co_qualname, code.co_firstlineno): other for code, other in zip(old, new, strict=True)}
+    gc.unfreeze()  # what the collector does not look at is not told by it
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == path:
             code = function.__code__
