@@ -884,6 +884,37 @@ def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) 
             assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
 
 
+#: What is behind `-NAK`, and whether the message comes again at once.
+DELAYS: dict[bytes, bool] = {
+    b"": True,
+    b" 1h": False,
+    b"\n60m ": False,
+    b"+1h0m.5s": False,
+    " 3600000000\N{MICRO SIGN}s".encode(): False,
+    b' {"delay": 3600000000000}': False,
+    b' {"delay": "1h"}': True,
+    b' {"delay": 3.6e12}': True,
+    b' {"delay": 3600000000000} x': True,
+    b" 1": True,
+    b"x": True,
+    b" [3600000000000]": True,
+    b" 9999999h": True,
+}
+
+
+@pytest.mark.parametrize("kind", CORE_KINDS)
+def test_when_it_comes_again(servers: dict[str, NatsServer], kind: str) -> None:
+    told(servers[kind], [("STREAM.CREATE.s", S), ("PUB s.a", b"1")])
+    with closing(Asking(servers[kind])) as asking:
+        for number, (behind, at_once) in enumerate(DELAYS.items()):
+            asking.api(f"CONSUMER.DURABLE.CREATE.s.{number}", c(durable_name=f"{number}"))
+            pull = f"$JS.API.CONSUMER.MSG.NEXT.s.{number}"
+            first = asking.ask(pull, {"batch": 1, "expires": 10 * 10**9})
+            assert asking.ask(first.reply, b"-NAK" + behind).payload == b""
+            again = asking.ask(pull, {"batch": 1, "no_wait": True})
+            assert again.status == ("" if at_once else "404 No Messages"), behind
+
+
 def test_who_gets_what_a_stream_refuses(servers: dict[str, NatsServer]) -> None:
     """Whoever subscribes, as if there were no stream. One without acknowledgements does not say that it refuses."""
     full = {"max_msgs": 1, "max_msg_size": 80, "discard": "new"}
