@@ -884,6 +884,43 @@ def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) 
             assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
 
 
+#: Of direct gets: what may be beside a subject, what may not, and what is no request.
+BESIDE_SUBJECT = [
+    b"",
+    b"{}",
+    b"null",
+    b'{"seq": 0, "batch": 0, "multi_last": [], "last_by_subj": ""}',
+    b'{"max_bytes": 5}',
+    b'{"seq": 1}',
+    b'{"last_by_subj": "s.a"}',
+    b'{"next_by_subj": "s.b"}',
+    b'{"multi_last": ["s.>"]}',
+    b'{"start_time": "2020-01-01T00:00:00Z"}',
+    b'{"batch": 2}',
+    b'{"up_to_seq": 5}',
+    b'{"up_to_time": "2020-01-01T00:00:00Z"}',
+    b"{",
+    b"[]",
+    b'"x"',
+]
+
+
+def test_direct_gets(servers: dict[str, NatsServer]) -> None:
+    def ask(kind: str) -> list[tuple[bytes, str, str, bytes]]:
+        config = {"name": "direct", "subjects": ["s.>"], "allow_direct": True}
+        told(servers[kind], [("STREAM.CREATE.direct", config), ("PUB s.a", b"1")])
+        found: list[tuple[bytes, str, str, bytes]] = []
+        with closing(Asking(servers[kind])) as asking:
+            for subject in ("", ".s.a", ".s.no"):
+                for asked in BESIDE_SUBJECT:
+                    if subject or b"multi_last" not in asked:  # which is answered several times
+                        answer = asking.ask(f"$JS.API.DIRECT.GET.direct{subject}", asked)
+                        found.append((asked, subject, answer.status, answer.payload))
+        return found
+
+    assert ask(BROKER) == ask("new")
+
+
 #: What is behind `-NAK`, and whether the message comes again at once.
 DELAYS: dict[bytes, bool] = {
     b"": True,
@@ -904,11 +941,12 @@ DELAYS: dict[bytes, bool] = {
 
 @pytest.mark.parametrize("kind", CORE_KINDS)
 def test_when_it_comes_again(servers: dict[str, NatsServer], kind: str) -> None:
-    told(servers[kind], [("STREAM.CREATE.s", S), ("PUB s.a", b"1")])
+    told(servers[kind], [("STREAM.CREATE.again", {"name": "again"}), ("PUB again", b"1")])
     with closing(Asking(servers[kind])) as asking:
         for number, (behind, at_once) in enumerate(DELAYS.items()):
-            asking.api(f"CONSUMER.DURABLE.CREATE.s.{number}", c(durable_name=f"{number}"))
-            pull = f"$JS.API.CONSUMER.MSG.NEXT.s.{number}"
+            config = {"durable_name": f"{number}", "ack_policy": "explicit"}
+            asking.api(f"CONSUMER.DURABLE.CREATE.again.{number}", {"stream_name": "again", "config": config})
+            pull = f"$JS.API.CONSUMER.MSG.NEXT.again.{number}"
             first = asking.ask(pull, {"batch": 1, "expires": 10 * 10**9})
             assert asking.ask(first.reply, b"-NAK" + behind).payload == b""
             again = asking.ask(pull, {"batch": 1, "no_wait": True})
@@ -927,28 +965,30 @@ def test_who_gets_what_a_stream_refuses(servers: dict[str, NatsServer]) -> None:
         ("a", b"", {"Nats-Rollup": "sub"}),
         ("*", b"", {"Nats-Rollup": "sub"}),
     ]
+    streams = [{"name": name, "subjects": [f"{name}.>"], **full} for name in ("full", "quiet")]
     heard: dict[str, list[tuple[str, bytes, bytes]]] = {}
     said: dict[str, list[int]] = {}
     for kind, server in servers.items():
         told(
             server,
             [
-                ("STREAM.CREATE.s", S | full),
-                ("STREAM.CREATE.t", {"name": "t", "subjects": ["t.>"], "no_ack": True} | full),
-                ("PUB s.a", b"1"),
+                ("STREAM.CREATE.full", streams[0]),
+                ("STREAM.CREATE.quiet", streams[1] | {"no_ack": True}),
+                ("PUB full.a", b"1"),
             ],
         )
         with closing(Asking(server)) as asking, closing(Asking(server)) as other:
-            asking.publish("t.a", b"1")
-            other.say(b"UNSUB 1", b"SUB s.> 2", b"SUB t.> 3")
+            asking.publish("quiet.a", b"1")
+            asking.pinged()
+            other.say(b"UNSUB 1", b"SUB full.> 2", b"SUB quiet.> 3")
             other.pinged()
             for token, payload, headers in sent:
-                answer = asking.ask(f"s.{token}", payload, headers).json
+                answer = asking.ask(f"full.{token}", payload, headers).json
                 said.setdefault(kind, []).append(answer["error"]["err_code"])
-                asking.publish(f"s.{token}", payload, "", headers)
-                asking.publish(f"t.{token}", payload, "r.t", headers)
+                asking.publish(f"full.{token}", payload, "", headers)
+                asking.publish(f"quiet.{token}", payload, "r.t", headers)
             asking.pinged()
-            assert asking.api("STREAM.INFO.s")["state"]["messages"] == 1, kind
+            assert asking.api("STREAM.INFO.full")["state"]["messages"] == 1, kind
             came = [other.came() for _ in range(3 * len(sent))]
             heard[kind] = [(each.subject, each.block, each.payload) for each in came]
     assert heard[BROKER] == heard["new"] == heard["old"]
