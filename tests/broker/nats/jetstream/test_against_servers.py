@@ -921,6 +921,27 @@ def test_direct_gets(servers: dict[str, NatsServer]) -> None:
     assert ask(BROKER) == ask("new")
 
 
+def test_how_many_subjects_one_request_may_ask_for(servers: dict[str, NatsServer]) -> None:
+    for kind in (BROKER, "new"):
+        config = {"name": "many", "subjects": ["m.>"], "allow_direct": True}
+        told(servers[kind], [("STREAM.CREATE.many", config), *[(f"PUB m.{n}", b"1") for n in range(1025)]])
+        with closing(Asking(servers[kind])) as asking:
+
+            def answers(asked: list[str], asking: Asking = asking) -> tuple[int, str]:
+                came = asking.ask("$JS.API.DIRECT.GET.many", {"multi_last": asked})
+                count = 0
+                while not came.status:
+                    count, came = count + 1, asking.came()
+                return count, came.status
+
+            asked = [f"m.{n}" for n in range(6000)]
+            assert answers(asked[:1024]) == (1024, "204 EOB"), kind
+            assert answers(asked[:1025]) == answers(["m.>"]) == (0, "413 Too Many Results"), kind
+            assert answers(asked[2000:6000]) == (0, "404 No Results"), kind
+            wanted = (1, "204 EOB") if kind == "new" else (0, "413 Too Many Subjects")
+            assert answers(asked[1024:6000]) == wanted, kind
+
+
 #: What is behind `-NAK`, and whether the message comes again at once.
 DELAYS: dict[bytes, bool] = {
     b"": True,

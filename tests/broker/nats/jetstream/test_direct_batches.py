@@ -134,6 +134,15 @@ async def test_too_many_subjects(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(await batch(puller, multi_last=["s.*"], up_to_seq=2)) == 3, "the third was not there yet"
 
 
+async def test_too_many_filters() -> None:
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await here.fill(b"x")
+        asked = [f"s.{number}" for number in range(direct_batches.MAX_FILTERS - 1)]
+        assert await batch(puller, multi_last=[*asked, "s.a"]) == [message(1, 0, 0), end(0, 1, up_to=1)]
+        assert await batch(puller, multi_last=[*asked, "s.a", "s.a"]) == [("413 Too Many Subjects", {})]
+
+
 async def test_bytes_of_a_batch_are_limited() -> None:
     """If the request does not say how, by what may wait for a client."""
     async with jetstream_room(stream=READ_DIRECTLY, nats={"max_pending": "64KiB"}) as here:
