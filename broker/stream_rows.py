@@ -18,10 +18,10 @@ from trunkline.streams.keys import (
     STREAM_BLOCKS,
     STREAM_DEADLINES,
     STREAM_DELETED,
+    STREAM_SIZE,
     STREAM_TOPICS,
     STREAMS,
     deadline_in,
-    stream_key,
 )
 from trunkline.streams.topics import TopicIndex
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.store import Space
-
-_NUMBER: Final = len(stream_key(0))
 
 
 def _read_stream(_: bytes, row: bytes) -> object:
@@ -64,7 +62,7 @@ def _read_deleted(_: bytes, row: bytes) -> None:
 
 def _read_consumer(key: bytes, row: bytes) -> object:
     found = unpack(row)
-    if key[_NUMBER:].startswith(AUDIENCE):
+    if key[STREAM_SIZE:].startswith(AUDIENCE):
         filters, arrived = found
         return TopicFilters(tuple(filters)), int(arrived)
     if key.endswith(IDENTITY):
