@@ -50,7 +50,7 @@ async def test_what_no_stream_takes_is_a_request_as_any_other() -> None:
 async def test_others_get_it_as_well_with_a_quality_of_its_own() -> None:
     async with jetstream_room() as here:
         wire = await here.room.wire("reader")
-        await wire.subscribe(("s/#", 1))
+        await wire.subscribe(("s/#", 2))
         puller = await here.puller()
         await puller.publish("s.a", b"without")
         await stored(puller, "s.a", b"with")
@@ -142,6 +142,7 @@ async def test_demands(headers: dict[str, str], code: int, text: str) -> None:
         said = await stored(puller, "s.a", b"y", **headers)
         assert said.get("error", {"err_code": 0})["err_code"] == code
         assert said.get("error", {"description": ""})["description"].startswith(text)
+        assert (said["stream"], said["seq"]) == ("s", 0 if code else 2)
         assert here.streams.info("s").messages == (1 if code else 2)
         if code:
             if "Nats_Batch_Id" not in headers:  # of a batch that is not taken nobody gets anything
@@ -278,6 +279,7 @@ async def test_a_stream_that_is_deleted_meanwhile_acknowledges_nothing(monkeypat
             "Nats_Expected_Last_Subject_Sequence_Subject": "s.b",
         }
         assert (await puller.ask("s.a", b"x", **headers)).status == "503"
+        await puller.nothing()
 
 
 async def test_the_last_of_several_subjects_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
