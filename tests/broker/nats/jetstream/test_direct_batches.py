@@ -11,6 +11,7 @@ import trio.testing
 from tests.broker.nats.jetstream.pulled import OPEN_ALONE, READ_DIRECTLY, Got, Puller, jetstream_room
 from trunkline.broker.nats.jetstream import direct_batches
 from trunkline.broker.nats.jetstream.asker import Asker
+from trunkline.broker.nats.jetstream.messages import wire_size
 from trunkline.nats.jetstream.fields import Moment
 from trunkline.nats.protocol.headers import decode_headers
 from trunkline.streams import StreamConfig, StreamOrigin, TopicChange, search
@@ -157,24 +158,52 @@ async def test_bytes_of_a_batch_are_limited() -> None:
         await here.fill(*[bytes(20_000)] * 6)
         assert await batch(puller, seq=1, batch=6) == [*[message(n, 6 - n, n - 1) for n in range(1, 5)], end(2, 4)]
         assert await batch(puller, seq=1, batch=6, max_bytes=1) == [message(1, 5, 0), end(5, 1)]
+        size = wire_size((await here.streams.get("s", 1)).message, b"")
+        for most, last in ((size - 1, 1), (size, 1), (size + 1, 2)):
+            assert (await batch(puller, seq=1, batch=6, max_bytes=most))[-1] == end(6 - last, last)
+
+
+async def test_what_comes_meanwhile_is_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are as they were at one moment."""
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await here.fill(b"1", b"2")
+
+        async def count_from(*asked: Any) -> int:
+            await here.fill(b"3")
+            return await search.count_from(*asked)
+
+        monkeypatch.setattr(direct_batches, "count_from", count_from)
+        found = await batch(puller, seq=1, batch=9)
+        assert [said["Sequence"] for status, said in found if not status] == ["1", "2"]
 
 
 async def test_many_messages_leave_in_several_turns_and_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_batches, "AT_ONCE", 3)
     poured: list[int] = []
+    steps: list[str] = []
     pour = Asker.pour
 
     async def count(asker: Asker, reply: bytes, answers: Sequence[tuple[bytes, bytes]]) -> None:
         poured.append(len(answers))
+        steps.append("pour")
         await pour(asker, reply, answers)
 
     monkeypatch.setattr(Asker, "pour", count)
     async with jetstream_room(stream=READ_DIRECTLY) as here:
         puller = await here.puller()
         await here.fill(*[b"x"] * 8)
+        pause = here.jetstream.host.pause
+
+        async def note() -> None:
+            steps.append("pause")
+            await pause()
+
+        monkeypatch.setattr(here.jetstream.host, "pause", note)
         found = await batch(puller, seq=1, batch=8)
         assert found == [*[message(n, 8 - n, n - 1) for n in range(1, 9)], end(0, 8)]
         assert poured == [3, 3, 2]
+        assert steps == ["pause", "pour", "pause", "pour", "pause", "pour"]
 
 
 async def test_a_message_that_is_removed_meanwhile_is_left_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
