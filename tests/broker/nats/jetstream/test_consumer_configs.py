@@ -194,6 +194,7 @@ def test_each_policy_of_streams_is_shown() -> None:
         ({"max_batch": -1}, 10114, "max request batch"),
         ({"max_waiting": -1}, 10087, "max waiting needs to be positive"),
         ({"backoff": [1, 2, 3], "max_deliver": 2}, 10116, "max deliver is required"),
+        ({"backoff": [1, 2], "max_deliver": 1}, 10116, "max deliver is required"),
         ({"ack_policy": "none", "max_ack_pending": 1}, 10082, "requires ack policy for max ack pending"),
         ({"num_replicas": 2}, 10074, "replicas > 1"),
         ({"ack_policy": "foo"}, 10025, "can not unmarshal"),
