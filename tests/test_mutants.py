@@ -69,6 +69,8 @@ def test_forks_try_the_mutants_one_after_another(
 ) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").touch()
+    freezing = "import gc\n\n\ndef pytest_collection_finish():\n    gc.freeze()\n"
+    (tmp_path / "tests" / "conftest.py").write_text(freezing)  # as that of the repository
     (tmp_path / "tests" / "mutant_forks.py").symlink_to(Path(mutants.__file__).with_name("mutant_forks.py"))
     first = "def test_f():\n    assert f(0, []) == 2\n"
     second = "def test_g():\n    assert f(3, []) == 4\n"
