@@ -64,9 +64,10 @@ def cut(buffer: bytearray) -> About | None:
 def _identity(plain: dict[str, Any] | None) -> Identity | None:
     if plain is None:
         return None
-    certificate = plain["certificate"]
-    if certificate is not None:
-        names = tuple((kind, value) for kind, value in certificate["names"])
-        common_names = tuple(certificate["common_names"])
-        certificate = Certificate(**{**certificate, "names": names, "common_names": common_names})
-    return Identity(**{**plain, "certificate": certificate})
+    fields: dict[str, Any] = {**plain}
+    if plain["certificate"] is not None:
+        certificate: dict[str, Any] = {**plain["certificate"]}
+        certificate["names"] = tuple((kind, value) for kind, value in certificate["names"])
+        certificate["common_names"] = tuple(certificate["common_names"])
+        fields["certificate"] = Certificate(**certificate)
+    return Identity(**fields)
