@@ -13,7 +13,7 @@ import pytest
 
 from trunkline.broker.connection.hand_over import Sharing
 from trunkline.broker.connection.mqtt import Mqtt
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.node.parts import Node
 from trunkline.broker.shards.hand_over import ShardHandOver
 from trunkline.broker.shards.homes import Homes, dealt
@@ -43,10 +43,10 @@ class Shards:
             if listener.settings.label == accepting:
                 listener.acceptor.protocol = mqtt.at(node.config, listener.settings)
 
-    def _take(self, passed: Passed) -> None:
+    def _take(self, passed: PassedConnection) -> None:
         self._node.listeners.take(replace(passed, listener=self._serving))
 
-    def _take_as_is(self, passed: Passed) -> None:
+    def _take_as_is(self, passed: PassedConnection) -> None:
         """The layers of the testing kit have it relayed; here it is as if it were the client's own."""
         self._take(replace(passed, relayed=False))
 

@@ -426,7 +426,16 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (
                 *(self.busy, self.old, self.slow, self.crowd, self.waited),
-                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader, self.service, self.worker, self.passed),
+                *(
+                    self.encrypted,
+                    self.wrapped,
+                    self.silent,
+                    self.spare,
+                    self.reader,
+                    self.service,
+                    self.worker,
+                    self.passed,
+                ),
             ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")

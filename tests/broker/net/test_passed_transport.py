@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 from tests.broker.net.transport_ends import Mailbox
 from trunkline.actors import Scheduler
 from trunkline.broker.metrics import Metrics
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.net.passed_transport import PassedTransport, RelayTransport, transport_of
 from trunkline.broker.net.poller import Poller
 from trunkline.hooks.identity import Identity
@@ -29,7 +29,7 @@ class Ends:
         self.theirs, ours = socket.socketpair()
         self.theirs.setblocking(False)
         first = b"" if relayed else b"CONNECT"
-        self.transport = transport_of(Passed(ours, "tcp", PEER, IDENTITY, first, relayed), poller)
+        self.transport = transport_of(PassedConnection(ours, "tcp", PEER, IDENTITY, first, relayed), poller)
         self.mailbox = Mailbox()
         self.owner: Any = SimpleNamespace(ref=None, call_at=self.scheduler.call_at)
 

@@ -1,7 +1,7 @@
 """A shard knows where a client belongs, and the ways there."""
 
 from tests.broker.shards.passage_ends import Client
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.shards.hand_over import ShardHandOver
 from trunkline.broker.shards.homes import Homes, dealt
 
@@ -9,10 +9,10 @@ from trunkline.broker.shards.homes import Homes, dealt
 class Way:
     def __init__(self, *, has_room: bool) -> None:
         self.has_room = has_room
-        self.passed: list[Passed] = []
+        self.passed: list[PassedConnection] = []
         self.is_closed = False
 
-    def hand_over(self, passed: Passed) -> bool:
+    def hand_over(self, passed: PassedConnection) -> bool:
         if self.has_room:
             self.passed.append(passed)
         return self.has_room
