@@ -46,7 +46,9 @@ class StandIn:
     def received(self, data: bytes) -> None:
         frames = self._decoder.feed(data)
         assert self._decoder.error is None
-        for event in self.end.receive(frames, 0):
+        events = self.end.receive(frames, 0)
+        assert self.end.error is None
+        for event in events:
             if isinstance(event, LinkUp):
                 self.ups += 1
             elif isinstance(event, BurstCame):
