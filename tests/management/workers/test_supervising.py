@@ -386,3 +386,13 @@ def test_ctl_asks_all_workers_and_gives_one_answer(
     assert json.loads(ctl("reload"))["reloaded"]
     leave(*opened)
     assert node.process.end(signal.SIGTERM) == 0
+
+
+def test_each_worker_has_a_folder_in_the_event_log(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "broker.toml"
+    file.write_text('[plugins.events]\npath = "log"\n')
+    node = Node(start("--config", str(file)))
+    assert node.process.end(signal.SIGTERM) == 0
+    names = [path.name.partition("@")[0] for path in (tmp_path / "log").iterdir() if path.is_dir()]
+    assert {name for name in names if name.startswith("node_key=")} == {"node_key=trunkline.0", "node_key=trunkline.1"}
