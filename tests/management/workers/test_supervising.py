@@ -394,5 +394,5 @@ def test_each_worker_has_a_folder_in_the_event_log(start: Start, tmp_path: Path)
     file.write_text('[plugins.events]\npath = "log"\n')
     node = Node(start("--config", str(file)))
     assert node.process.end(signal.SIGTERM) == 0
-    names = [path.name.partition("@")[0] for path in (tmp_path / "log").iterdir() if path.is_dir()]
-    assert {name for name in names if name.startswith("node_key=")} == {"node_key=trunkline.0", "node_key=trunkline.1"}
+    names = {path.name.partition("@")[0] for path in (tmp_path / "log").rglob("*") if "@" in path.name}
+    assert {name.rpartition("=")[2].lstrip(".") for name in names} == {"trunkline.0", "trunkline.1"}
