@@ -113,7 +113,7 @@ def test_the_exit_code_is_the_brokers() -> None:
 def test_reading_again_sees_the_new_file(file: Path) -> None:
     levels: list[str] = []
 
-    def run(read: Callable[[], Config], source: str) -> int:
+    def run(read: Callable[[], Config], source: str, worker: int | None) -> int:
         file.write_text('[log]\nlevel = "error"\n')
         levels.append(read().log.level)
         file.write_text('[log]\nlevel = "loud"\n')
