@@ -324,8 +324,9 @@ class Subscriber(Client):
         if packet.retain:
             self.retained.append((self.world.moment(), message))
         elif is_new:
-            term, moment = self.world.terms[self.shard], self.world.moment()
-            self.deliveries.append(Delivery(message, self.session, term, packet.qos, packet.dup, moment))
+            terms, moment = self.world.terms, self.world.moment()
+            term, shard_term = terms[self.shard], terms[message.shard]
+            self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))
             self._names.add(message.name)
             self.world.delivered(self, message)
         if packet.qos == 1:

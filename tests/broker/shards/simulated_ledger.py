@@ -86,9 +86,10 @@ class Subscription:
 @dataclass(eq=False)
 class Delivery:
     message: Message
-    #: The session of the subscriber, and the life of its shard.
+    #: The session of the subscriber, and the lives of its shard and of the publisher's.
     session: int
     term: int
+    shard_term: int
     qos: int
     dup: bool
     moment: int
@@ -139,8 +140,9 @@ class Ledger:
         for delivery in subscriber.deliveries:
             message = delivery.message
             known = (message.name, delivery.session)
-            if known in seen or message.is_will or message.topic.startswith("s/"):
-                continue
+            was_wanted = any(each.client is subscriber and not each.group for each in message.expected or ())
+            if known in seen or message.is_will or not was_wanted:
+                continue  # repeated, it may come behind others to those who did not want it before
             seen.add(known)
             stream = message.publisher, message.topic, message.qos, delivery.session
             if message.number < last.get(stream, -1):
@@ -153,7 +155,8 @@ class Ledger:
             message = delivery.message
             if message.cancelled_in == terms[message.shard]:
                 self.fault(f"{subscriber.name} gets the will {message.name} of a client that has closed in order")
-            if message.is_doubtful or message.is_will:
+            is_sent_again = message.qos == 1 and delivery.shard_term != message.sent_terms.get(message.shard)
+            if message.is_doubtful or message.is_will or is_sent_again:
                 continue
             if delivery.qos == 2:
                 key, most = (message.name, delivery.session), 1
@@ -169,7 +172,8 @@ class Ledger:
         if not members[0].matches(message.topic) or message.is_doubtful:
             return
         got = list(dict.fromkeys(each.client for each in members if each.client.has_got(message)))
-        if len(got) > 1 and message.sends == 1 and not message.is_will:
+        is_sent_again = message.qos == 1 and terms[message.shard] != message.sent_terms.get(message.shard)
+        if len(got) > 1 and message.sends == 1 and not message.is_will and not is_sent_again:
             names = ", ".join([each.name for each in got])
             self.fault(f"{names} of one group get {message.name} all")
         routed = [each for each in message.expected or () if each.group == group and each.is_active]

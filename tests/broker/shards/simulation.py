@@ -555,6 +555,7 @@ def run(seed: int, log: Callable[[str], None] = lambda text: None) -> World:
                 for life in list(world.lives.values()):
                     life.is_alive, life.store.is_cut = False, True
                     life.is_over.set()
+                    await life.has_ended.wait()
             nursery.cancel_scope.cancel()
         return world
 
