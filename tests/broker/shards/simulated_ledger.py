@@ -172,7 +172,8 @@ class Ledger:
         if not members[0].matches(message.topic) or message.is_doubtful:
             return
         got = list(dict.fromkeys(each.client for each in members if each.client.has_got(message)))
-        is_sent_again = message.qos == 1 and terms[message.shard] != message.sent_terms.get(message.shard)
+        # a shard that was killed has forgotten which member it has sent it to
+        is_sent_again = any(terms[shard] != term for shard, term in message.sent_terms.items())
         if len(got) > 1 and message.sends == 1 and not message.is_will and not is_sent_again:
             names = ", ".join([each.name for each in got])
             self.fault(f"{names} of one group get {message.name} all")
