@@ -26,6 +26,8 @@ OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
 RETAINED_FULL: Final = "retained_full"
 SESSIONS_FULL: Final = "sessions_full"
 STORE_FAILED: Final = "store_failed"
+#: With the number of the worker.
+WORKER_CRASHES: Final = "worker_crashes"
 #: Those of overload are in `trunkline.broker.overload`.
 CERTIFICATE_EXPIRES: Final = "certificate_expires"
 PASSWORDS_GUESSED: Final = "passwords_guessed"

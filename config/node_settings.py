@@ -3,6 +3,7 @@
 from math import inf
 from typing import Literal
 
+from trunkline.config.cores import usable_cores
 from trunkline.config.section import Section, key
 from trunkline.config.units import (
     Duration,
@@ -16,6 +17,7 @@ from trunkline.config.units import (
     Text,
     TopicFilter,
     Whole,
+    Workers,
 )
 
 
@@ -23,6 +25,12 @@ class NodeSettings(Section):
     """The broker process itself."""
 
     name: Text = key("trunkline", "Name of this node in logs, metrics and `$SYS` topics.", min_length=1, max_length=64)
+    workers: Workers = key(
+        1,
+        "Processes that share the work, each on a core of its own ([Cores](cores.md)). `auto` is as many as there are "
+        "cores that the broker may use. A broker inside another process is in that one.",
+        "processes",
+    )
     watchdog: OptionalDuration = key(
         None,
         "When something blocks the broker for this long, the log names the actor, the callback, its plugin and "
@@ -40,6 +48,11 @@ class NodeSettings(Section):
         ge=0,
         le=0.01,
     )
+
+    @property
+    def worker_count(self) -> int:
+        """`workers` as it is applied."""
+        return usable_cores() if self.workers == "auto" else self.workers
 
 
 class StoreSettings(Section):

@@ -53,6 +53,16 @@ def store_path(store: StoreSettings, node: NodeSettings, environ: Mapping[str, s
     return store.path or state_folder(environ) / (quote(node.name, safe=" ") + SUFFIX)
 
 
+def shard_path(path: Path, number: int) -> Path:
+    """Where one of several workers has its part of the store that would lie at this path."""
+    return path.with_name(f"{path.stem}.{number}{path.suffix}")
+
+
+def workers_path(path: Path) -> Path:
+    """The file that says how many workers the store that would lie at this path is divided among."""
+    return path.with_name(f"{path.name}-workers")
+
+
 def make_store_folder(store: StoreSettings, path: Path) -> None:
     """The default one is made, for its user alone; one that the configuration names is there.
 

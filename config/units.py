@@ -124,6 +124,21 @@ def parse_mark(value: object) -> Mark:
     return Mark(parse_size(value), False)
 
 
+#: The most shards of a node: a part of all client ids, of which there are 256, cannot be divided.
+MAX_WORKERS: Final = 256
+
+
+def parse_workers(value: object) -> int | Literal["auto"]:
+    """A number of processes, or "auto"."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS:
+        return value
+    raise ValueError("not a number of workers")
+
+
 def check_mark(value: object) -> str:
     parse_mark(value)
     return str(value)
@@ -279,6 +294,7 @@ OptionalRateText = Annotated[str | None, *_parsed_if_set(check_rate, _RATE_WORDS
 #: Kept as text; `parse_mark` reads it.
 MarkText = Annotated[str, *_parsed(check_mark, 'a share such as "80%", bytes, or text such as "2GiB"')]
 FileMarkText = Annotated[str, *_parsed(check_mark, 'a share such as "90%", or a number')]
+Workers = Annotated[int | Literal["auto"], *_parsed(parse_workers, f'a number from 1 to {MAX_WORKERS}, or "auto"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]

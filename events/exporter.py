@@ -87,7 +87,7 @@ class Exporter:
         self._readings: Final = Readings(
             context, self._record, self._wanted, [point.name for point in self._points], settings.stats_sessions
         )
-        self._merger: Final = Merger(settings.path, context.node)
+        self._merger: Final = Merger(settings.path, context.process_name)
         self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
         self._lost_unread = context.counter("deleted_unread", "Rows in them that a reader had not read yet.")
         for name, text in (
@@ -101,7 +101,7 @@ class Exporter:
     def _open(self, schema: pa.Schema) -> LogWriter:
         """Raises PluginError if the log cannot be opened at this path, or another broker writes it."""
         settings = self._settings
-        node = self._context.node
+        node = self._context.process_name
         try:
             self._lock = self._locked()
         except BlockingIOError:
@@ -133,7 +133,7 @@ class Exporter:
         return PluginError([f"{self._context.name}: path: {text}"])
 
     def _locked(self) -> FileIO:
-        path = self._settings.path / f".{NodeKey(self._context.node, 0).encoded}.lock"
+        path = self._settings.path / f".{NodeKey(self._context.process_name, 0).encoded}.lock"
         held: FileIO | None = self._context.kept.get(_LOCK)
         if held is not None and not held.closed and held.name == path and not is_deleted(held):
             return shared(held)  # the run that this one takes the place of writes here
@@ -146,7 +146,7 @@ class Exporter:
             try:
                 lock = self._locked()
             except BlockingIOError:
-                who = f"node {self._context.node!r} in {self._settings.path}"
+                who = f"node {self._context.process_name!r} in {self._settings.path}"
                 text = f"another broker records as {who}, since the lock was deleted: stop one of them"
                 self._context.raise_alarm(_SHARED, text)
                 return False
@@ -249,7 +249,7 @@ class Exporter:
                 deleted = await trio.to_thread.run_sync(
                     lambda: enforce(
                         settings.path,
-                        self._context.node,
+                        self._context.process_name,
                         int((self._recorder.clock() + self._recorder.correction) * 1e6),
                         max_bytes=settings.max_size,
                         max_age=settings.max_age,

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from trunkline.config.section import PluginSettings
 
 #: Runs a broker until a signal stops it, and returns the exit code. Its first argument reads the configuration, at the
-#: start and at each reload; the second one names its source.
-Run: TypeAlias = "Callable[[Callable[[], Config], str], int]"
+#: start and at each reload; the second one names its source; the third one is of a worker, the descriptor that leads to
+#: its supervisor.
+Run: TypeAlias = "Callable[[Callable[[], Config], str, int | None], int]"
 
 
 class _Trunkline(LazyGroup):
@@ -86,6 +87,7 @@ def cli() -> None:
 @click.option("--store", metavar="FILE", help="Keep sessions and messages in this file. [default: see store.path]")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="text or json.")
+@click.option("--worker", type=int, hidden=True, help="A supervisor starts this as one of its workers.")
 @click.pass_obj
 def serve(
     run: Run,
@@ -94,6 +96,7 @@ def serve(
     store: str | None,
     log_level: str | None,
     log_format: str | None,
+    worker: int | None,
 ) -> None:
     """Run the broker until a signal stops it (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
     # imported here: the commands of a client do not need it
@@ -109,7 +112,7 @@ def serve(
     if log_format is not None:
         overrides["log.format"] = Override("--log-format", log_format)
     try:
-        code = run(lambda: load(path, None, overrides, _plugin_settings).config, _source(path))
+        code = run(lambda: load(path, None, overrides, _plugin_settings).config, _source(path), worker)
     except ConfigError as error:
         _refuse(error)
     sys.exit(code)

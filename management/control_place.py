@@ -20,6 +20,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 SOCKET: Final = ".sock"
 PORT: Final = ".port"
+#: The folder of a node with several workers: each has a socket in it.
+WORKERS: Final = ".workers"
 #: Bytes of a Unix socket's path: `sun_path` with its closing zero has 108, on macOS and the BSDs 104.
 MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
@@ -90,7 +92,7 @@ def find(node: str) -> Path:
 
 
 def sockets() -> dict[str, Path]:
-    """The control sockets in the usual folders, by node name.
+    """The control sockets in the usual folders, and the folders of nodes with several workers, by node name.
 
     Raises:
         PlaceError: as `folders` does.
@@ -98,12 +100,23 @@ def sockets() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in reversed(folders()):
         with suppress(OSError):  # it is missing, or belongs to another user
-            found.update(
-                (unquote(path.name.removesuffix(path.suffix)), path)
-                for path in folder.iterdir()
-                if path.suffix in (SOCKET, PORT)
-            )
+            places = list(folder.iterdir())
+            for kind in ((SOCKET, PORT), (WORKERS,)):
+                found.update(
+                    (unquote(path.name.removesuffix(path.suffix)), path)
+                    for path in places
+                    if path.suffix in kind and (path.suffix != WORKERS or worker_sockets(path))
+                )
     return found
+
+
+def worker_sockets(folder: Path) -> list[Path]:
+    """Those of a node with several workers, in the order of these; none if the folder is something else."""
+    try:
+        found = [each for each in folder.iterdir() if each.suffix == SOCKET and each.stem.isdecimal()]
+    except OSError:
+        return []
+    return sorted(found, key=lambda each: int(each.stem))
 
 
 def make_private_folder(folder: Path) -> None:

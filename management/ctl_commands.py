@@ -14,6 +14,7 @@ from trunkline.config.units import accepted, without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
+from trunkline.management.control_group import ControlGroup
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.meant import HintingGroup, OperationCommand
 from trunkline.management.operations import OPERATIONS
@@ -212,7 +213,7 @@ def _run(
 
 
 def _pages(
-    broker: ControlClient, operation: Operation, arguments: dict[str, Any], limit: int | None
+    broker: ControlClient | ControlGroup, operation: Operation, arguments: dict[str, Any], limit: int | None
 ) -> Iterator[list[dict[str, Any]]]:
     left = limit
     if left is not None:

@@ -44,6 +44,19 @@ _MAX_TRACEBACK: Final = 60
 
 _own = logging.getLogger("trunkline")
 
+#: Which of several workers this process is.
+_worker: int | None = None
+
+
+def set_worker(number: int) -> None:
+    """Each record of this process says from now on that it is of this worker."""
+    global _worker
+    _worker = number
+
+
+def _source(record: logging.LogRecord) -> str:
+    return record.name if _worker is None else f"{record.name}[{_worker}]"
+
 
 def printable(text: str) -> str:
     """`text` on one line, with every unprintable character as its escape."""
@@ -66,8 +79,8 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """`time LEVEL logger: message client="id" username="name"`; a traceback follows on indented lines, which no record
-    starts with."""
+    """`time LEVEL logger: message client="id" username="name"`, with `logger[1]` in the worker 1; a traceback follows
+    on indented lines, which no record starts with."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = printable(shortened(record.getMessage(), _MAX_TEXT))
@@ -82,7 +95,7 @@ class TextFormatter(_Formatter):
         return line
 
     def begin(self, record: logging.LogRecord) -> str:
-        return f"{_moment(record)} {record.levelname} {record.name}"
+        return f"{_moment(record)} {record.levelname} {_source(record)}"
 
 
 class TerminalFormatter(TextFormatter):
@@ -92,7 +105,7 @@ class TerminalFormatter(TextFormatter):
 
     def begin(self, record: logging.LogRecord) -> str:
         level = f"\x1b[{self._COLOURS.get(record.levelname, '0')}m{record.levelname:<8}\x1b[0m"
-        return f"\x1b[2m{_moment(record)}\x1b[0m {level} {record.name}"
+        return f"\x1b[2m{_moment(record)}\x1b[0m {level} {_source(record)}"
 
 
 class JsonFormatter(_Formatter):
@@ -105,6 +118,8 @@ class JsonFormatter(_Formatter):
             "logger": record.name,
             "message": shortened(record.getMessage(), _MAX_TEXT),
         }
+        if _worker is not None:
+            entry["worker"] = _worker
         for name, value in vars(record).items():
             if value is not None and name not in _STANDARD and name not in entry:
                 entry[name] = shortened(value, _MAX_TEXT) if isinstance(value, str) else in_words(value)

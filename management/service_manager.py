@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import time
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -33,14 +33,49 @@ def notify(*states: str) -> None:
         _logger.warning("the service manager cannot be notified: %s", error)
 
 
+class Overseer(Protocol):
+    """Whoever watches this process, and is told how it is."""
+
+    def ready(self) -> None: ...
+    def reloading(self) -> None: ...
+    def reloaded(self) -> None: ...
+    def stopping(self) -> None: ...
+    async def show_life(self) -> None: ...
+
+
+class ServiceManager:
+    """systemd."""
+
+    def ready(self) -> None:
+        notify(READY)
+
+    def reloading(self) -> None:
+        reloading()
+
+    def reloaded(self) -> None:
+        notify(READY)
+
+    def stopping(self) -> None:
+        notify(STOPPING)
+
+    async def show_life(self) -> None:
+        await show_life()
+
+
 def reloading() -> None:
     notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
 
+def watchdog_time() -> float:
+    """Seconds within which systemd wants a sign of life; 0 if it wants none."""
+    microseconds = os.environ.get(WATCHDOG, "")
+    is_watched = os.environ.get(WATCHED, str(os.getpid())) == str(os.getpid())
+    return int(microseconds) / 1_000_000 if microseconds.isdecimal() and is_watched else 0.0
+
+
 async def show_life() -> None:
     """Twice within the time that systemd wants. The event loop runs it, so a loop that is stuck shows none."""
-    microseconds = os.environ.get(WATCHDOG, "")
-    if microseconds.isdecimal() and os.environ.get(WATCHED, str(os.getpid())) == str(os.getpid()):
-        while True:
-            notify("WATCHDOG=1")
-            await trio.sleep(int(microseconds) / 2_000_000)
+    within = watchdog_time()
+    while within:
+        notify("WATCHDOG=1")
+        await trio.sleep(within / 2)

@@ -127,6 +127,8 @@ class Host(Protocol):
     def config(self) -> Config: ...
     @property
     def clock(self) -> StoreClock: ...
+    @property
+    def process_name(self) -> str: ...
     def wall(self) -> float: ...
     async def figures(self) -> dict[str, int]: ...
 
@@ -223,6 +225,12 @@ class Context(Generic[S_co]):
     def node(self) -> str:
         """Name of the node."""
         return self._host.config.node.name
+
+    @property
+    def process_name(self) -> str:
+        """The same, and `NAME.0`, `NAME.1` and so on in the processes of a node that has several: for what cannot be
+        shared by two."""
+        return self._host.process_name
 
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
         """Call back after `delay` seconds, unless the plugin has ended. Returns a function that cancels the call. The

@@ -13,7 +13,6 @@ import trio
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.log_throttle import LogThrottle
-from trunkline.broker.net.listening_sockets import open_sockets
 from trunkline.broker.net.poller import READ
 from trunkline.config.addresses import shown_address
 
@@ -91,7 +90,7 @@ class Listener:
         Raises:
             OSError: the address cannot be listened on.
         """
-        self._sockets = await open_sockets(self.settings)
+        self._sockets = await self._services.open_sockets(self.settings)
         self.address = self._sockets[0].address
         self.state = State.LISTENING
         self._resumed = trio.Event()

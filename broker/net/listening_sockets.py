@@ -9,17 +9,15 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import trio
 
-from trunkline.config.addresses import ANY_HOST
+from trunkline.config.addresses import ANY_HOST, ListenerAddress
 from trunkline.config.folder_lock import alone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trunkline.config.listener_settings import ListenerSettings
+    from collections.abc import Awaitable, Callable, Mapping
 
 #: The first descriptor that systemd passes.
 FIRST_PASSED: Final = 3
@@ -29,6 +27,38 @@ ANSWER_TIME: Final = 1.0
 _NO_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
+class SocketSettings(Protocol):
+    """What the settings of a listener say about its sockets."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def address(self) -> ListenerAddress: ...
+    @property
+    def backlog(self) -> int: ...
+    @property
+    def reuse_port(self) -> bool: ...
+    @property
+    def systemd_socket(self) -> str: ...
+    @property
+    def mode_bits(self) -> int: ...
+
+
+class SocketsWanted(NamedTuple):
+    """The same, without the listener."""
+
+    label: str
+    address: ListenerAddress
+    backlog: int
+    reuse_port: bool
+    systemd_socket: str
+    mode_bits: int
+
+    @classmethod
+    def of(cls, settings: SocketSettings) -> SocketsWanted:
+        return cls(*[getattr(settings, name) for name in cls._fields])
+
+
 @dataclass(slots=True, eq=False)
 class BoundSocket:
     """A socket that listens, and the file that the broker has made for it."""
@@ -36,6 +66,8 @@ class BoundSocket:
     sock: socket.socket
     path: Path | None = None
     _identity: tuple[int, int] | None = None
+    #: Is called when it is closed.
+    when_closed: Callable[[], None] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -46,14 +78,21 @@ class BoundSocket:
     def close(self) -> None:
         """The file goes, unless it belongs to another broker by now."""
         self.sock.close()
+        if self.when_closed is not None:
+            self.when_closed()
         if self.path is not None:
             with suppress(OSError):
                 if _identity(self.path) == self._identity:
                     self.path.unlink()
 
 
-async def open_sockets(settings: ListenerSettings) -> list[BoundSocket]:
-    """
+#: Raises OSError.
+OpenSockets: TypeAlias = "Callable[[SocketSettings], Awaitable[list[BoundSocket]]]"
+
+
+async def open_sockets(settings: SocketSettings, *, reserve: bool = False) -> list[BoundSocket]:
+    """Those of TCP do not listen yet if they only `reserve` their addresses, for `again` to share.
+
     Raises:
         OSError: the address cannot be listened on, or systemd has not passed such a socket.
     """
@@ -71,12 +110,18 @@ async def open_sockets(settings: ListenerSettings) -> list[BoundSocket]:
             if bound:  # all addresses of a name get the same port
                 at = (at[0], bound[0].address[1], *at[2:])
             try:
-                bound.append(BoundSocket(_bind(family, at, settings)))
+                bound.append(BoundSocket(_bind(family, at, settings.reuse_port)))
             except OSError as error:
                 if not everywhere or error.errno not in _NO_FAMILY:
                     raise
         if not bound:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        for each in bound:
+            if reserve:
+                # not before it was bound: so nobody else has the address, who may have it from now on
+                each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            else:
+                each.sock.listen(settings.backlog)
     except OSError:
         for each in bound:
             each.close()
@@ -84,14 +129,23 @@ async def open_sockets(settings: ListenerSettings) -> list[BoundSocket]:
     return bound
 
 
-def _bind(family: int, address: Any, settings: ListenerSettings) -> socket.socket:
+def again(reserved: BoundSocket) -> socket.socket:
+    """One more socket at an address that is reserved. It does not listen yet.
+
+    Raises:
+        OSError: no descriptor is left, for example.
+    """
+    return _bind(reserved.sock.family, reserved.sock.getsockname(), reuse_port=True)
+
+
+def _bind(family: int, address: Any, reuse_port: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows: REUSEADDR would let others take the port
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)  # type: ignore[attr-defined,unused-ignore]
         else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.reuse_port:
+        if reuse_port:
             if not hasattr(socket, "SO_REUSEPORT"):
                 raise OSError(errno.ENOPROTOOPT, "this system does not have reuse_port")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -99,7 +153,6 @@ def _bind(family: int, address: Any, settings: ListenerSettings) -> socket.socke
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.setblocking(False)
         sock.bind(address)
-        sock.listen(settings.backlog)
     except OSError:
         sock.close()
         raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trunkline.broker.net.listening_sockets import open_sockets
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.limit_report import LimitReport
     from trunkline.broker.metrics import Metrics
+    from trunkline.broker.net.listening_sockets import OpenSockets
     from trunkline.broker.net.poller import Poller
     from trunkline.broker.net.protocol import LayerFactory
 
@@ -34,3 +37,5 @@ class NetServices:
     wall: Callable[[], float]
     #: Are put on the transport of each connection, above those of its listener; the first one at the bottom.
     layers: Sequence[LayerFactory] = ()
+    #: Of a listener.
+    open_sockets: OpenSockets = open_sockets

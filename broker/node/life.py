@@ -221,6 +221,9 @@ class Ending:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
         node = self._node
+        if node.place is not None:  # wills are for subscribers of other shards, too
+            await node.place.all_quiet()
+            await self.quiet()
         await self.store_all()
         for session in node.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))

@@ -21,6 +21,7 @@ from trunkline.broker.metrics import Metrics
 from trunkline.broker.net import poller as polling
 from trunkline.broker.net.failure_log import FailureLog
 from trunkline.broker.net.listeners import Listeners
+from trunkline.broker.net.listening_sockets import open_sockets
 from trunkline.broker.net.services import NetServices
 from trunkline.broker.node.clients import Clients
 from trunkline.broker.node.messages import OwnMessages
@@ -94,13 +95,14 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
-        self.shards = None if place is None else self._shards(place, opened)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
         busy = self.busy_poll
         self.poller = polling.Poller(self.scheduler, self.metrics, busy_poll=busy) if polling.available() else None
-        self.listeners = self._listeners(layers)
+        self.net = self._net(layers)
+        self.listeners = self._listeners()
+        self.shards = None if place is None else self._shards(place, opened)
         #: There is a keeper of streams.
         self.has_streams = trio.Event()
         self.clients = Clients(self.services, self.sessions)
@@ -164,14 +166,11 @@ class Node:
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
         stored = NO_LINKS if opened is None or opened.links is None else opened.links
-        return Shards(place, pubsub, self.scheduler, services, services.committer, stored)
+        return Shards(place, pubsub, services, services.committer, stored, self.net, self.listeners.take)
 
-    def _listeners(self, layers: Sequence[LayerFactory]) -> Listeners:
+    def _net(self, layers: Sequence[LayerFactory]) -> NetServices:
         supervisors = self.supervisors
-        hand_over, poller = None if self.place is None else self.place.hand_over, self.poller
-        sharing = None if hand_over is None or poller is None else Sharing(hand_over, poller)
-        mqtt = Mqtt(self.services, self.sessions, self.failures, sharing)
-        services = NetServices(
+        return NetServices(
             self.scheduler,
             self.poller,
             supervisors.connections,
@@ -182,9 +181,15 @@ class Node:
             supervisors.start_task,
             self.wall,
             layers,
+            open_sockets if self.place is None else self.place.open_sockets,
         )
+
+    def _listeners(self) -> Listeners:
+        hand_over, poller = None if self.place is None else self.place.hand_over, self.poller
+        sharing = None if hand_over is None or poller is None else Sharing(hand_over, poller)
+        mqtt = Mqtt(self.services, self.sessions, self.failures, sharing)
         spoken = dict.fromkeys(PORTS, mqtt.at) | dict.fromkeys(NATS, self._nats(mqtt))
-        return Listeners(services, self.config, spoken, mqtt.at)
+        return Listeners(self.net, self.config, spoken, mqtt.at)
 
     def _nats(self, mqtt: Mqtt) -> ProtocolFactory:
         """Imported and made for the first listener that speaks it."""
@@ -234,6 +239,12 @@ class Node:
     def busy_poll(self) -> float:
         is_useful = self.standalone and (os.cpu_count() or 1) > 1
         return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
+
+    @property
+    def process_name(self) -> str:
+        """The node's, and that of this process if it has several."""
+        name = self.config.node.name
+        return name if self.place is None else self.place.named(name)
 
     def wall(self) -> float:
         """The time in seconds since the epoch."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from trunkline.broker.shards.shards import Shards
+    from trunkline.broker.shards.place import OwnShard
 
 
 class MemoryLink:
     """A connection between two shards: bytes arrive in order, until it is cut."""
 
-    def __init__(self, one: Shards, other: Shards) -> None:
+    def __init__(self, one: OwnShard, other: OwnShard) -> None:
         self._ends = one, other
         self._is_cut = trio.Event()
         #: Seconds that bytes take.
@@ -28,20 +28,23 @@ class MemoryLink:
         async with trio.open_nursery() as nursery:
             for near, far in ((one, other), (other, one)):
                 send, receive = trio.open_memory_channel[bytes](inf)
-                near.connected(far.place.number, send.send_nowait, self.cut)
+                with near.net.scheduler.turn:
+                    near.peers[far.place.number].connected(send.send_nowait, self.cut)
                 nursery.start_soon(self._carry, receive, near.place.number, far)
             await self._is_cut.wait()
             nursery.cancel_scope.cancel()
-        one.lost(other.place.number)
-        other.lost(one.place.number)
+        for near, far in ((one, other), (other, one)):
+            with near.net.scheduler.turn:
+                near.peers[far.place.number].lost()
 
-    async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: Shards) -> None:
+    async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: OwnShard) -> None:
         async for data in receive:
             if self.delay:
                 await trio.sleep(self.delay)
             await self._flows.wait()
             if not self._is_cut.is_set():
-                far.received(number, data)
+                with far.net.scheduler.turn:
+                    far.peers[number].received(data)
 
     def cut(self) -> None:
         self._is_cut.set()
@@ -59,16 +62,16 @@ class MemoryLinks:
 
     def __init__(self) -> None:
         #: As far as they are there.
-        self._shards: dict[int, Shards] = {}
+        self._shards: dict[int, OwnShard] = {}
         self._links: dict[frozenset[int], MemoryLink] = {}
-        #: Shards between which there is to be no link.
+        #: OwnShard between which there is to be no link.
         self._apart: set[frozenset[int]] = set()
         self._mended: dict[frozenset[int], trio.Event] = {}
 
     def between(self, one: int, other: int) -> MemoryLink:
         return self._links[frozenset({one, other})]
 
-    async def join(self, shards: Shards) -> None:
+    async def join(self, shards: OwnShard) -> None:
         """Connect this shard to the others, until it ends."""
         number = shards.place.number
         others = list(self._shards)

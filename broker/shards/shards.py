@@ -12,10 +12,11 @@ from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from trunkline.actors import Scheduler
     from trunkline.broker.committer import Committer
+    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.services import NetServices
     from trunkline.broker.shards.peer import Publishers
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.routing import ShardPubSub
@@ -30,14 +31,17 @@ class Shards:
         self,
         place: ShardPlace,
         pubsub: ShardPubSub,
-        scheduler: Scheduler,
         publishers: Publishers,
         committer: Committer | None,
         stored: StoredLinks,
+        net: NetServices,
+        take: Callable[[Passed], None],
     ) -> None:
+        """`take` serves connections that other shards hand over."""
         self.place = place
+        self.net = net
+        self.take = take
         self._pubsub = pubsub
-        self._scheduler = scheduler
         self._unsent = stored.unsent
         numbers = {shard: each.number for shard, each in stored.reached.items()}
         store: PeerStore | None = None
@@ -47,24 +51,12 @@ class Shards:
             if number != place.number:
                 known = stored.reached.get(number)
                 link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)
-                peer = Peer(link, scheduler, pubsub, publishers, place.epoch, store)
-                pubsub.peers[number] = peer
+                pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, place.epoch, store)
 
-    # Connections to another shard, by its number
-
-    def connected(self, number: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
-        """There is a connection; one that there was is closed. `send` never waits, and neither calls back at once."""
-        with self._scheduler.turn:
-            self._pubsub.peers[number].connected(send, close)
-
-    def received(self, number: int, data: bytes) -> None:
-        with self._scheduler.turn:
-            self._pubsub.peers[number].received(data)
-
-    def lost(self, number: int) -> None:
-        """The connection is gone."""
-        with self._scheduler.turn:
-            self._pubsub.peers[number].lost()
+    @property
+    def peers(self) -> Mapping[int, Peer]:
+        """By number. Whoever has a connection to one says so there, in a turn of the run queue."""
+        return self._pubsub.peers
 
     def begin(self) -> None:
         """What is stored is restored."""

@@ -36,14 +36,14 @@ def main() -> None:
         sys.exit(f"trunkline: the output cannot be written: {error.strerror}")
 
 
-def run(read: "Callable[[], Config]", source: str) -> int:
+def run(read: "Callable[[], Config]", source: str, worker: int | None) -> int:
     # until the broker handles signals
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.disable()
     from trunkline import serving
 
     gc.enable()
-    return serving.run(read, source)
+    return serving.run(read, source, worker)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 from paho.mqtt.client import Client, ConnectFlags, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.attacks.killed import Broker
 from tests.conformance import raw
@@ -55,8 +56,9 @@ class Sent:
 class Story:
     """Over many lives of one broker."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, workers: int = 1) -> None:
         self.chance = chance
+        self._workers = workers
         self.sent: dict[bytes, Sent] = {}
         #: What may come or not: it was never acknowledged.
         self.doubtful: set[bytes] = set()
@@ -67,7 +69,8 @@ class Story:
         #: A clean start was accepted.
         self.began_anew = trio.Event()
         #: What the broker is told.
-        self.settings = '[[streams]]\nname = "s"\nfilters = ["t/#"]\n'
+        has_stream = workers == 1
+        self.settings = '[[streams]]\nname = "s"\nfilters = ["t/#"]\n' if has_stream else ""
         self.settings += chance.choice(
             (
                 "",
@@ -83,8 +86,9 @@ class Story:
             *[Subscriber(self, f"same-{number}", "t/+", stays=0.3 * number) for number in range(3)],
             Subscriber(self, "at-least-once", "t/#", stays=0.5, qos=1),
             Subscriber(self, "alone-in-its-group", "$share/g/t/#", stays=0.5),
-            Subscriber(self, "of-the-stream", "$stream/s/#", stays=0.5),
         ]
+        if has_stream:
+            self.subscribers.append(Subscriber(self, "of-the-stream", "$stream/s/#", stays=0.5))
         self.publishers = [*[Publisher(self, f"publisher-{number}") for number in range(2)], Mixing(self)]
         self.paho = Paho(self)
         self.dying: list[Dying | Device] = [Dying(self), Device(self, 4), Device(self, 5)]
@@ -107,7 +111,14 @@ class Story:
             with until_it_is_gone():
                 await self.retaining.look(broker)
             for client in clients:
-                nursery.start_soon(client.live, broker)
+                nursery.start_soon(self._live, client, broker)
+
+    async def _live(self, client: "Connected | Paho | Device | StartingAnew", broker: Broker) -> None:
+        """Where there are several workers, one that is killed is there again after a while."""
+        await client.live(broker)
+        while self._workers > 1 and not broker.cut_off.is_set():
+            await trio.sleep(PAUSE)
+            await client.live(broker)
 
     async def begin(self, broker: Broker) -> None:
         """Everybody subscribes: what is sent from now on is theirs."""
@@ -533,7 +544,11 @@ class Paho:
     def _on_subscribe(self, *_: object) -> None:
         self._subscribed = True
 
-    def _on_connect(self, _client: Client, _data: object, flags: ConnectFlags, *_: object) -> None:
+    def _on_connect(
+        self, _client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, _properties: object
+    ) -> None:
+        if reason.is_failure:  # its worker is not there again
+            return
         if not self._subscribed:
             self._subscriber.subscribe("t/#", 2)
         elif not flags.session_present:

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,7 +55,8 @@ class Fault(NamedTuple):
 class Broker:
     """One life of it."""
 
-    def __init__(self, process: Any, lines: trio.lowlevel.FdStream) -> None:
+    def __init__(self, process: Any, lines: trio.lowlevel.FdStream, workers: int) -> None:
+        self._workers = workers
         self._process = process
         self._lines = lines
         self._port = 0
@@ -66,15 +68,16 @@ class Broker:
         self._more = trio.Condition()
 
     @classmethod
-    def start(cls, store: Path, fault: Fault | None = None, log_pages: int = 1000) -> "Broker":
-        """`log_pages` is how long the store's log may get before it is brought home."""
+    def start(cls, store: Path, fault: Fault | None = None, log_pages: int = 1000, workers: int = 1) -> "Broker":
+        """`log_pages` is how long the store's log may get before it is brought home. Several `workers` have neither
+        this nor a fault: they are processes of their own."""
         read, write = _processes.Pipe(duplex=False)
-        process = _processes.Process(target=_serve, args=(write, store, fault, log_pages), daemon=True)
+        process = _processes.Process(target=_serve, args=(write, store, fault, log_pages, workers), daemon=workers == 1)
         process.start()
         write.close()
         lines = trio.lowlevel.FdStream(os.dup(read.fileno()))
         read.close()
-        return cls(process, lines)
+        return cls(process, lines, workers)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -111,17 +114,32 @@ class Broker:
 
     def kill(self) -> None:
         self._process.kill()
+        for worker in range(self._workers if self._workers > 1 else 0):
+            self.kill_worker(worker)
+
+    def kill_worker(self, number: int) -> None:
+        found = re.findall(rb"worker %d: process (\d+)" % number, self.said)
+        if found:
+            with suppress(ProcessLookupError):
+                os.kill(int(found[-1]), signal.SIGKILL)
+
+    async def is_whole(self) -> None:
+        """Wait until each worker that was started serves."""
+        async with self._more:
+            while len(re.findall(rb"worker \d+: process \d+", self.said)) > len(re.findall(rb"\]: ready\n", self.said)):
+                await self._more.wait()
 
     def terminate(self) -> None:
         self._process.terminate()
 
 
-def _serve(output: Connection, store: Path, fault: Fault | None, log_pages: int) -> None:
+def _serve(output: Connection, store: Path, fault: Fault | None, log_pages: int, workers: int) -> None:
     """In the new process."""
     os.dup2(output.fileno(), 2)
     os.dup2(output.fileno(), 1)
     output.close()
     os.environ["TRUNKLINE_SESSION__MAX_QUEUE_LENGTH"] = "0"
+    os.environ["TRUNKLINE_NODE__WORKERS"] = str(workers)
     setattr(sqlite, "_LOG_PAGES", log_pages)  # noqa: B010 - it is final
     if fault is not None:
         _arm(fault)

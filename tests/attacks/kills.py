@@ -34,6 +34,8 @@ from tests.attacks.killed import AT_END, AT_START, POINTS, Broker, Fault
 KILLS_EACH: Final = 20
 #: Seconds that a broker is left to live if its fault does not end it.
 LIFE: Final = 0.6
+#: Kills of workers, and of their node in the end, in one life of several workers.
+KILLS_A_LIFE: Final = 6
 
 
 @dataclass(slots=True)
@@ -61,22 +63,28 @@ class Figures:
         )
 
 
-async def tell(chance: random.Random, store: Path, kills: int, figures: Figures) -> None:
+async def tell(chance: random.Random, store: Path, kills: int, figures: Figures, workers: int = 1) -> None:
     """One story.
 
     Raises:
         Exception: a promise was broken, or the broker ended by itself.
     """
-    story = Story(chance)
+    story = Story(chance, workers)
     store.with_name("trunkline.toml").write_text(story.settings)
-    async with alive(store) as broker:
+    async with alive(store, workers=workers) as broker:
         await broker.serving.wait()
         await story.begin(broker)
         broker.kill()
         await broker.cut_off.wait()
-    for _ in range(kills):
-        figures.kills[await one_life(story, chance, store)] += 1
-    async with alive(store) as broker:
+    done = 0
+    while done < kills:
+        if workers > 1:
+            ended = await one_life_of_several(story, chance, store, workers, min(KILLS_A_LIFE, kills - done))
+        else:
+            ended = Counter((await one_life(story, chance, store),))
+        figures.kills += ended
+        done += ended.total()
+    async with alive(store, workers=workers) as broker:
         await story.finish(broker)
         broker.terminate()
         await broker.cut_off.wait()
@@ -129,10 +137,47 @@ async def one_life(story: Story, chance: random.Random, store: Path) -> str:
     return fault.point if fault else end
 
 
+async def one_life_of_several(
+    story: Story, chance: random.Random, store: Path, workers: int, kills: int
+) -> Counter[str]:
+    """Single workers are killed up to so many times, and the node as a whole in the end. Returns how."""
+    ended = Counter[str]()
+    async with alive(store, workers=workers) as broker, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def kill() -> None:
+            if chance.random() < 0.1:
+                await trio.sleep(chance.random() * LIFE)
+            else:
+                await broker.serving.wait()
+                for _ in range(kills - 1):
+                    await trio.sleep(chance.random() * LIFE)
+                    broker.kill_worker(chance.randrange(workers))
+                    ended["worker"] += 1
+                    if chance.random() < 0.8:
+                        await broker.is_whole()
+                await trio.sleep(chance.random() * LIFE)
+            if chance.random() < 0.3 and broker.serving.is_set():
+                await broker.is_whole()
+                ended["order"] += 1
+                broker.terminate()
+            else:
+                ended["node"] += 1
+                broker.kill()
+
+        await story.live(broker)
+        nursery.cancel_scope.cancel()
+    assert broker.exit_code == (0 if ended["order"] else -signal.SIGKILL), broker.said.decode()
+    assert not re.search(rb"Traceback|crashed|has lost", broker.said), broker.said.decode()
+    return ended
+
+
 @asynccontextmanager
-async def alive(store: Path, fault: Fault | None = None, log_pages: int = 1000) -> AsyncGenerator[Broker]:
+async def alive(
+    store: Path, fault: Fault | None = None, log_pages: int = 1000, workers: int = 1
+) -> AsyncGenerator[Broker]:
     """A broker that has ended when the block does."""
-    broker = Broker.start(store, fault, log_pages)
+    broker = Broker.start(store, fault, log_pages, workers)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
         try:
@@ -145,7 +190,7 @@ async def alive(store: Path, fault: Fault | None = None, log_pages: int = 1000) 
             broker.kill()
 
 
-def work(job: int, kills: int, seed: int, kept: Path | None, seconds: float) -> Figures:
+def work(job: int, kills: int, seed: int, kept: Path | None, seconds: float, workers: int) -> Figures:
     """So many kills, or as many as this time has room for. A story that fails leaves what it had, and the others go
     on."""
     figures, deadline = Figures(), time.monotonic() + seconds
@@ -158,7 +203,7 @@ def work(job: int, kills: int, seed: int, kept: Path | None, seconds: float) -> 
                 count = min(KILLS_EACH, kills - figures.kills.total())
                 if number % 10 == 9:
                     print(f"job {job}: {figures}", flush=True)
-                trio.run(tell, random.Random(name), Path(folder) / "store.db", count, figures)
+                trio.run(tell, random.Random(name), Path(folder) / "store.db", count, figures, workers)
             except BaseException:
                 figures.failed.append(name)
                 text = traceback.format_exc()
@@ -176,6 +221,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no new story after so many")
     parser.add_argument("--jobs", type=int, default=1, help="stories side by side (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="of the broker (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep stores of stories that failed, and go on")
     given = parser.parse_args()
@@ -183,7 +229,10 @@ def main() -> int:
     began, figures = time.monotonic(), Figures()
     share = -(-given.kills // given.jobs)
     with ProcessPoolExecutor(given.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(work, job, share, given.seed, given.keep, given.seconds) for job in range(given.jobs)]
+        jobs = [
+            pool.submit(work, job, share, given.seed, given.keep, given.seconds, given.workers)
+            for job in range(given.jobs)
+        ]
         for job in as_completed(jobs):
             figures.add(job.result())
     figures.seconds = time.monotonic() - began

@@ -132,7 +132,9 @@ class Ledger:
     def _check_arrived(self, message: Message) -> None:
         for each in message.expected or ():
             if each.is_active and not each.group and each.qos and not each.client.has_got(message):
-                self.fault(f"{each.client.name} never gets {message.name} on {message.topic}, acknowledged at {message.shard}")
+                self.fault(
+                    f"{each.client.name} never gets {message.name} on {message.topic}, acknowledged at {message.shard}"
+                )
 
     def _check_order(self, subscriber: "Subscriber") -> None:
         last = dict[object, int]()

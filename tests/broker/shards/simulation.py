@@ -168,7 +168,18 @@ class World:
             self.publishers.append(Publisher(self, f"p{number}", random.randrange(shards), durable=durable))
         for number in range(random.randrange(3, 7)):
             reader = Subscriber(self, f"r{number}", random.randrange(shards), durable=random.random() < 0.6)
-            self._filters[reader] = random.choice((PLAIN, RETAINED, (*PLAIN, *RETAINED), ("t/+",), ("r/+", "w/0"), ("t/0", "w/0"), ("s/+",), ("s/0", "t/1")))
+            self._filters[reader] = random.choice(
+                (
+                    PLAIN,
+                    RETAINED,
+                    (*PLAIN, *RETAINED),
+                    ("t/+",),
+                    ("r/+", "w/0"),
+                    ("t/0", "w/0"),
+                    ("s/+",),
+                    ("s/0", "t/1"),
+                )
+            )
             self.subscribers.append(reader)
         for number in range(random.choice((0, 2, 3, 4))):
             member = Subscriber(self, f"m{number}", random.randrange(shards), durable=True)
@@ -251,7 +262,9 @@ class World:
 
     def new_will(self, client: Client) -> Message:
         name = f"{client.name}.will{self.moment()}"
-        will = Message(name, client.name, 0, "w/0", self.random.choice((1, 2)), retain=False, shard=client.shard, is_will=True)
+        will = Message(
+            name, client.name, 0, "w/0", self.random.choice((1, 2)), retain=False, shard=client.shard, is_will=True
+        )
         self.ledger.messages[name] = will
         return will
 

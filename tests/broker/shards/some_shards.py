@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import trio
@@ -126,9 +127,10 @@ class _Encrypted(trio.abc.HalfCloseableStream):
 
 async def until(condition: Any) -> None:
     """Whatever leads there is under way: it takes no time but that of turns."""
-    with trio.fail_after(20):
-        while not condition():
-            await trio.lowlevel.checkpoint()
+    over = perf_counter() + 60  # by no clock that a test stops
+    while not condition():
+        assert perf_counter() < over
+        await trio.lowlevel.checkpoint()
 
 
 def descriptors() -> int:
@@ -148,8 +150,9 @@ def listener_of(kind: str, folder: Path, number: int, **more: Any) -> dict[str, 
 
 @asynccontextmanager
 async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more: Any) -> AsyncIterator[list[Shard]]:
-    """`more` are settings of the listener; `settings`, those of the node."""
+    """`more` are settings of the listener; `settings` are those of the node, and `layers` are its own."""
     settings = more.pop("settings", {})
+    layers = more.pop("layers", ())
     folder = Path(tempfile.mkdtemp())
     opened: list[Shard] = []
     async with AsyncExitStack() as stack:
@@ -158,7 +161,7 @@ async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more
             hand_over = ShardHandOver(Homes(own, dealt(number)))
             place = ShardPlace(own, 1, 1, 0.0, _alone, hand_over)
             config = configuration({"listeners": [listener_of(kind, folder, own, **more)], **settings})
-            admin = await stack.enter_async_context(open_node(config, place=place, grace=5))
+            admin = await stack.enter_async_context(open_node(config, place=place, grace=5, layers=layers))
             opened.append(Shard(own, kind, admin, hand_over))
         for shard in opened:
             if way == "sockets":

@@ -1,0 +1,103 @@
+"""A node of several workers, as a command sees it: all are asked, and their answers are one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from trunkline.management.control_client import ControlClient, ControlError, NoBroker
+from trunkline.management.control_place import worker_sockets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+#: Rows of a page.
+PAGE: Final = 500
+
+
+class ControlGroup:
+    """It is asked as a `ControlClient` is."""
+
+    def __init__(self, folder: Path, connect: Callable[[Path], ControlClient] = ControlClient) -> None:
+        """
+        Raises:
+            NoBroker: no worker answers.
+            ControlError: a worker accepts no connection now.
+        """
+        self.path = folder
+        self._workers: list[ControlClient] = []
+        #: Numbers of workers that do not answer: they may be starting.
+        self.missing: list[int] = []
+        problem: NoBroker | None = None
+        with ExitStack() as opened:
+            for path in worker_sockets(folder):
+                try:
+                    self._workers.append(opened.enter_context(connect(path)))
+                except NoBroker as error:
+                    problem = error
+                    self.missing.append(int(path.stem))
+            if not self._workers:
+                raise problem or NoBroker(f"no broker at {folder}: there is no worker's socket")
+            self._opened = opened.pop_all()
+        first = self._workers[0]
+        self.node, self.version, self.pid = first.node, first.version, first.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def call(self, operation: str, **arguments: object) -> Any:
+        """As of a `ControlClient`. What only one worker could do is refused: it can be named.
+
+        Raises:
+            ControlError: no worker does it.
+            NoBroker: a worker is gone.
+        """
+        # imported here: a command for a single process does not need it
+        from trunkline.management.merging import EVERYWHERE, SOMEWHERE, merged_results
+
+        if operation in EVERYWHERE or len(self._workers) == 1:
+            return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
+        if operation not in SOMEWHERE:
+            path = self._workers[0].path
+            raise ControlError("refused", f"{operation}: the node has several workers; name one with --socket {path}")
+        unknown: ControlError | None = None
+        for worker in self._workers:
+            try:
+                return worker.call(operation, **arguments)
+            except ControlError as error:
+                if error.code != "not_found":
+                    raise
+                unknown = unknown or error
+        assert unknown is not None
+        raise unknown
+
+    def pages(self, operation: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
+        """As of a `ControlClient`, in the order of the listing.
+
+        Raises:
+            ControlError: a worker says no.
+            NoBroker: a worker is gone.
+        """
+        page: list[dict[str, Any]] = []
+        for row in self.rows(operation, **arguments):
+            page.append(row)
+            if len(page) == PAGE:
+                yield page
+                page = []
+        if page:
+            yield page
+
+    def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        from trunkline.management.merging import merged_rows
+
+        skipped = 0
+        if isinstance(arguments.get("after"), int):
+            skipped = arguments.pop("after")
+        return merged_rows(operation, [worker.rows(operation, **arguments) for worker in self._workers], skipped)

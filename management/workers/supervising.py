@@ -1,0 +1,158 @@
+"""The supervisor's process: `trunkline serve` with several workers. For users, and for the service manager, it is the
+broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.actors.exits import innermost
+from trunkline.config.errors import ConfigError
+from trunkline.management import logs
+from trunkline.management.command_line import BAD_USAGE, FAILED, fail
+from trunkline.management.control_place import PlaceError
+from trunkline.management.process_start import log_start, time_to_end
+from trunkline.management.service_manager import ServiceManager, watchdog_time
+from trunkline.management.stop_signals import RELOAD, STOP, signals
+from trunkline.management.workers.fleet import Fleet, FleetSettings
+from trunkline.management.workers.runtime_folder import RuntimeFolder
+from trunkline.management.workers.shared_sockets import SharedSockets
+from trunkline.management.workers.terms import StartTerms
+from trunkline.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trunkline.config.config import Config
+    from trunkline.management.stop_signals import Signals
+
+_logger = logging.getLogger("trunkline")
+
+#: Seconds that the supervisor gives its workers besides the time that they give themselves, and that it has itself
+#: besides that.
+GRACE: Final = 5.0
+
+
+def supervise(config: Config, read: Callable[[], Config], source: str) -> int:
+    """Run the workers until a signal comes, and return the exit code. `read` reads the configuration anew."""
+    if os.name == "nt":
+        fail(["node.workers: this system has one process for all"], BAD_USAGE)
+    count = config.node.worker_count
+    try:
+        logs.configure(config.log)
+        log_start(config, source)
+        _logger.info("%d workers", count)
+        folder = RuntimeFolder.claim(config, time_to_end(config), _say_waiting)
+        try:
+            terms = StartTerms(config, count)
+            try:
+                fleet, sockets = _fleet(count, folder, terms)
+                trio.run(_serve, config, read, fleet, sockets)
+            finally:
+                terms.close()
+        finally:
+            folder.release()
+    except PlaceError as error:
+        fail([f"no place for the sockets of the workers: {error}"], FAILED)
+    except (StoreError, OSError) as error:
+        fail([error], FAILED)
+    if fleet.failure is not None:
+        fail(fleet.failure.problems, fleet.failure.code)
+    return fleet.code
+
+
+def _say_waiting(folder: Path) -> None:
+    _logger.warning("waiting for the workers of a supervisor that has ended: they still have %s", folder)
+
+
+def _fleet(count: int, folder: RuntimeFolder, terms: StartTerms) -> tuple[Fleet, SharedSockets]:
+    sockets = SharedSockets()
+    settings = FleetSettings(count, folder.path, sys.argv[1:], [folder.descriptor], watchdog_time())
+    return Fleet(settings, terms, sockets), sockets
+
+
+async def _serve(config: Config, read: Callable[[], Config], fleet: Fleet, sockets: SharedSockets) -> None:
+    patience = time_to_end(config) + GRACE
+    manager = ServiceManager()
+    stopping = trio.Event()
+
+    async def handle(coming: Signals) -> None:
+        async for signum in coming.received:
+            if signum == RELOAD:
+                manager.reloading()
+                await _reload(fleet, read)
+                manager.reloaded()
+            else:
+                manager.stopping()
+                _logger.info("stopping on %s", signal.Signals(signum).name)
+                stopping.set()
+
+    try:
+        for listener in config.listeners:
+            try:
+                await sockets.reserve(listener)
+            except OSError as error:
+                raise OSError(f"cannot listen on {listener.url}: {error.strerror or error}") from error
+        with signals(patience + GRACE, partial(_end_at_once, fleet)) as coming:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(handle, coming)
+                nursery.start_soon(manager.show_life)
+                async with trio.open_nursery() as running:
+                    running.start_soon(fleet.run)
+                    running.start_soon(_end_if_failed, fleet, stopping)
+                    running.start_soon(_say_serving, fleet, manager, stopping)
+                    await stopping.wait()
+                    await fleet.stop(patience)
+                    running.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise innermost(group) from None
+    finally:
+        sockets.close()
+    _logger.info("stopped")
+
+
+async def _end_if_failed(fleet: Fleet, stopping: trio.Event) -> None:
+    await fleet.failed.wait()
+    stopping.set()
+
+
+async def _say_serving(fleet: Fleet, manager: ServiceManager, stopping: trio.Event) -> None:
+    await fleet.serving.wait()
+    if not stopping.is_set():
+        _logger.info("serving")
+        manager.ready()
+
+
+async def _reload(fleet: Fleet, read: Callable[[], Config]) -> None:
+    """What is wrong with the configuration is found here, once; the workers log all else."""
+    try:
+        new = await trio.to_thread.run_sync(read)
+        logs.configure(new.log)
+    except ConfigError as error:
+        problems = list(map(str, error.problems))
+    except OSError as error:
+        problems = [str(error)]
+    except Exception as error:  # no error in a reload ends a broker
+        _logger.exception("a reload crashed")
+        problems = [f"{type(error).__name__}: {error}"]
+    else:
+        await fleet.reload()
+        return
+    for problem in problems:
+        _logger.error("not reloaded: %s", problem)
+
+
+def _end_at_once(fleet: Fleet, signum: int, frame: object) -> None:
+    """On the second signal."""
+    fleet.kill()
+    for each in STOP:
+        signal.signal(each, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)

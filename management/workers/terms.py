@@ -1,0 +1,118 @@
+"""Which worker's start is the latest: each has a term, and a later one has a higher.
+
+A file beside the stores keeps the last one, and how many workers these stores are of. It is locked as the store of a
+single process would be, so that nobody has both. A file that is lost does no harm, as a term is no less than the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.config.store_place import make_store_folder, shard_path, store_path, workers_path
+from trunkline.store import StoreCorrupt, StoreUnavailable
+from trunkline.store.lock import FileLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trunkline.config.config import Config
+
+FORMAT: Final = 1
+
+
+class StartTerms:
+    """Of the workers of one node. Without a store, nothing remembers former terms."""
+
+    def __init__(self, config: Config, count: int, now: Callable[[], float] = time.time) -> None:
+        """
+        Raises:
+            StoreError: the stores are another node's, or of another number of workers.
+        """
+        self._count = count
+        self._now = now
+        self._last = 0
+        self._path: Path | None = None
+        self._lock: FileLock | None = None
+        if config.durability(standalone=True) != "memory":
+            store = store_path(config.store, config.node).absolute()
+            make_store_folder(config.store, store)
+            self._lock = FileLock(store)
+            try:
+                self._last = self._read(store)
+            except BaseException:
+                self._lock.discard()
+                raise
+            self._path = workers_path(store)
+
+    def _read(self, store: Path) -> int:
+        """The last term."""
+        if store.exists():
+            raise StoreUnavailable(
+                f"the store {store} is that of one process, and node.workers is {self._count}: start it with "
+                "node.workers = 1, or give another store.path, or move the file away"
+            )
+        recorded = read_workers(workers_path(store))
+        if recorded is None:
+            if shard_path(store, self._count).exists():
+                raise StoreUnavailable(f"there are stores of more than {self._count} workers beside {store}")
+            return 0
+        count, last = recorded
+        if count != self._count:
+            raise StoreUnavailable(
+                f"the stores beside {store} are those of {count} workers, and node.workers is {self._count}: start it "
+                f"with node.workers = {count}, or give another store.path"
+            )
+        return last
+
+    def next(self) -> int:
+        """A term for a start. It is on the disk when this returns.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._last = max(self._last + 1, int(self._now()))
+        if self._path is not None:
+            _replace(self._path, {"format": FORMAT, "workers": self._count, "term": self._last})
+        return self._last
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def read_workers(path: Path) -> tuple[int, int] | None:
+    """How many workers there are, and the last term; None if there is no such file.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        kept: Any = json.loads(path.read_bytes())
+        if kept["format"] != FORMAT:
+            raise StoreUnavailable(f"{path} was written by a later version")
+        return int(kept["workers"]), int(kept["term"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreCorrupt(f"{path} is damaged: it says how many workers the stores beside it are of") from error
+
+
+def _replace(path: Path, content: dict[str, int]) -> None:
+    """In one step, which outlives a power cut."""
+    new = path.with_name(f"{path.name}-new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

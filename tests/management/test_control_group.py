@@ -1,0 +1,125 @@
+"""Several workers that are asked as one broker. They are functions here."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self, cast
+
+import pytest
+
+from trunkline.management.control_client import ControlClient, ControlError, NoBroker
+from trunkline.management.control_group import PAGE, ControlGroup
+
+Answer = Callable[..., Any]
+
+
+class Worker:
+    node, version = "n", "1"
+
+    def __init__(self, path: Path, answer: Answer) -> None:
+        self.path = path
+        self.pid = 100 + int(path.stem)
+        self._answer = answer
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def call(self, operation: str, **arguments: object) -> Any:
+        return self._answer(self.pid, operation, **arguments)
+
+    def rows(self, operation: str, **arguments: object) -> Iterator[Any]:
+        yield from self._answer(self.pid, operation, **arguments)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(3):
+        (tmp_path / f"{number}.sock").touch()
+    return tmp_path
+
+
+def group(folder: Path, answer: Answer, dead: tuple[int, ...] = ()) -> ControlGroup:
+    def connect(path: Path) -> ControlClient:
+        if int(path.stem) in dead:
+            raise NoBroker(f"no broker at {path}")
+        return cast("ControlClient", Worker(path, answer))
+
+    return ControlGroup(folder, connect)
+
+
+def test_all_are_asked_and_closed(folder: Path) -> None:
+    asked = []
+    with group(folder, lambda pid, *_, **__: asked.append(pid)) as node:
+        assert (node.node, node.version, node.pid, node.missing) == ("n", "1", 100, [])
+        node.call("log.level", level="debug")
+        workers = cast("list[Worker]", node._workers)  # pyright: ignore[reportPrivateUsage]
+    assert asked == [100, 101, 102]
+    assert all(worker.closed for worker in workers)
+
+
+def test_one_that_does_not_answer_is_missing(folder: Path) -> None:
+    with group(folder, lambda pid, *_, **__: pid, dead=(1,)) as node:
+        assert node.missing == [1]
+        assert node.call("trace.stop") == 100
+    with pytest.raises(NoBroker, match=r"2\.sock"):
+        group(folder, lambda *_: None, dead=(0, 1, 2))
+
+
+def test_a_folder_without_workers_is_no_broker(tmp_path: Path) -> None:
+    with pytest.raises(NoBroker, match="no worker's socket"):
+        group(tmp_path, lambda *_: None)
+
+
+def test_whoever_knows_a_client_answers(folder: Path) -> None:
+    def answer(pid: int, operation: str, client_id: str) -> object:
+        if pid == 101:
+            return {"kicked": client_id}
+        raise ControlError("not_found", f"nobody in {pid}")
+
+    with group(folder, answer) as node:
+        assert node.call("clients.kick", client_id="a") == {"kicked": "a"}
+
+
+def test_a_client_that_nobody_knows(folder: Path) -> None:
+    def answer(pid: int, operation: str, client_id: str) -> object:
+        raise ControlError("not_found", f"nobody in {pid}")
+
+    with group(folder, answer) as node, pytest.raises(ControlError, match="nobody in 100"):
+        node.call("clients.kick", client_id="a")
+
+
+def test_another_error_is_the_answer(folder: Path) -> None:
+    def answer(pid: int, operation: str, client_id: str) -> object:
+        raise ControlError("refused", "no")
+
+    with group(folder, answer) as node, pytest.raises(ControlError, match="no"):
+        node.call("clients.kick", client_id="a")
+
+
+def test_what_one_worker_would_have_to_do_is_refused(folder: Path) -> None:
+    words = r"streams.create: the node has several workers; name one with --socket .*0\.sock"
+    with group(folder, lambda *_, **__: None) as node, pytest.raises(ControlError, match=words):
+        node.call("streams.create", name="a")
+
+
+def test_rows_of_all_come_in_pages(folder: Path) -> None:
+    def answer(pid: int, operation: str, **arguments: object) -> list[dict[str, object]]:
+        return [{"client_id": f"{number:04}-{pid}"} for number in range(PAGE)]
+
+    with group(folder, answer) as node:
+        pages = list(node.pages("clients.list"))
+        assert list(map(len, pages)) == [PAGE] * 3
+        found = [row["client_id"] for page in pages for row in page]
+        assert found == sorted(found)
+
+
+def test_rows_that_are_counted_are_counted_in_all(folder: Path) -> None:
+    def answer(pid: int, operation: str, **arguments: object) -> list[dict[str, object]]:
+        assert "after" not in arguments
+        return [{"name": name, "value": pid} for name in "abc"]
+
+    with group(folder, answer) as node:
+        assert list(node.rows("metrics", after=2)) == [{"name": "c", "value": 303}]
