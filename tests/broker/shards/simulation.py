@@ -28,9 +28,8 @@ from tests.broker.shards.simulated_ledger import Ledger, Message, Subscription, 
 from tests.broker.shards.simulated_links import SimulatedCable
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.node.opening import open_node
-from trunkline.broker.shards.place import ShardPlace
+from trunkline.broker.shards.place import OwnShard, ShardPlace
 from trunkline.broker.shards.routing import ShardPubSub
-from trunkline.broker.shards.shards import Shards
 from trunkline.config.reader import from_mapping
 
 STEPS = 160
@@ -94,7 +93,7 @@ class Life:
         self.term = term
         self.is_alive = True
         self.admin: Admin
-        self.shards: Shards
+        self.own: OwnShard
         self.is_over = trio.Event()
         self.has_ended = trio.Event()
         self.store = SimulatedStore(world.disks[number], world.agenda, world.random, self.die)
@@ -111,8 +110,8 @@ class Life:
         world.crashed(self)
         self.has_ended.set()
 
-    async def _join(self, shards: Shards) -> None:
-        self.shards = shards
+    async def _join(self, own: OwnShard) -> None:
+        self.own = own
         if self.is_alive:
             self.world.joined(self)
         await trio.sleep_forever()
@@ -593,7 +592,12 @@ def _main(first: int, last: int) -> int:
         total += world.counts
         if world.ledger.wrong:
             failed += 1
-            print(f"seed {seed}: {len(world.ledger.wrong)} faults:", *world.ledger.wrong[:3], sep="\n    ", flush=True)
+            print(
+                f"seed {seed}: {len(world.ledger.wrong)} faults:",
+                *[each[:300] for each in world.ledger.wrong[:3]],
+                sep="\n    ",
+                flush=True,
+            )
     print(f"{last - first} seeds in {perf_counter() - began:.0f} s, {failed} failed:", dict(total))
     return failed
 
