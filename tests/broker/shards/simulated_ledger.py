@@ -22,6 +22,8 @@ class Message:
     #: Of the publisher.
     shard: int
     is_will: bool = False
+    #: It deletes the retained message of its topic.
+    deletes: bool = False
     #: Moments: when it was sent first, and acknowledged.
     sent: int = 0
     acked: int = 0
@@ -37,6 +39,10 @@ class Message:
     cancelled_in: int = 0
     #: Subscriptions that it has to come to.
     expected: list["Subscription"] | None = None
+    #: By shared filter: members that were online, and offline, all the time from when it was sent until it was
+    #: acknowledged, and all was well.
+    online: dict[str, list["Subscriber"]] = field(default_factory=dict[str, list["Subscriber"]])
+    offline: dict[str, list["Subscriber"]] = field(default_factory=dict[str, list["Subscriber"]])
     #: Lives of shards when it was sent first, and when it was acknowledged.
     sent_terms: Terms = field(default_factory=dict[int, int])
 
