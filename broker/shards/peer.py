@@ -70,13 +70,13 @@ class PeerStore(NamedTuple):
 class SentBurst:
     """Who waits for a burst."""
 
-    __slots__ = ("acknowledged", "data", "safe")
+    __slots__ = ("acknowledged", "safe", "unsafe")
 
     def __init__(self, acknowledged: list[Callable[[], None]], safe: list[Callable[[], None]]) -> None:
         self.acknowledged = acknowledged
         self.safe = safe
-        #: While it can be lost.
-        self.data = b""
+        #: What is to be stored here if the other shard cannot be reached.
+        self.unsafe: list[Forwarded] = []
 
     @property
     def is_waited_for(self) -> bool:
@@ -217,11 +217,6 @@ class Peer:
         self._safe.append(action)
         self._arm()
 
-    def _keep(self, number: int, burst: bytes, acknowledged: list[Callable[[], None]]) -> None:
-        assert self._store is not None
-        self._store.outbox.keep(self.number, number, burst)
-        acknowledged.append(partial(self._sent, number))
-
     def _sent(self, number: int) -> None:
         if self._store is not None:
             self._store.outbox.sent(self.number, number)
@@ -245,6 +240,8 @@ class Peer:
 
     def _publish(self) -> None:
         items, last = self._items, SentBurst(self._acknowledged, self._safe)
+        if last.safe:
+            last.unsafe = [item for item in items if item.publication.qos and not item.number]
         self._items, self._acknowledged, self._safe, self._weight = [], [], [], 0
         burst, weight = list[Any](), 0
         for item in items:
@@ -260,7 +257,6 @@ class Peer:
         is_kept = sent.is_waited_for or any(item.publication.qos or item.version for item in burst)
         self.link.publish(data, partial(self._is_there, sent) if is_kept else None)
         if sent.safe:
-            sent.data = data
             self._unsafe[sent] = None
 
     def _is_there(self, sent: SentBurst) -> None:
@@ -277,8 +273,12 @@ class Peer:
             elif self.link.byte_size > MAX_WAITING:
                 self._unsafe[sent] = None
             else:
-                self._keep(self._store.committer.publications.next_number(), sent.data, sent.acknowledged)
-                self._store.committer.after_commit(partial(sent.call, sent.safe))
+                committer = self._store.committer
+                if sent.unsafe:
+                    number = committer.publications.next_number()
+                    self._store.outbox.keep(self.number, number, encode_burst(sent.unsafe, self._epoch))
+                    sent.acknowledged.append(partial(self._sent, number))
+                committer.after_commit(partial(sent.call, sent.safe))
 
     def _flush(self, now: float) -> None:
         send = self._send
