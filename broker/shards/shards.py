@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.committer import Committer
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.shards.peer import Publishers
     from trunkline.broker.shards.place import ShardPlace
@@ -35,7 +35,7 @@ class Shards:
         committer: Committer | None,
         stored: StoredLinks,
         net: NetServices,
-        take: Callable[[Passed], None],
+        take: Callable[[PassedConnection], None],
     ) -> None:
         """`take` serves connections that other shards hand over."""
         self.place = place
