@@ -43,7 +43,7 @@ class NodeSettings(Section):
         None,
         "How long the broker asks its sockets for the next bytes without a pause, before it sleeps until they come. "
         "Clients that answer at once get shorter round trips; each pause in the traffic costs so much processor time. "
-        "When it is not set: 50 µs in a standalone broker on several processors, 0 elsewhere.",
+        "When it is not set: 50 µs in a standalone broker with more processors than workers, 0 elsewhere.",
         "seconds",
         ge=0,
         le=0.01,

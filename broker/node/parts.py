@@ -237,7 +237,8 @@ class Node:
 
     @property
     def busy_poll(self) -> float:
-        is_useful = self.standalone and (os.cpu_count() or 1) > 1
+        processes = 1 if self.place is None else self.place.count
+        is_useful = self.standalone and (os.cpu_count() or 1) > processes
         return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
 
     @property

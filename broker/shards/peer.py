@@ -46,6 +46,10 @@ class Side(Protocol):
         """Publish what came from another shard. Returns what it has to wait for, before that is told that it came."""
         ...
 
+    def begins_anew(self, peer: Peer) -> None:
+        """It is another process of this shard."""
+        ...
+
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
         """`is_whole`: all that it wants is known now."""
         ...
@@ -69,13 +73,13 @@ class PeerStore(NamedTuple):
 class SentBurst:
     """Who waits for a burst."""
 
-    __slots__ = ("acknowledged", "data", "safe")
+    __slots__ = ("acknowledged", "safe", "unsafe")
 
     def __init__(self, acknowledged: list[Callable[[], None]], safe: list[Callable[[], None]]) -> None:
         self.acknowledged = acknowledged
         self.safe = safe
-        #: While it can be lost.
-        self.data = b""
+        #: What is to be stored here if the other shard cannot be reached.
+        self.unsafe: list[Forwarded] = []
 
     @property
     def is_waited_for(self) -> bool:
@@ -169,8 +173,8 @@ class Peer:
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again. It
-        leaves when that is stored: until then the next life of this shard would not know that it has left. Returns False
-        if there is no room for it."""
+        leaves when that is stored: until then the next life of this shard would not know that it has left. Returns
+        False if there is no room for it."""
         publication = forwarded.publication
         if self.is_full:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
@@ -216,11 +220,6 @@ class Peer:
         self._safe.append(action)
         self._arm()
 
-    def _keep(self, number: int, burst: bytes, acknowledged: list[Callable[[], None]]) -> None:
-        assert self._store is not None
-        self._store.outbox.keep(self.number, number, burst)
-        acknowledged.append(partial(self._sent, number))
-
     def _sent(self, number: int) -> None:
         if self._store is not None:
             self._store.outbox.sent(self.number, number)
@@ -244,6 +243,8 @@ class Peer:
 
     def _publish(self) -> None:
         items, last = self._items, SentBurst(self._acknowledged, self._safe)
+        if last.safe:
+            last.unsafe = [item for item in items if item.publication.qos and not item.number]
         self._items, self._acknowledged, self._safe, self._weight = [], [], [], 0
         burst, weight = list[Any](), 0
         for item in items:
@@ -259,7 +260,6 @@ class Peer:
         is_kept = sent.is_waited_for or any(item.publication.qos or item.version for item in burst)
         self.link.publish(data, partial(self._is_there, sent) if is_kept else None)
         if sent.safe:
-            sent.data = data
             self._unsafe[sent] = None
 
     def _is_there(self, sent: SentBurst) -> None:
@@ -276,8 +276,12 @@ class Peer:
             elif self.link.byte_size > MAX_WAITING:
                 self._unsafe[sent] = None
             else:
-                self._keep(self._store.committer.publications.next_number(), sent.data, sent.acknowledged)
-                self._store.committer.after_commit(partial(sent.call, sent.safe))
+                committer = self._store.committer
+                if sent.unsafe:
+                    number = committer.publications.next_number()
+                    self._store.outbox.keep(self.number, number, encode_burst(sent.unsafe, self._epoch))
+                    sent.acknowledged.append(partial(self._sent, number))
+                committer.after_commit(partial(sent.call, sent.safe))
 
     def _flush(self, now: float) -> None:
         send = self._send
@@ -360,7 +364,9 @@ class Peer:
                         self.routes[filter] = route
                 self._side.routes_changed(self, changes, is_whole=is_whole)
                 self.link.routed(number)
-            case LinkUp():
+            case LinkUp(is_new):
+                if is_new:
+                    self._side.begins_anew(self)
                 _logger.info("the link to shard %d is up", self.number)
 
     def _take(self, burst: BurstCame) -> None:

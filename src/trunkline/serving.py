@@ -67,7 +67,7 @@ def run(read: Callable[[], Config], source: str, worker: int | None = None) -> i
     try:
         enrolment = Enrolment.join(worker)
     except OSError as error:
-        fail([f"a worker without a supervisor ends: {error}"], FAILED)
+        fail([f"--worker is for a supervisor: {error}"], BAD_USAGE)
     logs.set_worker(enrolment.number)
     return _run(enrolment.configured(config), lambda: enrolment.configured(read()), source, enrolment)
 

@@ -206,11 +206,11 @@ class Publisher(Client):
         self.open: dict[int, Message] = {}
         self._numbers = count(1)
 
-    def publish(self, topic: str, qos: int, *, retain: bool) -> None:
+    def publish(self, topic: str, qos: int, *, retain: bool = False, deletes: bool = False) -> None:
         if len(self.open) >= MAX_OPEN:
             return
         number = next(self._numbers)
-        message = Message(f"{self.name}.{number}", self.name, number, topic, qos, retain, self.shard)
+        message = Message(f"{self.name}.{number}", self.name, number, topic, qos, retain, self.shard, deletes=deletes)
         self.world.ledger.messages[message.name] = message
         packet_id = next(self._packet_ids)
         if qos:
@@ -220,9 +220,18 @@ class Publisher(Client):
     def _send(self, packet_id: int, message: Message, *, dup: bool) -> None:
         self.world.sent(message)
         identifier = packet_id if message.qos else None
-        payload = message.name.encode()
+        payload = b"" if message.deletes else message.name.encode()
+        properties = raw.user_property("name", message.name) if message.deletes else b""
         self.say(
-            raw.publish(message.topic, payload, qos=message.qos, packet_id=identifier, retain=message.retain, dup=dup)
+            raw.publish(
+                message.topic,
+                payload,
+                qos=message.qos,
+                packet_id=identifier,
+                retain=message.retain,
+                dup=dup,
+                properties=properties,
+            )
         )
 
     def resume(self) -> None:
@@ -319,13 +328,16 @@ class Subscriber(Client):
             super().take(packet)
 
     def _got(self, packet: raw.Received) -> None:
-        message = self.world.ledger.messages[packet.payload.decode()]
+        name = packet.payload.decode() or packet.get(raw.USER_PROPERTY)[1]  # type: ignore[index]
+        message = self.world.ledger.messages[name]
         is_new = packet.qos < 2 or packet.packet_id not in self._unreleased
         if packet.retain:
             self.retained.append((self.world.moment(), message))
+            self.world.found_retained(self, message)
         elif is_new:
-            term, moment = self.world.terms[self.shard], self.world.moment()
-            self.deliveries.append(Delivery(message, self.session, term, packet.qos, packet.dup, moment))
+            terms, moment = self.world.terms, self.world.moment()
+            term, shard_term = terms[self.shard], terms[message.shard]
+            self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))
             self._names.add(message.name)
             self.world.delivered(self, message)
         if packet.qos == 1:

@@ -22,6 +22,8 @@ class Message:
     #: Of the publisher.
     shard: int
     is_will: bool = False
+    #: It deletes the retained message of its topic.
+    deletes: bool = False
     #: Moments: when it was sent first, and acknowledged.
     sent: int = 0
     acked: int = 0
@@ -37,6 +39,10 @@ class Message:
     cancelled_in: int = 0
     #: Subscriptions that it has to come to.
     expected: list["Subscription"] | None = None
+    #: By shared filter: members that were online, and offline, all the time from when it was sent until it was
+    #: acknowledged, and all was well.
+    online: dict[str, list["Subscriber"]] = field(default_factory=dict[str, list["Subscriber"]])
+    offline: dict[str, list["Subscriber"]] = field(default_factory=dict[str, list["Subscriber"]])
     #: Lives of shards when it was sent first, and when it was acknowledged.
     sent_terms: Terms = field(default_factory=dict[int, int])
 
@@ -86,9 +92,10 @@ class Subscription:
 @dataclass(eq=False)
 class Delivery:
     message: Message
-    #: The session of the subscriber, and the life of its shard.
+    #: The session of the subscriber, and the lives of its shard and of the publisher's.
     session: int
     term: int
+    shard_term: int
     qos: int
     dup: bool
     moment: int
@@ -141,8 +148,9 @@ class Ledger:
         for delivery in subscriber.deliveries:
             message = delivery.message
             known = (message.name, delivery.session)
-            if known in seen or message.is_will or message.topic.startswith("s/"):
-                continue
+            was_wanted = any(each.client is subscriber and not each.group for each in message.expected or ())
+            if known in seen or message.is_will or not was_wanted:
+                continue  # repeated, it may come behind others to those who did not want it before
             seen.add(known)
             stream = message.publisher, message.topic, message.qos, delivery.session
             if message.number < last.get(stream, -1):
@@ -155,7 +163,8 @@ class Ledger:
             message = delivery.message
             if message.cancelled_in == terms[message.shard]:
                 self.fault(f"{subscriber.name} gets the will {message.name} of a client that has closed in order")
-            if message.is_doubtful or message.is_will:
+            is_sent_again = message.qos == 1 and delivery.shard_term != message.sent_terms.get(message.shard)
+            if message.is_doubtful or message.is_will or is_sent_again:
                 continue
             if delivery.qos == 2:
                 key, most = (message.name, delivery.session), 1
@@ -171,7 +180,9 @@ class Ledger:
         if not members[0].matches(message.topic) or message.is_doubtful:
             return
         got = list(dict.fromkeys(each.client for each in members if each.client.has_got(message)))
-        if len(got) > 1 and message.sends == 1 and not message.is_will:
+        # a shard that was killed has forgotten which member it has sent it to
+        is_sent_again = any(terms[shard] != term for shard, term in message.sent_terms.items())
+        if len(got) > 1 and message.sends == 1 and not message.is_will and not is_sent_again:
             names = ", ".join([each.name for each in got])
             self.fault(f"{names} of one group get {message.name} all")
         routed = [each for each in message.expected or () if each.group == group and each.is_active]

@@ -8,7 +8,8 @@ from random import Random
 from typing import Protocol
 
 from tests.broker.shards.agenda import Agenda
-from trunkline.broker.shards.shards import Shards
+from trunkline.broker.shards.peer import Peer
+from trunkline.broker.shards.place import OwnShard
 
 #: Seconds that bytes are on their way at most, and until the end of a connection is noticed.
 LATENCY = 0.03
@@ -18,9 +19,7 @@ NOTICE = 0.5
 class LinkedShard(Protocol):
     number: int
     is_alive: bool
-
-    @property
-    def shards(self) -> Shards: ...
+    own: OwnShard
 
 
 class SimulatedCable:
@@ -66,8 +65,11 @@ class SimulatedCable:
 
     def _open(self, end: LinkedShard) -> None:
         self._opened.add(end.number)
-        send, close = partial(self._send, end), partial(self._closed, end)
-        end.shards.connected(self._other(end).number, send, close)
+        self._tell(end, lambda peer: peer.connected(partial(self._send, end), partial(self._closed, end)))
+
+    def _tell(self, end: LinkedShard, what: Callable[[Peer], None]) -> None:
+        with end.own.net.scheduler.turn:
+            what(end.own.peers[self._other(end).number])
 
     def _other(self, end: LinkedShard) -> LinkedShard:
         return self._acceptor if end is self._dialer else self._dialer
@@ -87,7 +89,7 @@ class SimulatedCable:
 
     def _arrive(self, far: LinkedShard, data: bytes) -> None:
         if far.is_alive and far.number in self._opened and far.number not in self._over and not self._is_dropping:
-            far.shards.received(self._other(far).number, data)
+            self._tell(far, lambda peer: peer.received(data))
 
     def _closed(self, end: LinkedShard) -> None:
         """The end has closed it itself."""
@@ -110,7 +112,7 @@ class SimulatedCable:
             return
         self._over.add(end.number)
         if end.is_alive and end.number in self._opened:
-            end.shards.lost(self._other(end).number)
+            self._tell(end, lambda peer: peer.lost())
         if end is self._dialer:
             self._redial()
 
