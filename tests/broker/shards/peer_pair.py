@@ -59,12 +59,17 @@ class Side:
         self.is_durable = committer is not None
         self.taken: list[Forwarded] = []
         self.changes: list[tuple[dict[str, LinkRoute | None], bool]] = []
+        #: How often another life of the other shard has begun.
+        self.lives = 0
         self.on_take: Callable[[Forwarded], None] = lambda forwarded: None
 
     def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
         self.on_take(forwarded)
         self.taken.append(forwarded)
         return [self._committer.after_commit] if self.is_durable and self._committer is not None else []
+
+    def begins_anew(self, peer: Peer) -> None:
+        self.lives += 1
 
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
         self.changes.append((dict(changes), is_whole))

@@ -12,7 +12,7 @@ from tests.broker.shards.peer_pair import Pair, Shard, message, pair
 from trunkline.broker.links.frames import LinkBeat, LinkHello, LinkPlace, LinkRoute, encode
 from trunkline.broker.links.link import BEAT, BEATS
 from trunkline.broker.shards import peer as peers
-from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.bursts import Forwarded, decode_burst
 from trunkline.store.memory import MemoryEngine
 
 pytestmark = pytest.mark.trio
@@ -184,6 +184,22 @@ async def test_what_is_on_its_way_when_the_other_shard_goes_down_is_stored_here(
     ends.cut()
     assert told == ["safe"]
     assert len(here.stored.unsent.bursts) == 1
+
+
+async def test_all_that_is_on_its_way_and_may_not_be_lost_is_stored_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In however many pieces it has left; not what is lost with a connection, nor what is stored already."""
+    here, _, ends = pair(durable=True)
+    monkeypatch.setattr(peers, "MAX_BURST", message().weight)
+    here.turn(
+        partial(here.forward, b"1", b"2", b"3", qos=1),
+        partial(here.forward, b"lost"),
+        lambda: here.peer.until_safe(lambda: None),
+    )
+    here.turn(partial(here.forward, b"kept", qos=2, is_kept=True))
+    here.turn(partial(here.forward, b"4"), lambda: here.peer.until_safe(lambda: None))
+    ends.cut()
+    rows = [decode_burst(burst, 0.0) for _, _, burst in here.stored.unsent.bursts]
+    assert [[each.publication.messages[0].payload for each in row] for row in rows] == [[b"kept"], [b"1", b"2", b"3"]]
 
 
 async def test_without_a_store_it_is_as_safe_as_it_can_be_when_the_other_shard_is_down() -> None:
@@ -510,6 +526,17 @@ async def test_many_routes_are_told_in_several_turns() -> None:
         (500, True),
     ]
     assert list(there.peer.routes) == filters
+
+
+async def test_a_shard_is_told_when_another_life_of_the_other_one_begins() -> None:
+    here, there, ends = pair(durable=True)
+    assert (here.side.lives, there.side.lives) == (1, 1)
+    ends.cut()
+    ends.connect()
+    assert (here.side.lives, there.side.lives) == (1, 1)
+    again = there.next_life()
+    Pair(here, again).connect()
+    assert here.side.lives == 2
 
 
 async def test_it_is_a_subscriber_by_itself() -> None:
