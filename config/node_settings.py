@@ -3,7 +3,6 @@
 from math import inf
 from typing import Literal
 
-from trunkline.config.cores import usable_cores
 from trunkline.config.section import Section, key
 from trunkline.config.units import (
     Duration,
@@ -52,7 +51,12 @@ class NodeSettings(Section):
     @property
     def worker_count(self) -> int:
         """`workers` as it is applied."""
-        return usable_cores() if self.workers == "auto" else self.workers
+        if self.workers != "auto":
+            return self.workers
+        # imported here: few ask for it
+        from trunkline.config.cores import usable_cores
+
+        return usable_cores()
 
 
 class StoreSettings(Section):

@@ -211,15 +211,19 @@ class Backlog:
         if not self.members:
             return
         for entry, publication in self.behind(self._written):
-            stored = publication.stored
-            assert stored is not None
-            self._publications.put(stored, batch)
-            others = tuple([each for each in stored.entries if each != (self.number, entry.sequence)])
-            batch.put(ENTRIES, entry_key(self.number, entry.sequence), entry_to_row(entry._replace(others=others)))
+            assert publication.stored is not None
+            self._publications.put(publication.stored, batch)
+            row = entry_to_row(self._naming_others(entry, publication))
+            batch.put(ENTRIES, entry_key(self.number, entry.sequence), row)
         self._written = self.last
         found = StoredBacklog(self.number, self.filter, self.total, self.total_weight, self.last)
         batch.put(FILTERS, key_of(self.number), filter_to_row(found))
         self._committer.when_stored(partial(self._stored, self.last))
+
+    def _naming_others(self, entry: Entry, publication: Publication) -> Entry:
+        assert publication.stored is not None
+        own = self.number, entry.sequence
+        return entry._replace(others=tuple([each for each in publication.stored.entries if each != own]))
 
     def _stored(self, sequence: int) -> None:
         self._safe = sequence
@@ -229,9 +233,10 @@ class Backlog:
         """Let go of the entries in memory that nobody needs any more."""
         recent = self.recent
         while recent and recent[0].entry.sequence < low:
-            entry = recent[0].entry
+            entry, publication = recent[0]
             if self._safe < entry.sequence <= self._written:
-                self.dropped.append(entry)
+                # when it is deleted, its publication may have left the memory, and be needed by others
+                self.dropped.append(self._naming_others(entry, publication))
             self._let_go(recent.popleft())
 
     def _forget(self) -> None:

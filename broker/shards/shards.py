@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a shard waits for others before it serves.
 MAX_UNKNOWN: Final = 5.0
+#: Seconds that a shard waits at its end until others have what it has published.
+MAX_DRAIN: Final = 2.0
 
 
 class Shards:
@@ -61,6 +63,16 @@ class Shards:
     def begin(self) -> None:
         """What is stored is restored."""
         self._pubsub.begin(self._unsent)
+
+    async def drained(self) -> None:
+        """Wait until the others have what was published here; not for ever."""
+        with trio.move_on_after(MAX_DRAIN):
+            for peer in self.peers.values():
+                if peer.is_up:
+                    there = trio.Event()
+                    with self.net.scheduler.turn:
+                        peer.until_there(there.set)
+                    await there.wait()
 
     async def known(self) -> None:
         """Wait until all others have told what their sessions want; not for ever, since one may be down."""

@@ -335,11 +335,14 @@ class Subscriber(Client):
             self.retained.append((self.world.moment(), message))
             self.world.found_retained(self, message)
         elif is_new:
+            self.world.note(f"{self.name} gets it as {packet.packet_id}")
             terms, moment = self.world.terms, self.world.moment()
             term, shard_term = terms[self.shard], terms[message.shard]
             self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))
             self._names.add(message.name)
             self.world.delivered(self, message)
+        else:
+            self.world.note(f"{self.name} gets {message.name} again as {packet.packet_id}{', dup' * packet.dup}")
         if packet.qos == 1:
             self._answer(raw.ack(raw.PUBACK, packet.packet_id))
         elif packet.qos == 2:

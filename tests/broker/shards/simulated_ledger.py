@@ -56,7 +56,7 @@ class Message:
 
     def is_surely_older(self, other: "Message") -> bool:
         if self.publisher == other.publisher:
-            return self.number < other.number and self.sends == 1
+            return self.number < other.number and self.sends == 1 and self.qos == other.qos
         return 0 < self.acked < other.sent
 
 
