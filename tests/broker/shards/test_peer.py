@@ -4,6 +4,7 @@ safe."""
 import logging
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import pytest
 from trio.testing import MockClock
@@ -63,12 +64,12 @@ async def test_much_leaves_in_several_bursts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(peers, "MAX_BURST", 3 * message().weight)
     there.writer.waits = True
     told: list[str] = []
-    here.turn(partial(here.forward, *(b"%d" % number for number in range(7)), qos=1))
-    assert bursts(here) == 3, "three, three, and one"
+    here.turn(partial(here.forward, *(b"%d" % number for number in range(6)), qos=1))
+    assert bursts(here) == 2, "three, and three"
     here.turn(partial(here.forward, b"x" * 1000, b"y", qos=1), lambda: here.peer.until_there(lambda: told.append("y")))
-    assert bursts(here) == 5, "what is larger leaves by itself"
+    assert bursts(here) == 4, "what is larger leaves by itself"
     ends.settle()
-    assert there.side.payloads == [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"x" * 1000, b"y"]
+    assert there.side.payloads == [b"0", b"1", b"2", b"3", b"4", b"5", b"x" * 1000, b"y"]
     assert told == []
     with there.scheduler.turn:
         there.writer.go_on()
@@ -102,7 +103,8 @@ async def test_it_is_there_when_it_is_stored_there(how: str) -> None:
         there.writer.go_on()
     ends.settle()
     assert told == [how]
-    assert here.stored.unsent.bursts == []
+    ends.cut()
+    assert here.stored.unsent.bursts == [], "it is there"
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -149,6 +151,7 @@ async def test_who_publishes_nothing_waits_for_what_others_have() -> None:
     here.turn(partial(here.forward, b"x", qos=1))
     here.turn(lambda: here.peer.until_there(lambda: told.append("there")))
     here.turn(lambda: here.peer.until_safe(lambda: told.append("safe")))
+    assert bursts(here) == 3, "they are no publications, and have their places among them"
     ends.settle()
     assert told == []
     with there.scheduler.turn:
@@ -173,9 +176,11 @@ async def test_while_the_other_shard_is_down_it_is_safe_when_it_is_stored_here()
     Pair(here, there).connect()
     assert told == ["safe", "there"], "each once"
     assert there.side.payloads == [b"x"]
+    here.turn(here.commit)
+    assert here.stored.unsent.bursts == []
 
 
-async def test_what_is_on_its_way_when_the_other_shard_goes_down_is_stored_here() -> None:
+async def test_what_is_on_its_way_when_the_other_shard_is_down_is_stored_here() -> None:
     here, _there, ends = pair(durable=True)
     told: list[str] = []
     here.turn(partial(here.forward, b"x", qos=1), lambda: here.peer.until_safe(lambda: told.append("safe")))
@@ -213,7 +218,10 @@ async def test_without_a_store_it_is_as_safe_as_it_can_be_when_the_other_shard_i
     assert (told, there.side.payloads) == (["safe"], [b"x"])
 
 
-async def test_too_much_is_not_stored_here_for_a_shard_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_down", [True, False])
+async def test_too_much_is_not_stored_here_for_a_shard_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, is_down: bool
+) -> None:
     here, there = Shard(0, engine=MemoryEngine()), Shard(1, engine=MemoryEngine())
     monkeypatch.setattr(peers, "MAX_WAITING", 100)
     told: list[str] = []
@@ -221,7 +229,12 @@ async def test_too_much_is_not_stored_here_for_a_shard_that_is_down(monkeypatch:
     here.turn()
     assert told == []
     assert here.stored.unsent.bursts == []
-    Pair(here, there).connect()
+    if is_down:
+        monkeypatch.setattr(peers, "MAX_WAITING", 1000)
+        here.turn(partial(here.forward, b"y", qos=1))
+        assert len(here.stored.unsent.bursts) == 1, "there is room for it now"
+    else:
+        Pair(here, there).connect()
     assert told == ["safe"]
 
 
@@ -354,14 +367,33 @@ async def test_what_nobody_waits_for_is_refused_where_too_much_waits(monkeypatch
     monkeypatch.setattr(peers, "CREDIT", weight)
     monkeypatch.setattr(peers, "MAX_WAITING", 3 * weight)
     answers: list[bool] = []
+    waiting: list[str] = []
     here.turn(
-        lambda: answers.extend(here.forward(b"1", b"2", b"3", b"4", b"5")),
+        lambda: answers.extend(here.forward(b"1")),
+        lambda: answers.extend(here.forward(b"2", b"3", b"4", b"5", publisher="q")),
         lambda: answers.extend(here.forward(b"6", qos=1)),
+        lambda: waiting.extend(here.publishers.held),
     )
     assert answers == [True, True, True, False, False, True]
     assert here.peer.refused == 2
+    assert waiting == ["q", "p"]
     ends.settle()
     assert there.side.payloads == [b"1", b"2", b"3", b"6"]
+
+
+async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, ends = pair()
+    ends.cut()
+    here.turn(partial(here.forward, b"x" * 3000, qos=1))
+    monkeypatch.setattr(peers, "CREDIT", 1000)
+    monkeypatch.setattr(peers, "MAX_WAITING", 3000)
+    answers: list[bool] = []
+    here.turn(lambda: answers.extend(here.forward(b"1")), lambda: answers.extend(here.forward(b"2", qos=1)))
+    assert answers == [False, True]
+    assert here.publishers.held == ["p"]
+    ends.connect()
+    assert there.side.payloads == [b"x" * 3000, b"2"]
+    assert here.publishers.held == []
 
 
 # Connections
@@ -425,16 +457,22 @@ async def test_a_publication_that_cannot_be_taken_does_not_take_others_with_it()
 
 
 async def test_a_connection_replaces_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trunkline.shards")
     here, there, ends = pair()
     assert (here.closed, there.closed) == (0, 0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the link to shard 0 is up",
+        "the link to shard 1 is up",
+    ]
     ends.connect()
     assert (here.closed, there.closed) == (1, 1)
     assert here.peer.is_up
     assert there.peer.is_up
     caplog.clear()
     ends.cut()
+    assert here.peer._timer.deadline == inf, "nothing is to be said"
     ends.cut()
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "the link to shard 1 is down",
         "the link to shard 0 is down",
     ]
