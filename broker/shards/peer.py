@@ -284,9 +284,12 @@ class Peer:
                 committer.after_commit(partial(sent.call, sent.safe))
 
     def _flush(self, now: float) -> None:
+        send = self._send
+        if send is None:
+            return
         output = self.link.take_output(now)
-        if output and self._send is not None:
-            self._send(output)
+        if output:
+            send(output)
         self._timer.restart_at(now if self.link.has_more else self.link.next_due)
 
     def _is_due(self) -> None:
@@ -336,6 +339,7 @@ class Peer:
         if self.is_up:
             _logger.warning("the link to shard %d is down", self.number)
         self._send = self._close = None
+        self._timer.cancel()
         self.link.lose()
         self._arm()
 
