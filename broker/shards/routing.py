@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _ALL: Final = Options(qos=2)
 ALL: Final = "#"
+#: Groups whose turns are remembered.
+MAX_PICKERS: Final = 10_000
 
 
 class ShardPubSub(PubSub):
@@ -89,7 +91,7 @@ class ShardPubSub(PubSub):
         own: Own | None = None,
         route: Route[Subscriber] | None = None,
     ) -> int:
-        outer, self._sending = self._sending, []
+        outer, self._sending = (self._sending, self._version), []
         if publication.retain:
             self._version = version = self._versions.next(now + self._clock.calendar, publication.count)
         else:
@@ -98,8 +100,9 @@ class ShardPubSub(PubSub):
             reached = super().publish(publication, now, origin, own, route)
             if reached or not self.refused(publication):
                 reached += self._forward(publication, version)
-        finally:  # a hook may have published something meanwhile
-            self._forwarded, self._sending = (publication, self._sending), outer
+        finally:  # a hook may publish something while something else is published
+            self._forwarded = (publication, self._sending)
+            self._sending, self._version = outer
         return reached
 
     def _forward(self, publication: Publication, version: int) -> int:
@@ -222,7 +225,9 @@ class ShardPubSub(PubSub):
         if (is_here or not any(route.online for route in others)) and super().hand_on(message, group, member):
             return True
         if others:
+            outer, self._sending = self._sending, []
             self._share_out(filter, message, (self.number,), is_kept=member.durable)
+            self._sending = outer
         return bool(others)
 
     def _picker(self, filter: str) -> SharePicker:
@@ -231,6 +236,8 @@ class ShardPubSub(PubSub):
             _, name, _ = filter.split("/", 2)
             strategy = self.router.strategies.get(name, self.router.strategy)
             picker = self._pickers[filter] = SharePicker(strategy, self._random)
+            if len(self._pickers) > MAX_PICKERS:
+                del self._pickers[next(iter(self._pickers))]
         return picker
 
     # What comes from another shard

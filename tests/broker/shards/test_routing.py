@@ -1,9 +1,17 @@
 """What is published at one shard comes to the sessions of all."""
 
+from math import inf
+
 import pytest
 
 from tests.broker.shards.house import house
+from tests.broker.shards.routed import CALENDAR, Routes, burst
 from tests.conformance import raw
+from trunkline.broker.links.frames import LinkRoute
+from trunkline.broker.shards import routing
+from trunkline.broker.shards.outbox import Unsent
+from trunkline.broker.shards.versions import STEP
+from trunkline.mqtt.message import Message
 
 pytestmark = pytest.mark.trio
 
@@ -290,3 +298,245 @@ async def test_a_shard_gets_back_what_it_had_not_stored() -> None:
         await back.subscribe(("#", 0))
         await back.take_publish("a", b"2")
         await back.expect_nothing()
+
+
+# One shard by itself
+
+
+async def test_what_durable_sessions_get_has_come_when_it_is_stored() -> None:
+    shard = Routes()
+    shard.subscribe("fleeting")
+    shard.subscribe("durable", durable=True)
+    assert shard.committer is not None
+    stored = [shard.committer.after_commit]
+    assert shard.take(Message("fleeting", b"x", 1)) == []
+    assert shard.take(Message("durable", b"x", 0)) == []
+    assert shard.take(Message("durable", b"x", 1)) == stored
+    assert shard.take(Message("nobody", b"x", 0, retain=True), version=256) == stored
+    assert shard.take(Message("nobody", b"x", 0, retain=True), version=512, is_silent=True) == stored
+    assert shard.take(burst("ab", 0x32)) == []
+    shard.subscribe("a", durable=True)
+    assert shard.take(burst("ab", 0x32)) == stored
+
+
+async def test_what_the_member_of_a_group_gets_has_come_when_it_is_stored() -> None:
+    shard = Routes()
+    assert shard.committer is not None
+    stored = [shard.committer.after_commit]
+    shard.subscribe("$share/g/a")
+    assert shard.take(Message("a", b"x", 1), share="$share/g/a") == []
+    durable = shard.subscribe("$share/h/a", durable=True)
+    assert shard.take(Message("a", b"x", 0), share="$share/h/a") == []
+    message = Message("a", b"y", 1)
+    assert shard.take(message, share="$share/h/a") == stored
+    assert durable.messages[1:] == [message]
+    assert message.stored is not None
+    upgrading = Routes(session={"upgrade_qos": True})
+    upgrading.subscribe("$share/h/a", durable=True)
+    assert len(upgrading.take(Message("a", b"x", 0), share="$share/h/a")) == 1
+
+
+async def test_in_memory_nothing_waits_for_a_store() -> None:
+    shard = Routes(durable=False)
+    member = shard.subscribe("a")
+    assert shard.take(Message("a", b"x", 1, retain=True), version=256) == []
+    assert len(member.messages) == 1
+    shard.want(shard.others[0], "a")
+    message = Message("a", b"y", 2)
+    shard.pubsub.publish(message, 0.0)
+    assert shard.pubsub.waits(message, None) is None
+    assert shard.others[0].kept == []
+
+
+async def test_a_number_is_taken_once() -> None:
+    shard = Routes()
+    member = shard.subscribe("a")
+    for _ in range(2):
+        shard.take(Message("a", b"x", 2), number=7)
+    assert len(member.messages) == 1
+
+
+@pytest.mark.parametrize(("qos", "is_kept"), [(0, False), (1, True)])
+async def test_a_share_goes_on_to_another_shard_when_nobody_is_online(qos: int, is_kept: bool) -> None:
+    shard = Routes()
+    first, second = shard.others
+    away = shard.subscribe("$share/g/a", online=False, durable=True)
+    for other in shard.others:
+        shard.want(other, "$share/g/a", LinkRoute(2, online=1))
+    waits = shard.take(Message("a", b"x", qos), share="$share/g/a", tried=(1,))
+    assert away.mail == []
+    assert first.got == [], "it was tried"
+    assert [each[1:3] for each in second.got] == [("$share/g/a", (1, 0))]
+    assert len(second.kept) == is_kept
+    assert len(waits) == 1
+    shard.want(second, "$share/g/a", LinkRoute(2, offline=1))
+    shard.take(Message("a", b"x", qos), share="$share/g/a", tried=(0, 1, 2))
+    assert first.got == []
+    assert len(away.messages) == 1, "nobody is online where it was tried"
+    shard.pubsub.router.unsubscribe(away.subscriber, "$share/g/a")
+    shard.take(Message("a", b"x", qos), share="$share/g/a", tried=(0, 1, 2))
+    assert [each.tried for each in first.got] == [(1, 2, 0)], "it may have somebody again"
+
+
+async def test_what_a_member_has_not_taken_goes_to_somebody_who_is_online() -> None:
+    shard = Routes()
+    other = shard.others[0]
+    leaving, here = (shard.subscribe("$share/g/a", durable=True) for _ in range(2))
+    group = shard.pubsub.router.group("$share/g/a")
+    assert group is not None
+    shard.want(other, "$share/g/a", LinkRoute(2, online=1))
+    assert shard.pubsub.hand_on(Message("a", b"1", 1), group, leaving.subscriber)
+    assert len(here.messages) == 1
+    assert other.got == []
+    here.subscriber.online = leaving.subscriber.online = False
+    assert shard.pubsub.hand_on(Message("a", b"2", 1), group, leaving.subscriber)
+    assert len(here.messages) == 1
+    assert len(other.kept) == 1, "nobody sends it again"
+    shard.want(other, "$share/g/a", LinkRoute(2, offline=1))
+    assert shard.pubsub.hand_on(Message("a", b"3", 1), group, leaving.subscriber)
+    assert len(here.messages) == 2
+    assert len(other.got) == 1
+    shard.pubsub.router.unsubscribe(here.subscriber, "$share/g/a")
+    assert shard.pubsub.hand_on(Message("a", b"4", 1), group, leaving.subscriber)
+    assert len(other.got) == 2
+    shard.want(other, "$share/g/a", None)
+    assert not shard.pubsub.hand_on(Message("a", b"5", 1), group, leaving.subscriber)
+    assert shard.pubsub._sending == [], "nobody waits for these"
+
+
+async def test_few_groups_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "MAX_PICKERS", 3)
+    shard = Routes()
+    for number in range(9):
+        filter = f"$share/{number}/a"
+        shard.want(shard.others[0], filter, LinkRoute(2, online=1))
+        shard.pubsub.publish(Message("a", b"x"), 0.0)
+        shard.want(shard.others[0], filter, None)
+    assert list(shard.pubsub._pickers) == [f"$share/{number}/a" for number in (6, 7, 8)]
+    assert len(shard.others[0].got) == 9
+
+
+async def test_a_publisher_learns_where_it_goes_to_somebody_and_waits_for_those() -> None:
+    shard = Routes(3)
+    one, two, three = shard.others
+    shard.want(one, "a")
+    shard.want(one, "$share/g/a", LinkRoute(2, online=1))
+    shard.want(two, "a")
+    assert shard.pubsub.publish(Message("nobody", b"x"), 0.0) == 0
+    message = Message("a", b"x", 1)
+    assert shard.pubsub.publish(message, 0.0) == 3
+    assert [len(other.got) for other in shard.others] == [2, 1, 0]
+    wait, told = shard.pubsub.waits(message, None), list[str]()
+    assert wait is not None
+    wait(lambda: told.append("safe"))
+    one.acknowledge()
+    assert told == []
+    two.acknowledge()
+    assert told == ["safe"]
+    assert three.waiting == []
+    assert shard.pubsub.waits(Message("a", b"x", 1), None) is None, "it was not that one"
+    at_0 = Message("a", b"x")
+    shard.pubsub.publish(at_0, 0.0)
+    assert shard.pubsub.waits(at_0, None) is None
+
+
+async def test_what_is_retained_has_the_same_version_everywhere() -> None:
+    shard = Routes()
+    shard.pubsub.publish(burst("aba"), 5.0)
+    first = int((CALENDAR + 5.0) * 1_000_000) * STEP
+    for other in shard.others:
+        assert [each.version for each in other.got] == [first]
+    assert shard.unsent.versions == {"a": first + 2 * STEP, "b": first + STEP}
+    assert shard.retained == shard.unsent.versions
+    shard.others[0].acknowledge()
+    assert len(shard.unsent.versions) == 2
+    shard.others[1].acknowledge()
+    assert shard.unsent.versions == {}
+    there = Routes()
+    there.take(burst("aba"), version=first)
+    assert there.retained == shard.retained
+
+
+async def test_a_hook_may_publish_between_two_messages_that_are_retained() -> None:
+    shard = Routes()
+    shard.subscribe("$share/g/+")
+    shard.hooks.add("message.routed", lambda publication, _: nested(publication))
+
+    def nested(publication: Message) -> None:
+        if publication.topic == "a":
+            shard.pubsub.publish(Message("other", b"x", 1, retain=True), 5.0)
+
+    shard.pubsub.publish(burst("ab"), 5.0)
+    kept = shard.pubsub.retained.kept("b")
+    assert kept is not None
+    [sent] = [each for each in shard.others[0].got if each.publication.count == 2]
+    assert kept.version == sent.version + STEP
+
+
+async def test_what_the_broker_says_of_itself_is_retained_here_alone() -> None:
+    shard = Routes()
+    shard.want(shard.others[0], "$SYS/#")
+    shard.pubsub.publish(Message("$SYS/x", b"1", retain=True), 0.0)
+    assert shard.pubsub.retained.kept("$SYS/x") is not None
+    assert shard.others[0].got == []
+    shard.pubsub.delete_retained(["$SYS/x"])
+    assert shard.pubsub.retained.kept("$SYS/x") is None
+    assert shard.others[0].got == []
+
+
+async def test_what_an_operator_deletes_is_deleted_everywhere() -> None:
+    shard = Routes()
+    for topic in ("a", "b"):
+        shard.pubsub.publish(Message(topic, b"x", retain=True), 0.0)
+    before = [each.version for each in shard.others[0].got]
+    shard.pubsub.delete_retained(iter(("a", "b")))
+    assert not shard.pubsub.retained
+    for other in shard.others:
+        deleted = other.got[2:]
+        assert [(each.publication.topic, each.is_silent) for each in deleted] == [("a", True), ("b", True)]
+        assert all(each.publication.retain and not each.publication.messages[0].payload for each in deleted)
+        assert [each.version > version for each, version in zip(deleted, before, strict=True)] == [True, True]
+    there = Routes()
+    reader = there.subscribe("a")
+    there.take(Message("a", b"x", retain=True), version=before[0])
+    there.take(*[each.publication for each in deleted[:1]], version=deleted[0].version, is_silent=True)
+    assert not there.pubsub.retained
+    assert len(reader.messages) == 1, "nobody gets the deletion"
+    there.take(Message("a", b"x", retain=True), version=before[0])
+    assert not there.pubsub.retained, "it is older than its deletion"
+
+
+async def test_a_life_sends_what_the_one_before_had_not_sent() -> None:
+    shard = Routes()
+    for number, topic in enumerate(("a", "b")):
+        shard.pubsub.retained.restore(Message(topic, b"x", 1, retain=True), inf, 0, 1000 + number)
+    shard.pubsub.begin(Unsent([(2, 5, b"burst"), (9, 6, b"gone")], {"a": 1000, "b": 999, "c": 500}))
+    assert [other.resent for other in shard.others] == [[], [(5, b"burst")]]
+    for other in shard.others:
+        assert [(each.publication.topic, each.version, each.is_silent) for each in other.got] == [
+            ("a", 1000, True),
+            ("c", 500, True),
+        ]
+        kept, deleted = (each.publication.messages[0] for each in other.got)
+        assert (kept.payload, deleted.payload) == (b"x", b"")
+        assert (kept.retain, deleted.retain) == (True, True)
+    assert shard.unsent.versions == {"a": 1000, "c": 500}
+    assert not shard.pubsub.are_known.is_set()
+    for other in shard.others:
+        assert shard.pubsub.is_wanted("anything"), "who knows what the other shard wants"
+        shard.want(other, "t")
+    assert shard.pubsub.are_known.is_set()
+    assert not shard.pubsub.is_wanted("anything")
+    assert shard.pubsub.is_wanted("t")
+
+
+async def test_a_shard_that_begins_anew_gets_what_it_had_retained_last() -> None:
+    shard = Routes()
+    reader = shard.subscribe("a")
+    shard.take(Message("a", b"x", 1, retain=True), version=7 * STEP + 1)
+    shard.pubsub.begins_anew(shard.others[1])  # type: ignore[arg-type]
+    assert shard.others[1].got == []
+    shard.pubsub.begins_anew(shard.others[0])  # type: ignore[arg-type]
+    [back] = shard.others[0].got
+    assert (back.publication.topic, back.version, back.is_silent) == ("a", 7 * STEP + 1, True)
+    assert len(reader.messages) == 1
