@@ -230,7 +230,9 @@ class World:
             if client.line is not None and client.line.life is life:
                 line = client.line
                 self.agenda.after(self.random.random() * 0.5, partial(client.gone, line))
-        self.agenda.after(0.05 + self.random.random() * self.random.choice((0.2, 0.2, 3.0, 9.0)), partial(self._restart, life))
+        self.agenda.after(
+            0.05 + self.random.random() * self.random.choice((0.2, 0.2, 3.0, 9.0)), partial(self._restart, life)
+        )
 
     def _restart(self, life: Life) -> None:
         if life.has_ended.is_set():
@@ -359,7 +361,9 @@ class World:
     def _expect_retained(self, asked: Subscription) -> None:
         for topic in filter(asked.matches, RETAINED):
             before = self._retained_before(topic, asked.sent, asked.client.shard)
-            about = [each for each in self.ledger.messages.values() if each.topic == topic and each.retain and each.sent]
+            about = [
+                each for each in self.ledger.messages.values() if each.topic == topic and each.retain and each.sent
+            ]
             rivals = [each for each in about if not any(each.is_surely_older(other) for other in before)]
             if before and not any(each.deletes for each in rivals):
                 self.agenda.after(1.5, partial(self._check_retained_came, asked, topic, rivals, asked.client.line))
