@@ -35,6 +35,7 @@ from trunkline.broker.session.stored_sessions import NEVER, place_in
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
+from trunkline.broker.stream_mending import mend_streams
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import count_in
 from trunkline.router import Options
@@ -56,12 +57,14 @@ def messages_in(engine: Engine) -> int:
 
 
 class LostMessages(NamedTuple):
-    """Messages that waited in the backlogs."""
+    """Messages that waited in the backlogs, and those of streams."""
 
     #: By client id. One that two filters of a client match counts for each.
     by_client: Counter[str]
     #: Those of filters that are lost: whose they were is not known.
     of_filters: int
+    #: Those that were in streams, by the name of the stream.
+    by_stream: Counter[str]
 
 
 def mend(engine: Engine) -> LostMessages:
@@ -99,7 +102,7 @@ class _Mending:
         self._count_private()
         self._mend_note()
         self._flush()
-        return LostMessages(by_client, self._of_filters)
+        return LostMessages(by_client, self._of_filters, mend_streams(self._engine))
 
     def _mend_entries(self) -> None:
         for key, row in rows(self._engine, ENTRIES):

@@ -261,6 +261,12 @@ class PubSub:
             other.subscriber.cast((message, other))
         return other is not None
 
+    def publish_beside_streams(
+        self, publication: Publication, now: float, origin: Subscriber | None = None, own: Own | None = None
+    ) -> int:
+        """As `publish`, of one that a stream has refused, where that is no reason to keep it from others."""
+        return self.publish(publication, now, origin, own, self._match(publication.topic).beside_receivers())
+
     def _keep(self, publication: Publication, route: Route[Subscriber]) -> int:
         """Give it to the sinks. Returns the number of receivers that get it from there; a negative one, if one of them
         refuses it, and nobody gets it."""

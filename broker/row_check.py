@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker import stream_rows
 from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, QUEUES, entry_from_row, filter_from_row
 from trunkline.broker.former_queues import former_place
@@ -24,7 +25,6 @@ from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.plugins.store import PLUGINS
 from trunkline.router import Options
 from trunkline.store.engine import NUMBER_SIZE, Defect, rows
-from trunkline.streams.keys import STREAM_DEADLINES, deadline_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,17 +44,17 @@ _DECODERS: Final[dict[Space, Callable[[bytes, bytes], object]]] = {
     MESSAGES: lambda _, row: publication_from_bytes(row, 0.0),
     REFERENCES: lambda _, row: int(unpack(row)),
     RETAINED: lambda _, row: message_from_row(unpack(row)[2], 0.0),
-    STREAM_DEADLINES: lambda key, row: (deadline_in(key), [int(sequence) for sequence in unpack(row)]),
     PLUGINS: lambda key, row: (key.decode(), unpack(row)),
     LINKS: lambda _, row: reached_from_bytes(row),
     OUTBOX: lambda key, row: (parts_of_key(key), decode_burst(row, 0.0)),
     SPREADING: lambda key, row: (key.decode(), int(unpack(row))),
     NODE: lambda _, row: unpack(row),
+    **stream_rows.DECODERS,
 }
 
 
 def malformed(engine: Engine) -> Iterator[Defect]:
-    """Those that a broker cannot start with. It takes long: call it in a thread."""
+    """Those that a broker cannot start with, or cannot read later. It takes long: call it in a thread."""
     for space, decode in _DECODERS.items():
         for key, row in rows(engine, space):
             try:

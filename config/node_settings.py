@@ -3,7 +3,6 @@
 from math import inf
 from typing import Literal
 
-from trunkline.config.cores import usable_cores
 from trunkline.config.section import Section, key
 from trunkline.config.units import (
     Duration,
@@ -43,7 +42,7 @@ class NodeSettings(Section):
         None,
         "How long the broker asks its sockets for the next bytes without a pause, before it sleeps until they come. "
         "Clients that answer at once get shorter round trips; each pause in the traffic costs so much processor time. "
-        "When it is not set: 50 µs in a standalone broker on several processors, 0 elsewhere.",
+        "When it is not set: 50 µs in a standalone broker with more processors than workers, 0 elsewhere.",
         "seconds",
         ge=0,
         le=0.01,
@@ -52,7 +51,12 @@ class NodeSettings(Section):
     @property
     def worker_count(self) -> int:
         """`workers` as it is applied."""
-        return usable_cores() if self.workers == "auto" else self.workers
+        if self.workers != "auto":
+            return self.workers
+        # imported here: few ask for it
+        from trunkline.config.cores import usable_cores
+
+        return usable_cores()
 
 
 class StoreSettings(Section):

@@ -32,6 +32,8 @@ async def main() -> None:
         await limits.put("press", b"80")
         entry = await limits.get("press")
         print("the limit of the press is", entry.value.decode())
+        account = await js.account_info()
+        print("streams:", account.streams, "of", account.limits.max_streams)
 
 
 if __name__ == "__main__":

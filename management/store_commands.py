@@ -29,6 +29,7 @@ from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Generator, Iterator
 
     from trunkline.broker.mending import LostMessages
@@ -338,11 +339,16 @@ def repair(place: Place) -> None:
 
 def lost_messages(lost: LostMessages) -> Iterator[str]:
     if lost.by_client:
-        named = [f"{quoted(client)} {count:,}" for client, count in lost.by_client.most_common(MAX_NAMED)]
-        others = f" and {len(lost.by_client) - len(named):,} others" if len(lost.by_client) > len(named) else ""
-        yield f"lost: {lost.by_client.total():,} messages that waited, of {', '.join(named)}{others}"
+        yield f"lost: {lost.by_client.total():,} messages that waited, of {_most(lost.by_client)}"
     if lost.of_filters:
         yield f"lost: {lost.of_filters:,} messages that waited for filters that are lost"
+    if lost.by_stream:
+        yield f"lost: {lost.by_stream.total():,} messages in streams, of {_most(lost.by_stream)}"
+
+
+def _most(losers: Counter[str]) -> str:
+    named = [f"{quoted(name)} {count:,}" for name, count in losers.most_common(MAX_NAMED)]
+    return ", ".join(named) + (f" and {len(losers) - len(named):,} others" if len(losers) > len(named) else "")
 
 
 def _set_aside(path: Path, damaged: Path) -> None:

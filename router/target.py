@@ -131,6 +131,11 @@ class Route(Generic[S]):
         #: Whether any subscriber is durable.
         self.durable = receivers.durable or any(group.durable for group in groups)
 
+    def beside_receivers(self) -> "Route[S]":
+        """To all but the sinks that may refuse a message."""
+        receivers = Receivers((*self.targets, *self.behind))
+        return Route(receivers, self.groups, tuple([sink for sink in self.sinks if not sink.is_receiver]))
+
     def __bool__(self) -> bool:
         return bool(self.targets or self.groups or self.sinks)
 

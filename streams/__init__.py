@@ -32,6 +32,7 @@ from trunkline.streams.errors import (
     StreamNotFound,
     StreamRefuses,
     StreamSealed,
+    StreamsNotOffered,
     WrongLastId,
     WrongLastSequence,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "StreamOrigin",
     "StreamRefuses",
     "StreamSealed",
+    "StreamsNotOffered",
     "TopicChange",
     "WrongLastId",
     "WrongLastSequence",

@@ -15,6 +15,10 @@ class InvalidTransform(InvalidStreamConfig):
     """Topics cannot be changed so."""
 
 
+class StreamsNotOffered(StreamError):
+    """Of a broker that keeps none: the text says why."""
+
+
 class StreamNotFound(StreamError, LookupError):
     def __init__(self, stream: str) -> None:
         super().__init__(f"there is no stream {stream!r}")

@@ -77,7 +77,7 @@ class Streams:
         """Create a stream. One that is there with the same configuration is no error.
 
         Raises:
-            InvalidStreamConfig, StreamExists
+            InvalidStreamConfig, StreamExists, StreamsNotOffered
         """
         stream = self._registry.create(config, self._host.now)
         self._host.route(stream)

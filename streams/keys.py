@@ -20,9 +20,16 @@ CONSUMERS: Final = Space("consumers")
 #: The spaces whose rows a deleted stream leaves behind.
 OF_A_STREAM: Final = (STREAM_BLOCKS, STREAM_DELETED, STREAM_TOPICS, STREAM_DEADLINES, CONSUMERS)
 
+#: Bytes of a stream's number.
+STREAM_SIZE: Final = 4
+
 
 def stream_key(stream: int) -> bytes:
-    return stream.to_bytes(4, "big")
+    return stream.to_bytes(STREAM_SIZE, "big")
+
+
+def stream_number(row_key: bytes) -> int:
+    return int.from_bytes(row_key[:STREAM_SIZE], "big")
 
 
 def key(stream: int, number: int) -> bytes:

@@ -23,6 +23,14 @@ _PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+def read_duration(text: str) -> float:
+    """Seconds of a duration as Go writes it, `1h2.5s`; 0 of what is none."""
+    if not _DURATION.fullmatch(text):
+        return 0.0
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return 0.0 if seconds > _LONGEST else -seconds if text[0] == "-" else seconds
+
+
 def read_ttl(text: str) -> float:
     """Seconds; infinite for `NEVER`.
 
@@ -31,14 +39,8 @@ def read_ttl(text: str) -> float:
     """
     if text.lower() == NEVER:
         return inf
-    if text.isascii() and text.isdigit():
-        seconds = min(float(text), _LONGEST)
-    elif _DURATION.fullmatch(text):
-        sign = -1 if text[0] == "-" else 1
-        seconds = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    else:
-        seconds = 0.0
-    if not SHORTEST <= seconds <= _LONGEST:
+    seconds = min(float(text), _LONGEST) if text.isascii() and text.isdigit() else read_duration(text)
+    if seconds < SHORTEST:
         raise InvalidLife(f"{TTL} is {text!r:.40}, and not {SHORTEST:g} s or more")
     return seconds
 

@@ -239,6 +239,12 @@ class StreamLog:
         self._begin_at(self.last + 1)
         self.deleted.drop_below(self.first)
 
+    def recounted(self, messages: int, byte_size: int) -> None:
+        """What there is was counted anew; some of the first may be gone."""
+        self.messages, self.byte_size = messages, byte_size
+        self._first_known = (0, 0.0)
+        self._begin_at(self.first)
+
     # Limits
 
     def has_room(self, count: int, byte_size: int) -> bool:

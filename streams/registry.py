@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store.engine import rows
 from trunkline.streams.audience import AUDIENCE
 from trunkline.streams.config import ConsumerConfig, StreamConfig
 from trunkline.streams.consumer import IDENTITY, STATE, ConsumerCursor
-from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound
+from trunkline.streams.errors import FiltersTaken, StreamExists, StreamNotFound, StreamsNotOffered
 from trunkline.streams.filters import of_stream
 from trunkline.streams.keys import (
     CONSUMERS,
     STREAM_BLOCKS,
     STREAM_DEADLINES,
     STREAM_DELETED,
+    STREAM_SIZE,
     STREAM_TOPICS,
     STREAMS,
     key,
     stream_key,
+    stream_number,
 )
 from trunkline.streams.log import MAX_ERASED, StreamLog
 from trunkline.streams.reach import check_cycle, contents
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from trunkline.store.clock import StoreClock
     from trunkline.streams.blocks import WrittenOfStream
     from trunkline.streams.log import StreamLog
-
-_NUMBER: Final = 4
 
 Logs: TypeAlias = "list[tuple[StreamLog, WrittenOfStream]]"
 
@@ -63,6 +63,8 @@ class StreamRegistry:
         #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
         self._erasing: dict[int, tuple[int, int]] = {}
         self._written: Logs = []
+        #: Why no stream can be made; empty, if one can.
+        self.refusal = ""
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._streams.values()))
@@ -114,6 +116,7 @@ class StreamRegistry:
         Raises:
             InvalidStreamConfig: no stream can have this configuration.
             StreamExists: the name or some of the topics are taken.
+            StreamsNotOffered: no stream can be made here.
         """
         config.check()
         known = self._streams.get(config.name)
@@ -124,6 +127,8 @@ class StreamRegistry:
                     f"`trunkline streams edit {config.name}`"
                 )
             return known
+        if self.refusal:
+            raise StreamsNotOffered(self.refusal)
         self.check_filters(config)
         stream = self._add(self._next, config, now)
         stream.attend()
@@ -220,10 +225,10 @@ class StreamRegistry:
                 first_ids.append((stream, first_id))
             found[number] = stream, more[0] if more else {}  # once it said what is pending for each consumer
         for row in rows(engine, STREAM_DELETED):
-            if (entry := found.get(_number(row[0]))) is not None:
+            if (entry := found.get(stream_number(row[0]))) is not None:
                 entry[0].log.deleted.restore(row)
         for row in rows(engine, STREAM_TOPICS):
-            if (entry := found.get(_number(row[0]))) is not None:
+            if (entry := found.get(stream_number(row[0]))) is not None:
                 entry[0].log.topics.restore(row)
         for stream, first_id in first_ids:
             stream.restore_duplicates(engine, first_id)
@@ -232,22 +237,18 @@ class StreamRegistry:
     def _restore_cursors(self, engine: Engine, found: dict[int, tuple[Stream, dict[str, int]]]) -> None:
         identities: dict[bytes, Any] = {}
         for row_key, value in rows(engine, CONSUMERS):
-            if row_key[_NUMBER:].startswith(AUDIENCE):
-                if (entry := found.get(_number(row_key))) is not None:
+            if row_key[STREAM_SIZE:].startswith(AUDIENCE):
+                if (entry := found.get(stream_number(row_key))) is not None:
                     entry[0].consumers.audiences.restore(value)
                 continue
             if row_key.endswith(IDENTITY):
                 identities[row_key.removesuffix(IDENTITY)] = unpack(value)
                 continue
             consumer = row_key.removesuffix(STATE)
-            entry, identity = found.get(_number(consumer)), identities.get(consumer)
+            entry, identity = found.get(stream_number(consumer)), identities.get(consumer)
             if entry is None or identity is None:
                 continue
-            (stream, pending), name = entry, consumer[_NUMBER:].decode()
+            (stream, pending), name = entry, consumer[STREAM_SIZE:].decode()
             config, created, starts, replay_to = identity
             cursor = ConsumerCursor(name, ConsumerConfig.from_plain(config), created)
             stream.consumers.restore(cursor, starts, replay_to, unpack(value), pending.get(name, 0))
-
-
-def _number(row_key: bytes) -> int:
-    return int.from_bytes(row_key[:_NUMBER], "big")

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final
@@ -79,6 +80,8 @@ class Forks:
                 ended = os.waitpid(child, 0)
                 break
             time.sleep(0.02)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests have started: no fixture ends
         failed = os.read(reading, 9)
         os.close(reading)
         return ended[1] and (os.waitstatus_to_exitcode(ended[1]) or 1), int(failed) if failed else None
@@ -102,6 +105,7 @@ def put_in(module: Path, original: str, changed: str) -> bool:
         return True  # whoever imports it reads the changed file
     old, new = (list(_functions(compile(text, path, "exec"))) for text in (original, changed))
     others = {(code.co_qualname, code.co_firstlineno): other for code, other in zip(old, new, strict=True)}
+    gc.unfreeze()  # what was collected is among the objects again
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == path:
             code = function.__code__

@@ -184,7 +184,7 @@ def _short(node: ast.AST) -> str:
 
 def tests_of(module: str) -> str:
     """The file of a module's tests, below tests/."""
-    path = Path(module)
+    path = Path(module.removeprefix("src/trunkline/"))
     return TESTED_IN[module][0] if module in TESTED_IN else (path.parent / f"test_{path.name}").as_posix()
 
 

@@ -45,6 +45,7 @@ CALENDAR = {
     "broker/nats/login.py": "the same",
     "broker/nats/publishing.py": "the time of a message, for people",
     "broker/alive_note.py": "the note of both clocks",
+    "broker/shards/routing.py": "the versions of retained messages",
     "broker/node/kept.py": "the note of both clocks",
 }
 #: Plugins that use `Context.wall`, and why.

@@ -26,6 +26,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "m.py"
 
 
+def test_where_a_module_is_tested() -> None:
+    assert mutants.tests_of("nats/client/requests.py") == "nats/client/test_requests.py"
+    assert mutants.tests_of("src/trunkline/network_reads.py") == "test_network_reads.py"
+
+
 def test_every_kind_of_change(module: str) -> None:
     assert {each.what for each in mutants.mutants(module)} >= {
         "`if a <= 1 and (not b):` for `if a < 1 and (not b):`",
@@ -64,10 +69,14 @@ def test_forks_try_the_mutants_one_after_another(
 ) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").touch()
+    freezing = "import gc\n\n\ndef pytest_collection_finish():\n    gc.freeze()\n"
+    (tmp_path / "tests" / "conftest.py").write_text(freezing)  # as that of the repository
     (tmp_path / "tests" / "mutant_forks.py").symlink_to(Path(mutants.__file__).with_name("mutant_forks.py"))
     first = "def test_f():\n    assert f(0, []) == 2\n"
     second = "def test_g():\n    assert f(3, []) == 4\n"
     (tmp_path / "tests" / "test_m.py").write_text(f"from m import f\n\n\n{first}\n\n{second}")
+    frozen = "import gc\n\n\ndef pytest_collection_finish() -> None:\n    gc.freeze()\n"  # as tests/conftest.py does it
+    (tmp_path / "tests" / "conftest.py").write_text(frozen)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     every = [*mutants.mutants(module)]
     assert mutants.tried("test_m.py", every, tmp_path, float("inf"))[1] == len(every)

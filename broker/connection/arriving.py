@@ -20,7 +20,7 @@ import trio
 from trunkline.broker.connection.connection import MAX_CONNECT_SIZE, Connection
 from trunkline.broker.connection.lifecycle import ConnectionEvent
 from trunkline.broker.connection.relay import Relay
-from trunkline.broker.net.passed import MAX_FIRST, Passed
+from trunkline.broker.net.passed import MAX_FIRST, PassedConnection
 from trunkline.broker.net.passed_transport import RelayTransport
 from trunkline.broker.net.transport import Failed, discard
 from trunkline.hooks.client import ClientInfo
@@ -100,7 +100,9 @@ class ArrivingConnection(Connection):
             if sock is None or len(first) > MAX_FIRST:
                 return self._relay_to(home, first, version)
             # a descriptor of its own: that of this connection stays until the other one is on its way
-            passed = Passed(sock.dup(), self._listener.name, self.peer, self.identity, first, False, _refusal(version))
+            passed = PassedConnection(
+                sock.dup(), self._listener.name, self.peer, self.identity, first, False, _refusal(version)
+            )
         except OSError:
             return False  # the system is out of descriptors
         if not self._sharing.hand_over.hand_over(home, passed):
@@ -117,7 +119,7 @@ class ArrivingConnection(Connection):
             OSError: the system is out of descriptors.
         """
         near, far = socketpair()
-        passed = Passed(far, self._listener.name, self.peer, self.identity, b"", True, _refusal(version))
+        passed = PassedConnection(far, self._listener.name, self.peer, self.identity, b"", True, _refusal(version))
         transport = RelayTransport(near, self._sharing.poller)
         relay = Relay(self._transport, transport, self._await_end, self.stop)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.poller import Poller
 
 
@@ -26,7 +26,7 @@ class HandOver(Protocol):
         """The first of the client ids that are made whose home is this shard."""
         ...
 
-    def hand_over(self, shard: int, passed: Passed) -> bool:
+    def hand_over(self, shard: int, passed: PassedConnection) -> bool:
         """Give a connection to another shard, which serves or refuses it. False: it cannot be reached, or has no room,
         and the connection stays with the caller."""
         ...

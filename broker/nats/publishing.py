@@ -208,7 +208,7 @@ class SubjectPublishing:
         if route.sinks and (asked.reply or _DEMAND in asked.block):
             stream = stream_among(route.sinks)
             if stream is not None:
-                self._jetstream.storing.store(routed, asked, stream, partial(self._route, asked))
+                self._jetstream.storing.store(routed, asked, stream, partial(self._route, asked), self._beside_streams)
                 return
         self._route(asked, routed, route)
 
@@ -218,13 +218,27 @@ class SubjectPublishing:
         delivering.kept_back = 0
         now = dialogue.scheduler.now
         reached = services.pubsub.publish(message, now, standing.subscriber, delivering, route) - delivering.kept_back
-        if reached <= 0:
-            services.unheard(standing.client, message)
+        if reached > 0:
+            self._hold_back()
+            return
+        services.unheard(standing.client, message)
+        if services.pubsub.refused(message):
+            self._beside_streams(message)
+        else:
             self._say_nobody(asked)
-        elif services.committer is not None and services.committer.is_crowded and not dialogue.is_waiting:
-            # so much waits for the store that nothing more is taken until the next commit
+
+    def _beside_streams(self, message: Publication) -> None:
+        """A stream has refused it. To a server, that is no reason to keep it from others."""
+        now, subscriber = self._dialogue.scheduler.now, self._standing.subscriber
+        self._services.pubsub.publish_beside_streams(message, now, subscriber, self._delivering)
+        self._hold_back()
+
+    def _hold_back(self) -> None:
+        """Where so much waits for the store, nothing more is taken until the next commit."""
+        committer, dialogue = self._services.committer, self._dialogue
+        if committer is not None and committer.is_crowded and not dialogue.is_waiting:
             dialogue.wait()
-            services.committer.after_commit(lambda: dialogue.soon(dialogue.proceed))
+            committer.after_commit(lambda: dialogue.soon(dialogue.proceed))
 
     def _say_nobody(self, asked: Publish) -> None:
         """To a request that nobody gets."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.broker.net.admission import Admission
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.protocol import LayerFactory, ListenerProtocol, ProtocolActor
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.net.transport import Transport
@@ -72,7 +72,7 @@ class Acceptor:
         self._services.metrics.connections_accepted += 1
         self._start(transport, self._admission, self._closed)
 
-    def take(self, passed: Passed) -> None:
+    def take(self, passed: PassedConnection) -> None:
         """Serve a connection that another shard has accepted, counted, and freed of the listener's layers.
 
         Raises:

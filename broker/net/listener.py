@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.broker.net.acceptor import Acceptor
     from trunkline.broker.net.admission import Admission
     from trunkline.broker.net.listening_sockets import BoundSocket
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.poller import Poller
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.rate_limits import RateLimit
@@ -153,7 +153,7 @@ class Listener:
             limit.take(1, trio.current_time())
         self._serve(sock, serve, partial(self._allows, peer))
 
-    def take(self, passed: Passed) -> None:
+    def take(self, passed: PassedConnection) -> None:
         """Serve a connection that another shard of the node has accepted, by the same listener there, or close it.
 
         Raises:
@@ -214,7 +214,7 @@ class Listener:
             except trio.ClosedResourceError:
                 return
 
-    def _allows_passed(self, passed: Passed) -> bool:
+    def _allows_passed(self, passed: PassedConnection) -> bool:
         """One that is relayed was admitted where it counts, with its descriptor."""
         return passed.relayed or self._allows(passed.peer, is_known=True)
 

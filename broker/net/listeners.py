@@ -21,7 +21,7 @@ from trunkline.hooks.client import IN_PROCESS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.protocol import LayerFactory, ListenerProtocol, ProtocolActor, ProtocolFactory
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.net.tls_listeners import TlsListeners
@@ -211,7 +211,7 @@ class Listeners(Sequence[Listener]):
         place = f"{host} port {port}" if port else host
         _logger.info("listening on %s%s: %s%s", place, _PROTOCOLS.get(settings.address.scheme, ""), who, reach)
 
-    def take(self, passed: Passed) -> None:
+    def take(self, passed: PassedConnection) -> None:
         """Serve a connection that another shard of the node has accepted. It is closed where its listener is not open,
         as is one that cannot be served."""
         try:

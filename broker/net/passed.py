@@ -17,7 +17,7 @@ MAX_FIRST: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passed:
+class PassedConnection:
     """Whoever has it closes it, or hands it on."""
 
     #: Without a time-out. Its client's own, or the end of a pair whose other end relays the client's bytes.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from trunkline.actors import Actor
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.poller import Poller
     from trunkline.broker.net.transport import Receiver
     from trunkline.hooks.identity import Identity
@@ -33,7 +33,7 @@ class PassedTransport(SocketTransport):
 
     was_passed = True
 
-    def __init__(self, passed: Passed, poller: Poller) -> None:
+    def __init__(self, passed: PassedConnection, poller: Poller) -> None:
         super().__init__(passed.sock, None, poller)  # its options are set
         self.peer = passed.peer
         self.identity: Identity | None = passed.identity
@@ -82,7 +82,7 @@ class RelayTransport(SocketTransport):
         return data
 
 
-def transport_of(passed: Passed, poller: Poller) -> SocketTransport:
+def transport_of(passed: PassedConnection, poller: Poller) -> SocketTransport:
     if passed.relayed:
         return RelayTransport(passed.sock, poller, passed.peer, passed.identity)
     return PassedTransport(passed, poller)

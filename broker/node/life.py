@@ -221,7 +221,8 @@ class Ending:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
         node = self._node
-        if node.place is not None:  # wills are for subscribers of other shards, too
+        if node.place is not None and node.shards is not None:  # wills are for subscribers of other shards, too
+            await node.shards.drained()
             await node.place.all_quiet()
             await self.quiet()
         await self.store_all()

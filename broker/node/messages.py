@@ -56,7 +56,15 @@ class OwnMessages:
             TypeError, ValueError: the message cannot be sent.
         """
         check_writable(message)
-        return self._services.pubsub.publish(message, trio.current_time())
+        services = self._services
+        reached = services.pubsub.publish(message, trio.current_time())
+        if not reached and services.pubsub.refused(message):
+            services.unheard(services.publisher_of(message), message)
+        return reached
+
+    def refusal(self, message: Message) -> str:
+        """Why a stream has refused a message that was just routed, to nobody then; empty if none has."""
+        return self._services.pubsub.refused(message)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
         """Publish as the broker itself: access rules and hooks at `message.publish` do not apply. Returns the number of

@@ -11,7 +11,6 @@ import trio
 
 from trunkline.actors import Scheduler
 from trunkline.broker.alarms import Alarms
-from trunkline.broker.connection.hand_over import Sharing
 from trunkline.broker.connection.mqtt import Mqtt
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.broker.committer import Committer
+    from trunkline.broker.connection.hand_over import Sharing
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.nats.protocol import Nats
     from trunkline.broker.net.protocol import LayerFactory, ProtocolFactory
@@ -185,11 +185,17 @@ class Node:
         )
 
     def _listeners(self) -> Listeners:
-        hand_over, poller = None if self.place is None else self.place.hand_over, self.poller
-        sharing = None if hand_over is None or poller is None else Sharing(hand_over, poller)
-        mqtt = Mqtt(self.services, self.sessions, self.failures, sharing)
+        mqtt = Mqtt(self.services, self.sessions, self.failures, self._sharing())
         spoken = dict.fromkeys(PORTS, mqtt.at) | dict.fromkeys(NATS, self._nats(mqtt))
         return Listeners(self.net, self.config, spoken, mqtt.at)
+
+    def _sharing(self) -> Sharing | None:
+        """Of connections with other shards."""
+        if self.place is None or self.place.hand_over is None or self.poller is None:
+            return None
+        from trunkline.broker.connection.hand_over import Sharing
+
+        return Sharing(self.place.hand_over, self.poller)
 
     def _nats(self, mqtt: Mqtt) -> ProtocolFactory:
         """Imported and made for the first listener that speaks it."""
@@ -237,7 +243,8 @@ class Node:
 
     @property
     def busy_poll(self) -> float:
-        is_useful = self.standalone and (os.cpu_count() or 1) > 1
+        processes = 1 if self.place is None else self.place.count
+        is_useful = self.standalone and (os.cpu_count() or 1) > processes
         return or_default(self.config.node.busy_poll, polling.BUSY_POLL, is_useful)
 
     @property
@@ -274,7 +281,10 @@ class Node:
         from trunkline.broker.stream_keeper import StreamKeeper
 
         self.has_streams.set()
-        return StreamKeeper(self.services, _subject_of)
+        keeper = StreamKeeper(self.services, _subject_of)
+        if self.place is not None and self.place.count > 1:
+            keeper.registry.refusal = "streams are kept by a node of one process: set node.workers to 1"
+        return keeper
 
     @property
     def streams(self) -> Streams:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.shards.homes import Homes
     from trunkline.broker.shards.passages import Passage
 
@@ -25,7 +25,7 @@ class ShardHandOver:
         #: By shard, of those that there is a way to.
         self.passages: dict[int, Passage] = {}
 
-    def hand_over(self, shard: int, passed: Passed) -> bool:
+    def hand_over(self, shard: int, passed: PassedConnection) -> bool:
         passage = self.passages.get(shard)
         return passage is not None and passage.hand_over(passed)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.net.listener import ACCEPTED_AT_ONCE, OUT_OF_RESOURCES, PAUSE
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.net.poller import READ
-from trunkline.broker.shards.passed_frames import BadFrame, cut
+from trunkline.broker.shards.passed_frames import BadPassage, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class PassageListener:
     owner: Ref[Any] | None = None
     is_new = False
 
-    def __init__(self, path: str, services: NetServices, take: Callable[[Passed], None]) -> None:
+    def __init__(self, path: str, services: NetServices, take: Callable[[PassedConnection], None]) -> None:
         """The folder's permissions say who may hand over. What is at `path` was this shard's before.
 
         Raises:
@@ -143,7 +143,7 @@ class _Incoming:
                 return
             try:
                 self._take()
-            except BadFrame as error:
+            except BadPassage as error:
                 _logger.error("what was to be a handed over connection is none: %s", error)
                 self.close()
                 return
@@ -156,7 +156,7 @@ class _Incoming:
     def _take(self) -> None:
         while (about := cut(self._frames)) is not None:
             if not self._descriptors:
-                raise BadFrame("it has no descriptor")
+                raise BadPassage("it has no descriptor")
             descriptor = self._descriptors.popleft()
             services = self._listener.services
             if descriptor is None:
@@ -170,7 +170,7 @@ class _Incoming:
                 services.metrics.connections_failed += 1
                 continue
             services.alarms.deactivate(OUT_OF_DESCRIPTORS)
-            self._listener.take(Passed(sock, *about))
+            self._listener.take(PassedConnection(sock, *about))
 
     def _open(self) -> None:
         try:

@@ -19,7 +19,7 @@ from trunkline.broker.shards.passed_frames import MAX_FRAME, frame_of
 
 if TYPE_CHECKING:
     from trunkline.actors import Ref
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.poller import Poller
 
 #: What says that the system has no room for this descriptor now, and nothing about the other shard.
@@ -32,7 +32,7 @@ class _Waiting(NamedTuple):
     #: What is left of the frame.
     frame: bytes
     #: None when its descriptor has left, with the first bytes.
-    passed: Passed | None
+    passed: PassedConnection | None
 
 
 class SocketPassage:
@@ -51,7 +51,7 @@ class SocketPassage:
         self._is_watched = False
         self._is_closed = False
 
-    def hand_over(self, passed: Passed) -> bool:
+    def hand_over(self, passed: PassedConnection) -> bool:
         frame = frame_of(passed)
         if self._is_closed or len(self._waiting) >= MAX_WAITING or len(frame) > MAX_FRAME:
             return False

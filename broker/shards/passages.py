@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Scheduler
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
 
 #: Connections that may wait for another shard: more than it accepts in a busy turn.
 MAX_WAITING: Final = 256
 
 
 class Passage(Protocol):
-    def hand_over(self, passed: Passed) -> bool:
+    def hand_over(self, passed: PassedConnection) -> bool:
         """Returns whether it is on its way: then the connection belongs to the passage, which gives it to the other
         shard, or refuses it if that one ends. Otherwise it stays with the caller."""
         ...
@@ -31,14 +31,14 @@ class Passage(Protocol):
 class MemoryPassage:
     """To a shard of the same process and the same trio run."""
 
-    def __init__(self, take: Callable[[Passed], None], scheduler: Scheduler) -> None:
+    def __init__(self, take: Callable[[PassedConnection], None], scheduler: Scheduler) -> None:
         """Both are those of the other shard."""
         self._take = take
         self._scheduler = scheduler
-        self._waiting: deque[Passed] = deque()
+        self._waiting: deque[PassedConnection] = deque()
         self._is_closed = False
 
-    def hand_over(self, passed: Passed) -> bool:
+    def hand_over(self, passed: PassedConnection) -> bool:
         if self._is_closed or len(self._waiting) >= MAX_WAITING:
             return False
         self._waiting.append(passed)

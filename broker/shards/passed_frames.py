@@ -11,7 +11,7 @@ from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
 
 _LENGTH: Final = Struct("!I")
 #: Bytes of a frame: what was read, and as much again for a certificate with many names.
@@ -28,11 +28,11 @@ class About(NamedTuple):
     relayed: bool
 
 
-class BadFrame(Exception):
+class BadPassage(Exception):
     """No shard of this node has sent it."""
 
 
-def frame_of(passed: Passed) -> bytes:
+def frame_of(passed: PassedConnection) -> bytes:
     """May be longer than `MAX_FRAME`, and is not accepted then."""
     identity = None if passed.identity is None else asdict(passed.identity)
     about = pack((passed.listener, passed.peer, identity, passed.first, passed.relayed))
@@ -43,13 +43,13 @@ def cut(buffer: bytearray) -> About | None:
     """Take a frame from the beginning; None as long as it is not there.
 
     Raises:
-        BadFrame
+        BadPassage
     """
     if len(buffer) < _LENGTH.size:
         return None
     end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
     if end > MAX_FRAME:
-        raise BadFrame(f"a frame of {end} bytes")
+        raise BadPassage(f"a frame of {end} bytes")
     if len(buffer) < end:
         return None
     frame = bytes(buffer[_LENGTH.size : end])
@@ -58,15 +58,16 @@ def cut(buffer: bytearray) -> About | None:
         listener, peer, identity, first, relayed = unpack(frame)
         return About(listener, None if peer is None else (peer[0], peer[1]), _identity(identity), first, relayed)
     except (ValueError, TypeError, LookupError) as error:
-        raise BadFrame(str(error)) from None
+        raise BadPassage(str(error)) from None
 
 
 def _identity(plain: dict[str, Any] | None) -> Identity | None:
     if plain is None:
         return None
-    certificate = plain["certificate"]
-    if certificate is not None:
-        names = tuple((kind, value) for kind, value in certificate["names"])
-        common_names = tuple(certificate["common_names"])
-        certificate = Certificate(**{**certificate, "names": names, "common_names": common_names})
-    return Identity(**{**plain, "certificate": certificate})
+    fields: dict[str, Any] = {**plain}
+    if plain["certificate"] is not None:
+        certificate: dict[str, Any] = {**plain["certificate"]}
+        certificate["names"] = tuple((kind, value) for kind, value in certificate["names"])
+        certificate["common_names"] = tuple(certificate["common_names"])
+        fields["certificate"] = Certificate(**certificate)
+    return Identity(**fields)

@@ -47,6 +47,10 @@ class Side(Protocol):
         """Publish what came from another shard. Returns what it has to wait for, before that is told that it came."""
         ...
 
+    def begins_anew(self, peer: Peer) -> None:
+        """It is another process of this shard."""
+        ...
+
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
         """`is_whole`: all that it wants is known now."""
         ...
@@ -170,8 +174,8 @@ class Peer:
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again. It
-        leaves when that is stored: until then the next life of this shard would not know that it has left. Returns False
-        if there is no room for it."""
+        leaves when that is stored: until then the next life of this shard would not know that it has left. Returns
+        False if there is no room for it."""
         publication = forwarded.publication
         if self.is_full:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
@@ -366,7 +370,9 @@ class Peer:
                         self.routes[filter] = route
                 self._side.routes_changed(self, changes, is_whole=is_whole)
                 self.link.routed(number)
-            case LinkUp():
+            case LinkUp(is_new):
+                if is_new:
+                    self._side.begins_anew(self)
                 _logger.info("the link to shard %d is up", self.number)
 
     def _take(self, burst: BurstCame) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.hand_over import HandOver
     from trunkline.broker.net.listening_sockets import OpenSockets
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.services import NetServices
 
 
@@ -44,7 +44,7 @@ class OwnShard(Protocol):
         ...
 
     @property
-    def take(self) -> Callable[[Passed], None]:
+    def take(self) -> Callable[[PassedConnection], None]:
         """Serves a connection that another shard hands over."""
         ...
 

@@ -288,6 +288,11 @@ class ShardPubSub(PubSub):
             else:
                 self._away.subscribe(peer, filter, _ALL)
 
+    def begins_anew(self, peer: Peer) -> None:
+        """It may have ended before it had stored what it retained last."""
+        for message, version in self._versions.recent_of(peer.number):
+            peer.forward(Forwarded(message, version=version, is_silent=True))
+
     # Subscriptions
 
     def make_routes(

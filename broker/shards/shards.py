@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.committer import Committer
-    from trunkline.broker.net.passed import Passed
+    from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.services import NetServices
     from trunkline.broker.shards.peer import Publishers
     from trunkline.broker.shards.place import ShardPlace
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a shard waits for others before it serves.
 MAX_UNKNOWN: Final = 5.0
+#: Seconds that a shard waits at its end until others have what it has published.
+MAX_DRAIN: Final = 2.0
 
 
 class Shards:
@@ -35,7 +37,7 @@ class Shards:
         committer: Committer | None,
         stored: StoredLinks,
         net: NetServices,
-        take: Callable[[Passed], None],
+        take: Callable[[PassedConnection], None],
     ) -> None:
         """`take` serves connections that other shards hand over."""
         self.place = place
@@ -61,6 +63,16 @@ class Shards:
     def begin(self) -> None:
         """What is stored is restored."""
         self._pubsub.begin(self._unsent)
+
+    async def drained(self) -> None:
+        """Wait until the others have what was published here; not for ever."""
+        with trio.move_on_after(MAX_DRAIN):
+            for peer in self.peers.values():
+                if peer.is_up:
+                    there = trio.Event()
+                    with self.net.scheduler.turn:
+                        peer.until_there(there.set)
+                    await there.wait()
 
     async def known(self) -> None:
         """Wait until all others have told what their sessions want; not for ever, since one may be down."""

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trunkline.mqtt.message import Message
+
 if TYPE_CHECKING:
-    from trunkline.mqtt.message import Message
+    from collections.abc import Iterator
+
     from trunkline.router import RetainedStore
 
 #: Between the versions of two messages in a row: shards have numbers below it.
 STEP: Final = 256
+#: Topics that are remembered of each other shard: it may not have stored its last messages when it ends.
+MAX_RECENT: Final = 4096
 #: Deletions that are remembered for a message that is older, and on its way.
 MAX_DELETED: Final = 100_000
 
@@ -22,13 +27,15 @@ MAX_DELETED: Final = 100_000
 class Versions:
     """Of one shard."""
 
-    __slots__ = ("_deleted", "_last", "_number", "_retained")
+    __slots__ = ("_deleted", "_last", "_number", "_recent", "_retained")
 
     def __init__(self, number: int, retained: RetainedStore) -> None:
         self._number = number
         self._retained = retained
         self._last = 0
         self._deleted: dict[str, int] = {}
+        #: By shard, the topics of its last messages.
+        self._recent: dict[int, dict[str, None]] = {}
 
     def next(self, wall: float, count: int) -> int:
         """The first of `count` versions, `STEP` apart."""
@@ -43,9 +50,27 @@ class Versions:
         kept = self._retained.kept(topic)
         if version <= (deleted.get(topic, 0) if kept is None else kept.version):
             return False
+        self._remember(version % STEP, topic)
         deleted.pop(topic, None)
         if not message.payload:
             deleted[topic] = version
             if len(deleted) > MAX_DELETED:
                 del deleted[next(iter(deleted))]
         return True
+
+    def _remember(self, shard: int, topic: str) -> None:
+        if shard == self._number:
+            return
+        recent = self._recent.setdefault(shard, {})
+        recent.pop(topic, None)
+        recent[topic] = None
+        if len(recent) > MAX_RECENT:
+            del recent[next(iter(recent))]
+
+    def recent_of(self, shard: int) -> Iterator[tuple[Message, int]]:
+        """Its last messages that are the newest of their topics, and their versions. A deletion is an empty one."""
+        for topic in self._recent.get(shard, ()):
+            kept, deleted = self._retained.kept(topic), self._deleted.get(topic, 0)
+            version = deleted if kept is None else kept.version
+            if version % STEP == shard:
+                yield Message(topic, b"", retain=True) if kept is None else kept.message, version

@@ -98,7 +98,7 @@ def set_retained(
     if not payload:
         raise BadRequest("payload: an empty one would delete the retained message: use retained.delete")
     message = _message(broker, topic, payload, qos, True, expiry, content_type, user_properties)
-    receivers = broker.messages.route(message)
+    receivers = _route(broker, message)
     if not broker.retained.is_kept(message):
         raise Refused(
             f"published, but not retained: {_limits(broker.config.retained)}"
@@ -156,12 +156,20 @@ def publish(
     user_properties: UserProperties = None,
 ) -> dict[str, object]:
     """Publish a message as the broker itself. Access rules and hooks at `message.publish` do not apply."""
-    return {
-        "topic": topic,
-        "receivers": broker.messages.route(
-            _message(broker, topic, payload, qos, retain, expiry, content_type, user_properties)
-        ),
-    }
+    message = _message(broker, topic, payload, qos, retain, expiry, content_type, user_properties)
+    return {"topic": topic, "receivers": _route(broker, message)}
+
+
+def _route(broker: Admin, message: Message) -> int:
+    """
+    Raises:
+        Refused: a stream has refused it.
+    """
+    receivers = broker.messages.route(message)
+    refusal = broker.messages.refusal(message)
+    if refusal:
+        raise Refused(f"not published: {refusal}")
+    return receivers
 
 
 def _message(

@@ -19,6 +19,7 @@ from trunkline.broker.shards.homes import Homes, dealt
 from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.process_links import ProcessLinks
 from trunkline.config.store_place import shard_path, store_path
+from trunkline.config.units import parse_mark
 from trunkline.management.control_place import SOCKET
 from trunkline.management.workers.channel import ChannelClosed, WorkerChannel
 from trunkline.management.workers.messages import (
@@ -89,15 +90,20 @@ class Enrolment:
         return cls(channel, welcome)
 
     def configured(self, config: Config) -> Config:
-        """The settings of this worker: it has a store and a control socket of its own."""
-        store, control = config.store, config.control
+        """The settings of this worker: it has a store and a control socket of its own, and its part of the disk and of
+        the machine's memory."""
+        store, control, overload, workers = config.store, config.control, config.overload, self._welcome.workers
         if config.durability(standalone=True) != "memory":
-            store = store.model_copy(update={"path": shard_path(store_path(store, config.node), self.number)})
+            path = shard_path(store_path(store, config.node), self.number)
+            # 0 is no limit
+            store = store.model_copy(update={"path": path, "max_size": -(-store.max_size // workers)})
+        marks = {name: _part(getattr(overload, name), workers) for name in ("memory_high", "memory_low")}
         if control.enabled is not False:
             control = control.model_copy(
                 update={"path": self._folder / f"{self.number}{SOCKET}", "transport": "unix"},
             )
-        return config.model_copy(update={"store": store, "control": control})
+        overload = overload.model_copy(update=marks)
+        return config.model_copy(update={"store": store, "control": control, "overload": overload})
 
     @property
     def place(self) -> ShardPlace:
@@ -249,6 +255,12 @@ class _Answer:
         self.come = trio.Event()
         self.message: SocketsAre | None = None
         self.descriptors: list[int] = []
+
+
+def _part(text: str, workers: int) -> str:
+    """Of a mark: a share of what the machine has. Bytes are those of a process already."""
+    mark = parse_mark(text)
+    return f"{mark.amount * 100 / workers:g}%" if mark.is_share else text
 
 
 def _follow(alarms: Alarms, name: str, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -133,7 +134,8 @@ class Fleet:
             worker.close()
             del self.workers[worker.number]
             self._change()
-        if self._stopping and worker.exit_code:
+        # one that had not come to handle signals is ended by the first
+        if self._stopping and worker.exit_code not in (0, -signal.SIGTERM):
             _logger.error("%s", self._how_ended(worker))
             self.code = 1
         if worker.failure is not None and not self.serving.is_set():
@@ -159,6 +161,16 @@ class Fleet:
     # What it says
 
     async def _listen(self, worker: WorkerProcess) -> None:
+        try:
+            await self._hear(worker)
+        except Exception:  # what one worker says ends no other
+            _logger.exception("worker %d says what it should not, and is killed", worker.number)
+            worker.kill()
+        worker.heard.set()
+        await trio.sleep(DEAF_TIME)
+        worker.kill()  # nobody can ask it for anything
+
+    async def _hear(self, worker: WorkerProcess) -> None:
         requests: dict[int, SocketsWanted] = {}
         while (received := await worker.channel.receive()) is not None:
             message, _ = received
@@ -171,9 +183,6 @@ class Fleet:
                         self._sockets.give_up(requests.pop(request), worker.number)
                 case _:
                     self._heard(worker, message)
-        worker.heard.set()
-        await trio.sleep(DEAF_TIME)
-        worker.kill()  # nobody can ask it for anything
 
     def _heard(self, worker: WorkerProcess, message: Message) -> None:
         match message:

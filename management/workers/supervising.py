@@ -81,14 +81,19 @@ def _fleet(count: int, folder: RuntimeFolder, terms: StartTerms) -> tuple[Fleet,
 async def _serve(config: Config, read: Callable[[], Config], fleet: Fleet, sockets: SharedSockets) -> None:
     patience = time_to_end(config) + GRACE
     manager = ServiceManager()
-    stopping = trio.Event()
+    stopping, one_at_a_time = trio.Event(), trio.Lock()
+
+    async def reload() -> None:
+        async with one_at_a_time:
+            manager.reloading()
+            await _reload(fleet, read)
+            if not stopping.is_set():
+                manager.reloaded()
 
     async def handle(coming: Signals) -> None:
         async for signum in coming.received:
             if signum == RELOAD:
-                manager.reloading()
-                await _reload(fleet, read)
-                manager.reloaded()
+                nursery.start_soon(reload)  # which may take its time, and must not keep it from ending
             else:
                 manager.stopping()
                 _logger.info("stopping on %s", signal.Signals(signum).name)

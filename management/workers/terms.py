@@ -7,6 +7,7 @@ single process would be, so that nobody has both. A file that is lost does no ha
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.config.config import Config
+
+_logger = logging.getLogger("trunkline.workers")
 
 FORMAT: Final = 1
 
@@ -69,14 +72,19 @@ class StartTerms:
         return last
 
     def next(self) -> int:
-        """A term for a start. It is on the disk when this returns.
+        """A term for a start. It is on the disk when this returns, unless that is full: the time will do then.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: nothing can be written there at all.
         """
         self._last = max(self._last + 1, int(self._now()))
         if self._path is not None:
-            _replace(self._path, {"format": FORMAT, "workers": self._count, "term": self._last})
+            try:
+                _replace(self._path, {"format": FORMAT, "workers": self._count, "term": self._last})
+            except OSError as error:
+                if not self._path.exists():
+                    raise
+                _logger.warning("%s cannot be written: %s", self._path, error.strerror)
         return self._last
 
     def close(self) -> None:

@@ -168,6 +168,17 @@ class Parts(Part):
         return tuple([from_json(self.kind, each) for each in value])
 
 
+class PartsByName(Part):
+    __slots__ = ()
+
+    def write(self, value: Any) -> Any:
+        return {name: to_json(each) for name, each in value.items()}
+
+    def read(self, value: Any) -> Any:
+        assert self.kind is not None
+        return {name: from_json(self.kind, each) for name, each in value.items()}
+
+
 class _Known(NamedTuple):
     """A field, its name in JSON, and its form. What JSON has a type for is of that type."""
 

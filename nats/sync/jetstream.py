@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.nats.client.jetstream.fast_batch import EVERY
 from trunkline.nats.client.jetstream.publishing import WINDOW
-from trunkline.nats.client.jetstream.pull import AHEAD
+from trunkline.nats.jetstream.pulls import AHEAD
 from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
 from trunkline.nats.sync.direct import DirectReader
 from trunkline.nats.sync.publishing import Batch, FastBatch, Publisher
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline.actors.context_thread import ContextThread
     from trunkline.nats.client.jetstream.context import JetStream as TrioJetStream
     from trunkline.nats.client.jetstream.stored import StoredMessage
+    from trunkline.nats.jetstream.accounts import AccountInfo
     from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
     from trunkline.nats.jetstream.publications import Demands
     from trunkline.nats.jetstream.replies import ConsumerInfo, PublishAck, StreamInfo
@@ -40,6 +41,10 @@ class JetStream:
     def ask(self, what: str, body: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> dict[str, Any]:
         """A request of the API, such as `STREAM.INFO.orders`."""
         return self._thread.run(timeout, self._jetstream.ask, what, body)
+
+    def account_info(self, *, timeout: float | None = None) -> AccountInfo:
+        """What the account of this client has in JetStream, and what it may have."""
+        return self._thread.run(timeout, self._jetstream.account_info)
 
     # Messages
 
@@ -209,10 +214,13 @@ class JetStream:
         config: ConsumerConfig | None = None,
         ahead: int = AHEAD,
         ahead_bytes: int = 0,
+        threshold: int | None = None,
+        threshold_bytes: int | None = None,
         timeout: float | None = None,
     ) -> PullSubscription:
         """Messages that are pulled: `fetch` and `next` ask for some, and a loop for up to `ahead` messages, or
-        `ahead_bytes` bytes if they are given, ahead of itself."""
+        `ahead_bytes` bytes if they are given, ahead of itself; for the rest when no more than `threshold` messages, or
+        `threshold_bytes` bytes, are left, or half."""
         subscribing = self._jetstream.subscribe_pull(
             subject,
             stream=stream,
@@ -221,5 +229,7 @@ class JetStream:
             config=config,
             ahead=ahead,
             ahead_bytes=ahead_bytes,
+            threshold=threshold,
+            threshold_bytes=threshold_bytes,
         )
         return PullSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)

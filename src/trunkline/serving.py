@@ -64,7 +64,10 @@ def run(read: Callable[[], Config], source: str, worker: int | None = None) -> i
         return _run(config, read, source)
     from trunkline.management.workers.enrolment import Enrolment
 
-    enrolment = Enrolment.join(worker)
+    try:
+        enrolment = Enrolment.join(worker)
+    except OSError as error:
+        fail([f"--worker is for a supervisor: {error}"], BAD_USAGE)
     logs.set_worker(enrolment.number)
     return _run(enrolment.configured(config), lambda: enrolment.configured(read()), source, enrolment)
 

@@ -28,7 +28,7 @@ TOPICS: Final = 3
 #: Seconds that a client waits at most before it does something else.
 PAUSE: Final = 0.05
 #: Seconds that a broker has to deliver what is left.
-PATIENCE: Final = 90.0
+PATIENCE: Final = 300.0
 #: Seconds that a retained message may take.
 LOOK: Final = 20.0
 #: What a client that loses its broker sees.

@@ -123,14 +123,17 @@ class Broker:
             with suppress(ProcessLookupError):
                 os.kill(int(found[-1]), signal.SIGKILL)
 
-    async def is_whole(self) -> None:
-        """Wait until each worker that was started serves."""
-        async with self._more:
-            while len(re.findall(rb"worker \d+: process \d+", self.said)) > len(re.findall(rb"\]: ready\n", self.said)):
-                await self._more.wait()
-
     def terminate(self) -> None:
         self._process.terminate()
+
+    async def is_whole(self) -> None:
+        """Wait until each worker serves."""
+        async with self._more:
+            while not all(map(self._is_ready, range(self._workers))):
+                await self._more.wait()
+
+    def _is_ready(self, worker: int) -> bool:
+        return self.said.rfind(b"trunkline[%d]: ready\n" % worker) > self.said.rfind(b"worker %d: process " % worker)
 
 
 def _serve(output: Connection, store: Path, fault: Fault | None, log_pages: int, workers: int) -> None:

@@ -21,6 +21,7 @@ from wsproto.utilities import ProtocolError
 
 import trunkline
 from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
+from tests.attacks.passed_clients import BY_SOCKET, HERE, IN_MEMORY, Shards, run_out_of_descriptors
 from tests.broker.inside import inside
 from tests.broker.nats.jetstream.pulled import Puller
 from tests.broker.nats.speaking import Speaker
@@ -57,6 +58,7 @@ LISTENERS: list[Any] = [
     },
     {"url": "nats://127.0.0.1:0", "name": "nats"},
     {"url": "nats+tls://127.0.0.1:0", "name": "late", "tls": {"handshake_timeout": 3}},
+    {"url": "tcp://127.0.0.1:0", "name": "shared"},
     {"url": "tcp://127.0.0.1:0", "name": "spare"},
 ]
 #: What an earlier start has left in the store.
@@ -162,8 +164,9 @@ class Plugin:
 class Scene:
     """A broker with everything in it that can be in one, and clients that come and go."""
 
-    def __init__(self, broker: testing.Broker, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, broker: testing.Broker, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.broker = broker
+        self._folder = folder
         self.node = inside(broker.node)
         self._patch = patch
         self._wires: list[Wire] = []
@@ -349,6 +352,29 @@ class Scene:
             await client.wait(raw.PUBLISH)
         await client.wire.abort()
 
+    async def passed(self) -> None:
+        """Comes by one shard of a node and is served by another, or by the same."""
+        if self.node.poller is None:
+            return
+        path = self._folder / "passage"
+        shards = Shards(self.node, "shared", "tcp://127.0.0.1:0", path)
+        try:
+            with self._patch.context() as patch:
+                run_out_of_descriptors(patch, str(path))
+                for _ in range(3):
+                    for home in (BY_SOCKET, IN_MEMORY, *[HERE] * 10):
+                        await self.served(self._one_passed, shards.id(home))
+                    await trio.sleep(1)
+                    shards.start_anew()
+        finally:
+            shards.close()
+
+    async def _one_passed(self, client_id: str) -> None:
+        client = self.client(await self.socket("shared"))
+        await client.connect(client_id)
+        await client.publish("passed", 1)
+        await client.wire.abort()
+
     async def silent(self) -> None:
         """Some that begin nothing, or not enough, and are disconnected in time."""
         for name, data in (
@@ -400,7 +426,16 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (
                 *(self.busy, self.old, self.slow, self.crowd, self.waited),
-                *(self.encrypted, self.wrapped, self.silent, self.spare, self.reader, self.service, self.worker),
+                *(
+                    self.encrypted,
+                    self.wrapped,
+                    self.silent,
+                    self.spare,
+                    self.reader,
+                    self.service,
+                    self.worker,
+                    self.passed,
+                ),
             ):
                 nursery.start_soon(self.served, script)
             dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
@@ -496,7 +531,7 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) 
     }
     await live_before(settings["store"])
     async with testing.broker(history=0, **settings) as broker:
-        here = Scene(broker, patch)
+        here = Scene(broker, patch, folder)
         try:
             one, two = await here.bystanders()
             yield here

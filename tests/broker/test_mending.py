@@ -123,7 +123,7 @@ async def test_whatever_is_lost(seed: int) -> None:
     assert list(malformed(disk.engine)) == []
     if disk.engine.count(FILTERS) == len({filter for filters in FILTERS_OF.values() for filter in filters}):
         assert lost.by_client["one"] == waited["one"] - len(expected["one"])
-    assert mend(disk.engine) == LostMessages(Counter(), 0)
+    assert mend(disk.engine) == LostMessages(Counter(), 0, Counter())
     async with disk.broker(session={"max_queue_length": LIMIT}) as life:
         for client_id in FILTERS_OF:
             session = life.node.sessions.get(client_id)
@@ -141,7 +141,7 @@ async def test_of_a_whole_store_nothing_is_lost() -> None:
     disk = await filled()
     spaces = [space for space in disk.engine.spaces() if space != POSITIONS]
     before = {space: dict(rows(disk.engine, space)) for space in spaces}
-    assert mend(disk.engine) == LostMessages(Counter(), 0)
+    assert mend(disk.engine) == LostMessages(Counter(), 0, Counter())
     assert {space: dict(rows(disk.engine, space)) for space in spaces} == before
     async with disk.broker(session={"max_queue_length": LIMIT}) as life:
         await expect(life, {client_id: whole(disk, client_id) for client_id in FILTERS_OF})

@@ -195,6 +195,8 @@ STORED_IN: dict[str, Callable[[Life], Awaitable[list[Any]]]] = {
 WITHOUT_PROPERTIES = {"subscriptions", "queues", "positions", "windows", "filters", "entries", "node", "references"} | {
     *("streams", "stream-deleted", "stream-topics", "stream-deadlines", "consumers")
 }
+#: Of a node of several shards, where `tests/broker/shards/test_bursts.py` tries them.
+OF_SHARDS = {"links", "outbox", "spreading"}
 
 
 def test_every_space_of_the_store_is_tried() -> None:
@@ -207,7 +209,7 @@ def test_every_space_of_the_store_is_tried() -> None:
         and getattr(node.func, "id", "") == "Space"
         and isinstance(node.args[0], ast.Constant)
     }
-    assert found == STORED_IN.keys() | WITHOUT_PROPERTIES
+    assert found == STORED_IN.keys() | WITHOUT_PROPERTIES | OF_SHARDS
 
 
 @settings(max_examples=5)

@@ -25,10 +25,12 @@ class FakeRun:
         self.code = code
         self.configs: list[Config] = []
         self.sources: list[str] = []
+        self.worker: int | None = None
 
-    def __call__(self, read: Callable[[], Config], source: str) -> int:
+    def __call__(self, read: Callable[[], Config], source: str, worker: int | None) -> int:
         self.configs.append(read())
         self.sources.append(source)
+        self.worker = worker
         return self.code
 
 
@@ -62,6 +64,15 @@ def invoke(
 def test_no_arguments_serve(run: FakeRun) -> None:
     assert invoke(run).exit_code == 0
     assert run.configs == [Config()]
+
+
+def test_a_supervisor_says_where_it_is(run: FakeRun) -> None:
+    """By an option that is for nobody else."""
+    assert invoke(run, "serve").exit_code == 0
+    assert run.worker is None
+    assert invoke(run, "--listen", "tcp://127.0.0.1:0", "--worker", "7").exit_code == 0
+    assert run.worker == 7
+    assert "--worker" not in invoke(run, "serve", "--help").output
 
 
 @pytest.mark.parametrize("command", [["serve"], []])
@@ -102,7 +113,7 @@ def test_the_exit_code_is_the_brokers() -> None:
 def test_reading_again_sees_the_new_file(file: Path) -> None:
     levels: list[str] = []
 
-    def run(read: Callable[[], Config], source: str) -> int:
+    def run(read: Callable[[], Config], source: str, worker: int | None) -> int:
         file.write_text('[log]\nlevel = "error"\n')
         levels.append(read().log.level)
         file.write_text('[log]\nlevel = "loud"\n')

@@ -144,6 +144,14 @@ def test_retained_messages_from_standard_input_and_back_to_a_file(broker: Broker
     assert b"no message is retained at 'data/raw'" in done.stderr
 
 
+def test_publish_to_a_stream_that_refuses(broker: Broker, ctl: Run) -> None:
+    ctl("streams", "create", "full", "full", "--max-message-size", "10")
+    done = ctl("publish", "full", "more than it takes", code=1)
+    refusal = b"trunkline: not published: the stream 'full' takes messages of 10 bytes at most\n"
+    assert (done.stdout, done.stderr) == (b"", refusal)
+    ctl("streams", "delete", "full")
+
+
 def test_publish(ctl: Run, messages: Subscription) -> None:
     sent = ctl("publish", "t/1", "hello", "--qos", "1", "--json")
     assert json.loads(sent.stdout) == {"topic": "t/1", "receivers": 1}

@@ -209,3 +209,21 @@ def test_colours_are_for_terminals(
             "WARNING trunkline.test: a\\x1b[0m",
             "INFO trunkline.test: b",
         ]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_each_record_of_a_worker_says_which(
+    written: Callable[[], str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr(logs, "_worker", None)
+    logs.configure(LogSettings.model_validate({"format": form}))
+    logger.info("one")
+    logs.set_worker(0)
+    logger.info("two")
+    before, after = written().splitlines()
+    if form == "json":
+        assert "worker" not in json.loads(before)
+        assert json.loads(after)["worker"] == 0
+    else:
+        assert before.endswith(" INFO trunkline.test: one")
+        assert after.endswith(" INFO trunkline.test[0]: two")

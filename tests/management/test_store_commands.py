@@ -151,10 +151,11 @@ def test_messages_are_counted_in_what_is_whole_and_in_what_is_lost(tmp_path: Pat
 @pytest.mark.parametrize(
     ("lost", "lines"),
     [
-        (LostMessages(Counter(), 0), []),
-        (LostMessages(Counter(a=1), 0), ["lost: 1 messages that waited, of 'a' 1"]),
+        (LostMessages(Counter(), 0, Counter()), []),
+        (LostMessages(Counter(a=1), 0, Counter()), ["lost: 1 messages that waited, of 'a' 1"]),
+        (LostMessages(Counter(), 0, Counter(s=7, t=1)), ["lost: 8 messages in streams, of 's' 7, 't' 1"]),
         (
-            LostMessages(Counter({f"{number:02}": 1000 - number for number in range(12)}), 1),
+            LostMessages(Counter({f"{number:02}": 1000 - number for number in range(12)}), 1, Counter()),
             [
                 "lost: 11,934 messages that waited, of "
                 + ", ".join(f"'{number:02}' {1000 - number:,}" for number in range(10))

@@ -55,22 +55,27 @@ class Operator:
     def __init__(self) -> None:
         self._signer = Signer("operator")
         self._accounts: dict[str, str] = {}
+        #: JetStream is not there without one.
+        self._system = self.account()
 
     def account(self) -> Signer:
         account = Signer("account")
         self.publish(account)
         return account
 
-    def publish(self, account: Signer, **said: Any) -> None:
-        """What is said of the account. It stands in a configuration that is written later."""
-        limits = _NO_LIMITS | _NO_ACCOUNT_LIMITS
+    def publish(self, account: Signer, *, tiers: dict[str, Any] | None = None, **said: Any) -> None:
+        """What is said of the account, with tiers of JetStream. It stands in a configuration that is written later."""
+        limits: dict[str, Any] = _NO_LIMITS | _NO_ACCOUNT_LIMITS | ({"tiered_limits": tiers} if tiers else {})
         self._accounts[account.public] = self._signer.issue(account, limits=limits, **said)
 
     def write(self, folder: Path) -> Path:
         file = folder / "operator.conf"
         accounts = "\n".join(f"  {public}: {jwt}" for public, jwt in self._accounts.items())
         operator = self._signer.issue(self._signer)
-        file.write_text(f"operator: {operator}\nresolver: MEMORY\nresolver_preload: {{\n{accounts}\n}}\n")
+        file.write_text(
+            f"operator: {operator}\nsystem_account: {self._system.public}\n"
+            f"resolver: MEMORY\nresolver_preload: {{\n{accounts}\n}}\n"
+        )
         return file
 
 

@@ -1,9 +1,12 @@
 """`trunkline.router.target` and `trunkline.router.options`."""
 
+from random import Random
+
 from tests.router.subscribers import Client
 from trunkline.router import Options, Target
 from trunkline.router.options import intern_options
-from trunkline.router.target import combine, make_target
+from trunkline.router.shared import Group, ShareStrategy, make_group
+from trunkline.router.target import Receivers, Route, combine, make_target
 
 
 def test_equal_options_are_one_object() -> None:
@@ -33,6 +36,27 @@ def test_an_identifier_twice_comes_twice() -> None:
     client = Client("c")
     merged = combine([make_target(client, Options(identifier=4), serial) for serial in (2, 1)])
     assert merged.identifiers == (4, 4)
+
+
+class Keeper:
+    def __init__(self, *, is_receiver: bool) -> None:
+        self.is_receiver = is_receiver
+
+    def refusal(self, publication: object) -> str:
+        raise AssertionError
+
+    def take(self, publication: object, sequence: int) -> None:
+        raise AssertionError
+
+
+def test_a_route_beside_those_that_may_refuse() -> None:
+    here = make_target(Client("here"), Options(), 1)
+    behind = make_target(Client("behind"), Options(qos=1), 2, behind=True)
+    receiver, keeper = Keeper(is_receiver=True), Keeper(is_receiver=False)
+    group: Group[Client] = make_group(ShareStrategy.RANDOM, "g", "f", Random(1))
+    route = Route(Receivers([here, behind]), (group,), (receiver, keeper)).beside_receivers()
+    assert (route.targets, route.behind, route.groups, route.sinks) == ((here,), (behind,), (group,), (keeper,))
+    assert route.durable
 
 
 def test_repr_names_the_client() -> None:

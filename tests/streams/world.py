@@ -125,9 +125,13 @@ class World:
                 return
             self.settle()
 
+    def reopen(self) -> None:
+        """What was not committed is lost, and nothing is done yet."""
+        self.registry = self._open()
+
     def crash(self) -> None:
         """What was not committed is lost."""
-        self.registry = self._open()
+        self.reopen()
         self.settle()
 
     def restart(self) -> None:

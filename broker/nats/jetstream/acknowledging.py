@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.nats.jetstream.json_objects import read_object
 from trunkline.nats.errors import NotJetStream
 from trunkline.nats.protocol.acknowledging import ACK, NAK, PROGRESS, TERM, origin_of
+from trunkline.streams.lives import read_duration
 
 if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
@@ -43,9 +44,11 @@ def acknowledge(jetstream: JetStream, origin: Origin, stream: Stream, cursor: Co
 
 
 def _delay(text: bytes) -> float:
-    """Seconds. What says nothing is at once."""
+    """Seconds; JSON says nanoseconds, and all else is a duration as Go writes it. What is neither is at once."""
+    if not text.lstrip().startswith(b"{"):
+        return read_duration(text.decode(errors="replace").strip())
     try:
-        delay = read_object(text).get("delay") if text.strip() else None
+        delay = read_object(text).get("delay")
     except ValueError:
         return 0.0
     return delay / _SECOND if type(delay) is int else 0.0

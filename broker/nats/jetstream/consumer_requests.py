@@ -96,7 +96,7 @@ async def _make(jetstream: JetStream, request: ApiRequest, asked: ConsumerConfig
         else:
             cursor = _change(jetstream, stream, known, config)
     except InvalidStreamConfig as error:
-        raise _refused(stream, error) from None
+        raise _refused(error) from None
     try:
         while (needed := cursor.count(stream.log)) is not None:
             await stream.log.fetch(jetstream.host, needed)
@@ -148,10 +148,8 @@ async def _check_target(asker: Asker, stream: Stream, subject: str) -> None:
         raise ApiError(403, 0, f"permissions violation for publish to {subject!r}")
 
 
-def _refused(stream: Stream, error: InvalidStreamConfig) -> ApiError:
+def _refused(error: InvalidStreamConfig) -> ApiError:
     text = str(error)
-    if stream.config.retention.value != "workqueue":
-        return bad_consumer(text)
     for sign, refusal in (
         (
             'ack_policy = "explicit"',
@@ -199,7 +197,6 @@ async def pause(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     except (ValueError, OverflowError) as error:
         raise bad_json(f"pause_until: {error}") from None
     stream = jetstream.registry.get(request.stream)
-    stream.consumers.get(request.consumer)
     paused = await jetstream.streams.pause_consumer(request.stream, request.consumer, until)
     return {"paused": paused.paused, "pause_until": moment(until)} | _remaining(
         jetstream, stream, until if paused.paused else None

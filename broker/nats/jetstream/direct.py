@@ -35,6 +35,9 @@ _STATUSES: Final = {
 #: What a request may look for. One that has nothing of it says nothing.
 _LOOKED_FOR: Final = ("seq", "last_by_subj", "next_by_subj", "start_time", "multi_last")
 
+#: What says nothing beside a subject behind the stream's name.
+_IN_PLACE_OF_SUBJECT: Final = (*_LOOKED_FOR, "batch", "up_to_seq", "up_to_time")
+
 
 def stream_of(jetstream: JetStream, name: str) -> Stream | None:
     """The stream of this name, if it is read so; where it is not there, one that mirrors it and answers for it."""
@@ -54,7 +57,7 @@ async def answer(jetstream: JetStream, request: ApiRequest, stream: Stream, repl
     try:
         request.check_level()
         if request.rest:
-            if request.payload:
+            if any(map(request.body.get, _IN_PLACE_OF_SUBJECT)):
                 raise BAD_REQUEST()
             request = replace(request, payload=json.dumps({"last_by_subj": request.rest}).encode())
         if not any(map(request.body.get, _LOOKED_FOR)):

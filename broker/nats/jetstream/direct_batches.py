@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 #: Subjects of which one request may have the last messages.
 MAX_SUBJECTS: Final = 1024
+#: Subjects, with wildcards or without, of which it may ask for them: all are read in one turn.
+MAX_FILTERS: Final = 4096
 #: Messages, and roughly bytes, that leave in one turn.
 AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1 << 18
 _END: Final = Status(204, "EOB")
 _NOTHING: Final = encode_headers(NO_HEADERS, Status(404, "No Results"))
 _TOO_MANY: Final = encode_headers(NO_HEADERS, Status(413, "Too Many Results"))
+_TOO_MANY_FILTERS: Final = encode_headers(NO_HEADERS, Status(413, "Too Many Subjects"))
 
 
 def asks_several(request: ApiRequest) -> bool:
@@ -132,6 +135,8 @@ async def _lasts(batch: _Batch, request: ApiRequest, low: int) -> bytes:
         raise bad_json("multi_last: no subjects")
     if request.value("next_by_subj", str, "") or (up_to and moment is not None):
         raise BAD_REQUEST()
+    if len(subjects) > MAX_FILTERS:
+        return _TOO_MANY_FILTERS
     filters = _filters(subjects)
     if filters is None:
         return _NOTHING

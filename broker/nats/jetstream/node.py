@@ -88,8 +88,10 @@ class JetStream:
         return self._services.pubsub.router.match(topic)
 
     def publish(self, message: Message) -> None:
-        now = trio.current_time()
-        self._services.pubsub.publish(self._services.stamp(message, now), now)
+        """Where a stream refuses it, subscribers get it all the same."""
+        now, pubsub = trio.current_time(), self._services.pubsub
+        if not pubsub.publish(self._services.stamp(message, now), now) and pubsub.refused(message):
+            pubsub.publish_beside_streams(message, now)
 
     def in_background(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         self._services.start_task(async_fn, *args)

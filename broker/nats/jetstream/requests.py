@@ -38,12 +38,12 @@ class ApiRequest:
 
     @cached_property
     def body(self) -> dict[str, Any]:
-        """The object of JSON that the payload is; empty if there is none.
+        """The object of JSON that the payload is; empty if there is none, or `null` in its place.
 
         Raises:
             ApiError: it is something else.
         """
-        if not self.payload.strip():
+        if self.payload.strip() in (b"", b"null"):
             return {}
         try:
             return read_object(self.payload)

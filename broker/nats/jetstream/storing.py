@@ -44,6 +44,8 @@ class _Attempt(NamedTuple):
     reply: bytes
     stream: Stream
     publish: Callable[[Message], None]
+    #: In place of this, where the stream refuses it.
+    publish_beside: Callable[[Message], None]
     demands: dict[str, str]
     #: The filter of what it takes the place of, if that is of several topics.
     wide: str | None
@@ -60,8 +62,15 @@ class StreamPublishing:
         #: Acknowledgements whose messages are stored.
         self._stored: list[tuple[bytes, bytes]] = []
 
-    def store(self, message: Message, asked: Publish, stream: Stream, publish: Callable[[Message], None]) -> None:
-        """Publish a message that this stream takes, unless it is not as the publisher expects."""
+    def store(
+        self,
+        message: Message,
+        asked: Publish,
+        stream: Stream,
+        publish: Callable[[Message], None],
+        publish_beside: Callable[[Message], None],
+    ) -> None:
+        """Publish a message that this stream takes, or beside the stream if it is not as the publisher expects."""
         demands = {name: value for name, value in message.properties.get("user_property", ()) if name[:5] == "Nats-"}
         reply = asked.reply
         if reply and not stream.config.no_ack:
@@ -75,7 +84,7 @@ class StreamPublishing:
             batches.take(message, asked, stream, demands, publish)
             return
         wide = wide_rollups.rolled_up(message.topic, demands) if demands else None
-        attempt = _Attempt(message, reply, stream, publish, demands, wide)
+        attempt = _Attempt(message, reply, stream, publish, publish_beside, demands, wide)
         if not demands:
             self._publish(attempt)
         elif wide is None:
@@ -90,7 +99,7 @@ class StreamPublishing:
         """What has to be known to compare it with what the publisher expects."""
         stream, topic, demands = attempt.stream, attempt.message.topic, attempt.demands
         if refused is not None:
-            self._refuse(attempt.message, attempt.reply, stream, refused)
+            self._keep_out(attempt, refused)
         elif OF_SUBJECT in demands:
             self._look_up(attempt)
         elif is_to_be_looked_up(stream, topic, demands):
@@ -107,7 +116,7 @@ class StreamPublishing:
         try:
             filters = TopicFilters(filters_of((attempt.demands[OF_SUBJECT],)))
         except ApiError as error:
-            self._refuse(attempt.message, attempt.reply, stream, error)
+            self._keep_out(attempt, error)
             return
         self._asker.ask(
             lambda: filter_last(stream.log, self._jetstream.host, filters),
@@ -115,7 +124,7 @@ class StreamPublishing:
         )
 
     def _publish(self, attempt: _Attempt, last: FilterLast | None = None) -> None:
-        message, reply, stream, publish, demands, wide = attempt
+        message, reply, stream, publish, _, demands, wide = attempt
         now = self._jetstream.host.now
         if self._jetstream.registry.find(stream.name) is not stream:  # deleted meanwhile: it acknowledges nothing
             publish(message)
@@ -131,7 +140,7 @@ class StreamPublishing:
                     expect(stream, message.topic, demands, last)
                 stream.check_message(message, now)
         except (ApiError, StreamError, StoreError) as error:
-            self._refuse(message, reply, stream, refusal_of(error))
+            self._keep_out(attempt, refusal_of(error))
             return
         publish(message)
         sequence = known or stream.log.last
@@ -143,10 +152,19 @@ class StreamPublishing:
         else:
             self._acknowledge(reply, stream, sequence, is_known=known is not None)
 
+    def _keep_out(self, attempt: _Attempt, refusal: ApiError) -> None:
+        """The stream does not take it, and answers for it no more than a subscriber."""
+        message = attempt.message
+        message.qos = 0
+        attempt.publish_beside(message)
+        self._refuse(message, attempt.reply, attempt.stream, refusal)
+
     def _refuse(self, message: Message, reply: bytes, stream: Stream, refusal: ApiError) -> None:
         standing = self._asker.standing
         reason = DropReason.WRONG_LAST if refusal.err_code in NOT_AS_EXPECTED else DropReason.STREAM_FULL
         standing.services.dropped(standing.client, message, reason, refusal.description)
+        if stream.config.no_ack:
+            return
         answer = json.dumps({"error": as_json(refusal), "stream": stream.name, "seq": 0}, separators=(",", ":"))
         self._asker.answer(reply, answer.encode())
 

@@ -19,7 +19,7 @@ from trunkline.broker.nats.jetstream.shape_rights import check_shapes
 from trunkline.broker.nats.jetstream.stream_configs import filters_of, read_stream_config, shown_stream_config
 from trunkline.broker.nats.levels import LEVEL, with_level
 from trunkline.broker.nats.mapping import subject_of
-from trunkline.nats.jetstream.configs import PersistMode
+from trunkline.nats.jetstream.configs import PersistMode, Storage
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
 from trunkline.streams.errors import MessageNotFound
@@ -54,12 +54,21 @@ _ALWAYS_SAID: Final = {
 
 async def account(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     del request
-    infos = [stream.info for stream in jetstream.registry]
+    used, reserved = dict.fromkeys(Storage, 0), dict.fromkeys(Storage, 0)
+    consumers = 0
+    for stream in jetstream.registry:
+        shown, info = shown_stream_config(stream.config), stream.info
+        where = Storage(shown.storage)
+        used[where] += info.bytes
+        reserved[where] += max(shown.max_bytes, 0)
+        consumers += info.consumers
     return {
-        "memory": 0,
-        "storage": sum(info.bytes for info in infos),
-        "streams": len(infos),
-        "consumers": sum(info.consumers for info in infos),
+        "memory": used[Storage.MEMORY],
+        "storage": used[Storage.FILE],
+        "reserved_memory": reserved[Storage.MEMORY],
+        "reserved_storage": reserved[Storage.FILE],
+        "streams": len(jetstream.registry),
+        "consumers": consumers,
         "limits": {
             "max_memory": -1,
             "max_storage": -1,

@@ -4,6 +4,7 @@ all subjects that match. To clients of MQTT `*` is a letter, and means itself.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trunkline.broker.nats.mapping import filter_of, subject_of
@@ -40,8 +41,6 @@ def rolled_up(topic: str, demands: Mapping[str, str]) -> str | None:
 async def refusal(asker: Asker, stream: Stream, host: StreamHost, filter: str) -> ApiError | None:
     """Each topic must be one that the client may publish to: it might roll up that one alone as well."""
     channel, access = asker.standing.channel, asker.standing.services.access
-    if channel.client.superuser:
-        return None
     for topic, _ in await topics(stream.log, host, TopicFilters((filter,))):
         if await access.refusal(Question(channel.client, "publish", topic)) is not None:
             return ApiError(403, 0, f"permissions violation for publish to {topic!r}")
@@ -51,7 +50,5 @@ async def refusal(asker: Asker, stream: Stream, host: StreamHost, filter: str) -
 async def roll_up(stream: Stream, host: StreamHost, filter: str, sequence: int) -> None:
     """Remove what came before this message. Whoever finds the stream in between finds more than there is to be, and
     never less: the message is there already."""
-    try:
+    with suppress(StreamError, StoreError):  # it is sealed since, or cannot be read: the messages stay then
         await purge(stream, host, filter, sequence)
-    except (StreamError, StoreError):
-        return  # it is sealed since, or cannot be read: then the messages stay, as with a message of a moment ago

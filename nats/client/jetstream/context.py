@@ -17,15 +17,16 @@ from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.fast_batch import EVERY, FastBatch, fast_batch
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
-from trunkline.nats.client.jetstream.pull import AHEAD, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders, NotSupported
+from trunkline.nats.jetstream.accounts import AccountInfo
 from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json, missing_in, to_json
 from trunkline.nats.jetstream.flows import knows_fast_batches
 from trunkline.nats.jetstream.publications import headers_of
+from trunkline.nats.jetstream.pulls import AHEAD, ahead_of
 from trunkline.nats.jetstream.replies import (
     ApiError,
     ConsumerInfo,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from typing import Unpack
 
+    from trunkline.nats.client.jetstream.pull import PullSubscription
     from trunkline.nats.client.jetstream.stored import StoredMessage
     from trunkline.nats.client.jetstream.subscribed import Client
     from trunkline.nats.jetstream.configs import StreamConfig
@@ -72,6 +74,14 @@ class JetStream:
         except NoResponders:
             raise NotEnabled(503, 0, f"nobody answers at {self.prefix}: is JetStream enabled?") from None
         return parse(found.payload)
+
+    async def account_info(self) -> AccountInfo:
+        """What the account of this client has in JetStream, and what it may have.
+
+        Raises:
+            NotEnabled: the account has no JetStream.
+        """
+        return from_json(AccountInfo, await self.ask("INFO"))
 
     # Messages
 
@@ -387,12 +397,16 @@ class JetStream:
         config: ConsumerConfig | None = None,
         ahead: int = AHEAD,
         ahead_bytes: int = 0,
+        threshold: int | None = None,
+        threshold_bytes: int | None = None,
     ) -> AsyncGenerator[PullSubscription]:
         """Messages that are pulled: `fetch` and `next` ask for some, and a loop for up to `ahead` messages, or
-        `ahead_bytes` bytes if they are given, ahead of itself. Otherwise as `subscribe`; but a `consumer` that is not
-        there may come later."""
+        `ahead_bytes` bytes if they are given, ahead of itself. It asks for the rest when no more than `threshold`
+        messages, or `threshold_bytes` bytes, are left; without them, half. Otherwise as `subscribe`; but a `consumer`
+        that is not there may come later."""
+        far = ahead_of(ahead, ahead_bytes, threshold, threshold_bytes)
         wanted = wanted_of(subject, stream, consumer, durable, config, is_pull=True)
-        with closing(await subscribe_pull(self, wanted, ahead, ahead_bytes)) as subscription:
+        with closing(await subscribe_pull(self, wanted, far)) as subscription:
             yield subscription
 
     async def stream_of(self, subject: str) -> str:

@@ -148,7 +148,6 @@ class FastBatch:
             await trio.lowlevel.checkpoint()
         while True:
             if self.published >= self._limit or self._is_ending:
-                self._run = 0
                 await self._until(lambda: self.published < self._limit and not self._is_ending)
             self._check()
             number = self.published + 1
@@ -218,7 +217,6 @@ class FastBatch:
 
     async def _until(self, is_done: Callable[[], bool]) -> None:
         """Or until the batch is over. A server that says nothing is asked, once."""
-        await trio.lowlevel.checkpoint()
         is_asked = False
         while not (is_done() or self.is_over):
             if self._owed is not None:

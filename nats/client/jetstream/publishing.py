@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -135,7 +136,7 @@ class Publisher:
         self._repeats: deque[tuple[float, Receipt]] = deque()
         self._failures: list[Receipt] = []
         self._failed = 0
-        self._number = 0
+        self._numbers = count(1)
         self._lot = trio.lowlevel.ParkingLot()
         self.is_over = False
         self._failure: NatsError | None = None
@@ -164,8 +165,7 @@ class Publisher:
         return receipt
 
     def _opened(self, receipt: Receipt) -> bytes:
-        self._number += 1
-        token = b"%x" % self._number
+        token = b"%x" % next(self._numbers)
         receipt.sent_at, receipt.is_sent = trio.current_time(), self._client.is_connected
         self._open[token] = receipt
         return token

@@ -11,7 +11,7 @@ from trunkline.nats.client.events import PullFailed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import ClientClosed, RequestTimeout
-from trunkline.nats.jetstream.pulls import Pulls
+from trunkline.nats.jetstream.pulls import Pulls, ahead_of
 from trunkline.nats.jetstream.statuses import (
     PENDING_BYTES,
     PENDING_MESSAGES,
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Status
     from trunkline.nats.protocol.operations import Deliver
 
-#: Messages that a loop asks for ahead.
-AHEAD: Final = 500
-#: What was asked for has room, as it is counted as a delivery that failed otherwise. So much is never asked for.
-MAX_MESSAGES: Final = 1_000_000
+#: So much is never asked for: what was asked for has room.
 MAX_BYTES: Final = 1 << 62
 #: Seconds of one pull of a loop, and between the heartbeats in it.
 EXPIRES: Final = 30.0
@@ -51,11 +48,9 @@ MAX_FAILURES: Final = 10
 
 
 class PullSubscription(ConsumerSubscription):
-    """`fetch` and `next` ask for messages when they are called. A loop asks for up to `ahead` messages ahead of itself,
-    or `ahead_bytes` bytes, and for more when half of them are left."""
+    """`fetch` and `next` ask for messages when they are called, a loop ahead of itself."""
 
-    ahead = AHEAD
-    ahead_bytes = 0
+    ahead = ahead_of()
 
     def __init__(self, api: Api, *args: Any) -> None:
         super().__init__(api, *args)
@@ -70,8 +65,8 @@ class PullSubscription(ConsumerSubscription):
         self._error: StatusError | None = None
         #: Pulls of a loop that have failed in a row.
         self._failures = 0
-        #: The next message has no room beside those that wait.
-        self._is_blocked = False
+        #: Bytes that a loop has asked for in vain: the next message is larger.
+        self._in_vain = 0
 
     # What comes
 
@@ -86,7 +81,7 @@ class PullSubscription(ConsumerSubscription):
             self._take_status(wire, status)
         else:
             self._pulls.came(wire)
-            self._failures = 0
+            self._failures = self._in_vain = 0
             super().put(wire)
 
     def _take_status(self, wire: Deliver, status: Status) -> None:
@@ -94,22 +89,23 @@ class PullSubscription(ConsumerSubscription):
         token = wire.subject[len(self._prefix) :]
         if meaning_of(status) is Meaning.ALIVE or token not in self._pulls:
             return
-        self._pulls.end(token, number_in(wire, PENDING_MESSAGES), number_in(wire, PENDING_BYTES))
+        size = number_in(wire, PENDING_BYTES)
+        self._pulls.end(token, number_in(wire, PENDING_MESSAGES), size)
         if token == self._own:
             self._ending = status
         else:
-            self._has_ended(status)
+            self._has_ended(status, size)
         self._lot.unpark_all()
 
-    def _has_ended(self, status: Status) -> None:
-        """A pull of a loop."""
+    def _has_ended(self, status: Status, size: int | None) -> None:
+        """A pull of a loop, in which so many bytes had still room."""
         meaning = meaning_of(status)
         if meaning is Meaning.AGAIN and self._failures < MAX_FAILURES:
             self._wakes_at = trio.current_time() + min(_WAIT * 2.0**self._failures, _MAX_WAIT)
             self._failures += 1
             self._api.client.tell(PullFailed(self, error_of(status)))
-        elif meaning is Meaning.TOO_LARGE and self._waiting:
-            self._is_blocked = True
+        elif meaning is Meaning.TOO_LARGE and size is not None and size < self.ahead.bytes:
+            self._in_vain = max(self._in_vain, size)
         elif meaning is not Meaning.ENDED:
             self._failures, self._error = 0, error_of(status)
 
@@ -221,20 +217,13 @@ class PullSubscription(ConsumerSubscription):
 
     def _ask_ahead(self) -> None:
         """Unless enough waits or may come."""
-        pulls, size = self._pulls, self.ahead_bytes
-        if size:
-            messages, room = MAX_MESSAGES, size - self._bytes - pulls.bytes
-            is_enough = 2 * room < size
-        else:
-            messages, room = self.ahead - len(self._waiting) - pulls.messages, 0
-            is_enough = 2 * messages < self.ahead
+        pulls = self._pulls
+        room = self.ahead.room(len(self._waiting) + pulls.messages, self._bytes + pulls.bytes)
         if self._wakes_at < float("inf"):
             if trio.current_time() < self._wakes_at:
                 return
             self._wakes_at = float("inf")  # whatever else keeps it from asking: it would wake at once, again and again
-        if is_enough or self._error is not None or (self._is_blocked and self._waiting):
+        if room is None or self._error is not None or 0 < room[1] <= self._in_vain:
             return
-        if not self._api.client.is_connected:
-            return
-        self._is_blocked = False
-        self._pull(messages, room, EXPIRES, HEARTBEAT)
+        if self._api.client.is_connected:
+            self._pull(*room, EXPIRES, HEARTBEAT)

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from trunkline.nats.client.jetstream.pull import AHEAD, MAX_BYTES, MAX_MESSAGES, PullSubscription
+from trunkline.nats.client.jetstream.pull import MAX_BYTES, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import LOOKS
 from trunkline.nats.errors import CannotSubscribe
 from trunkline.nats.jetstream.checks import Wanted, check_existing, complete
 from trunkline.nats.jetstream.configs import ConsumerConfig
+from trunkline.nats.jetstream.pulls import MAX_MESSAGES
 from trunkline.nats.jetstream.replies import ConsumerMissing, NameTaken
 from trunkline.nats.protocol.subjects import check_name, check_pattern
 
 if TYPE_CHECKING:
     from trunkline.nats.client.jetstream.subscribed import Api
+    from trunkline.nats.jetstream.pulls import Ahead
     from trunkline.nats.jetstream.replies import ConsumerInfo
 
 P = TypeVar("P", bound=PushSubscription)
@@ -93,10 +95,8 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
     return subscription
 
 
-async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int) -> PullSubscription:
+async def subscribe_pull(api: Api, wanted: Wanted, ahead: Ahead) -> PullSubscription:
     """Raises as `subscribe_push` does."""
-    if not 0 < ahead <= MAX_MESSAGES or ahead_bytes < 0 or (ahead != AHEAD and ahead_bytes):
-        raise ValueError(f"ahead: {ahead} messages, and {ahead_bytes} bytes, of which one is possible")
     wanted = await _located(api, wanted)
     info = await _existing(api, wanted)
     is_created = False
@@ -110,7 +110,7 @@ async def subscribe_pull(api: Api, wanted: Wanted, ahead: int, ahead_bytes: int)
     subscription = api.client.receivers.open(
         partial(PullSubscription, api), f"{api.client.new_inbox()}.*", max_messages=MAX_MESSAGES, max_bytes=MAX_BYTES
     )
-    subscription.ahead, subscription.ahead_bytes = ahead, ahead_bytes
+    subscription.ahead = ahead
     name = wanted.consumer if info is None else info.name
     subscription.bind(wanted.stream, name, info, is_created=is_created)
     return subscription

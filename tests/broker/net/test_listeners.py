@@ -11,6 +11,7 @@ from tests.broker.net.echo import Echo, EchoProtocol, net_services
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.net.listeners import ListenError, Listeners
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.config.config import Config
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.mqtt_settings import RateSettings
@@ -147,3 +148,28 @@ async def test_what_was_drawn_stays_drawn_while_the_rate_is_the_same() -> None:
         listeners.read(Config(listeners=(own,)))()
         assert [limit.text for limit in listener.rates] == ["connections = 9/s"]
         listeners.close()
+
+
+@pytest.mark.parametrize("why", ["no such listener", "closed", "cannot be served", "too many"])
+async def test_a_passed_connection_that_nobody_serves_is_closed(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with testing.broker(listeners=[{"url": "tcp://127.0.0.1:0", "name": "at", "max_connections": 1}]) as b:
+        node = inside(b.node)
+        (listener,) = node.listeners
+        ours, theirs = socket.socketpair()
+        async with await Wire.open(b.host, b.port) as wire:
+            await wire.connect("first")
+            if why == "closed":
+                listener.close()
+            elif why == "cannot be served":
+                monkeypatch.setattr(type(listener.admission), "refusal", None)
+            node.listeners.take(
+                PassedConnection(theirs, "other" if why == "no such listener" else "at", None, None, b"", False)
+            )
+            monkeypatch.undo()
+            assert theirs.fileno() < 0
+            assert ours.recv(1) == b""
+            ours.close()
+            assert len(list(node.listeners.connections)) == 1
+            assert node.metrics.connections_failed == (why == "cannot be served")
+            assert node.metrics.connections_refused == (why == "too many")
+            assert node.metrics.connections_accepted == 1

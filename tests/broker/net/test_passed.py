@@ -2,14 +2,14 @@
 
 import socket
 
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 
 
 def test_a_refused_client_can_read_why() -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.sendall(b"CONNECT")
-    passed = Passed(ours, "tcp", None, None, b"", False, b"refused")
+    passed = PassedConnection(ours, "tcp", None, None, b"", False, b"refused")
     passed.refuse()
     assert theirs.recv(100) == b"refused"
     assert theirs.recv(100) == b""
@@ -26,7 +26,7 @@ def test_one_that_reads_nothing_is_not_waited_for() -> None:
             pass
     except BlockingIOError:
         pass
-    Passed(ours, "tcp", None, None, b"", False, b"refused").refuse()
+    PassedConnection(ours, "tcp", None, None, b"", False, b"refused").refuse()
     assert ours.fileno() < 0
     theirs.close()
 
@@ -35,5 +35,5 @@ def test_one_that_is_gone_is_closed() -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.close()
-    Passed(ours, "tcp", None, None, b"", False, b"refused").refuse()
+    PassedConnection(ours, "tcp", None, None, b"", False, b"refused").refuse()
     assert ours.fileno() < 0

@@ -7,9 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.room import room
+from trunkline.broker.metrics import DropReason
 from trunkline.hooks import ClientInfo
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.streams import StreamConfig
 
 
 async def test_messages_of_the_broker_have_an_id_and_expire(autojump_clock: MockClock) -> None:
@@ -48,6 +50,18 @@ async def test_a_message_that_cannot_be_sent_reaches_nobody() -> None:
             messages.publish_as(ClientInfo("a"), wrong)
         messages.route(messages.message("t", b"well", 0, False, NO_PROPERTIES, ""))
         await client.expect_publish("t", b"well")
+
+
+async def test_a_message_that_a_stream_refuses_is_counted() -> None:
+    async with room() as here:
+        messages, metrics = here.admin.messages, here.node.metrics
+        await here.admin.streams.create(StreamConfig(name="log", filters=("log",), max_message_size=20))
+        for payload, refusal in ((b"short", ""), (b"long" * 9, "the stream 'log' takes messages of 20 bytes at most")):
+            message = messages.message("log", payload)
+            assert messages.route(message) == (0 if refusal else 1)
+            assert messages.refusal(message) == refusal
+        messages.route(messages.message("nobody", b""))
+        assert (metrics.dropped[DropReason.STREAM_FULL], metrics.dropped[DropReason.NO_SUBSCRIBERS]) == (1, 0)
 
 
 async def test_the_broker_itself_publishes() -> None:

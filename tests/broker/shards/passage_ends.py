@@ -11,7 +11,7 @@ import trio
 
 from tests.broker.net.echo import net_services
 from tests.broker.shards.some_shards import until
-from trunkline.broker.net.passed import Passed
+from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.net.poller import Poller
 from trunkline.broker.net.services import NetServices
 from trunkline.broker.shards.passage_listener import PassageListener
@@ -26,7 +26,7 @@ class Client:
         self.sock, passed = socket.socketpair()
         passed.setblocking(False)
         self.sock.setblocking(False)
-        self.passed = Passed(passed, listener, ("192.0.2.1", 4711), None, first, relayed, b"refused")
+        self.passed = PassedConnection(passed, listener, ("192.0.2.1", 4711), None, first, relayed, b"refused")
 
     def has(self, data: bytes) -> bool:
         """Has got this, and the end."""
@@ -44,9 +44,9 @@ class Ends:
         self.services = services
         assert services.poller is not None
         self.poller = services.poller
-        self.taken: list[Passed] = []
+        self.taken: list[PassedConnection] = []
         #: Replaced to see each at once.
-        self.take: Callable[[Passed], None] = self.taken.append
+        self.take: Callable[[PassedConnection], None] = self.taken.append
         self.passage: Passage
         self.listener: PassageListener | None = None
         self.path = ""

@@ -5,8 +5,10 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.mqtt.property_values import blocks, decoded
 from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packet_types import PacketType
 
 FORWARDED = st.builds(
     Forwarded,
@@ -20,6 +22,7 @@ FORWARDED = st.builds(
         username=st.none() | st.text(max_size=4),
         guid=st.integers(0, 2**128 - 1),
         timestamp=st.floats(0, 1e10),
+        properties=blocks(PacketType.PUBLISH, "topic_alias").map(lambda block: decoded(block, PacketType.PUBLISH)),
         expires_at=st.just(inf) | st.floats(0, 1e9).map(round),
     ),
     st.text(max_size=5),
@@ -33,7 +36,10 @@ FORWARDED = st.builds(
 def plain(forwarded: Forwarded) -> tuple[object, ...]:
     publication, *about = forwarded
     assert isinstance(publication, Message)
-    return (*[getattr(publication, name) for name in ("topic", "payload", "qos", "retain", "publisher")], *about)
+    return (
+        *[getattr(publication, name) for name in ("topic", "payload", "qos", "retain", "properties", "publisher")],
+        *about,
+    )
 
 
 @given(st.lists(FORWARDED, max_size=5), st.integers(0, 10**9))

@@ -1,6 +1,7 @@
 """What other processes hand over is taken, or closed, whatever they do and whatever the system has no room for."""
 
 import errno
+import os
 import resource
 import socket
 from typing import Any
@@ -61,8 +62,9 @@ async def test_a_descriptor_that_is_no_socket_is_closed() -> None:
     async with ends("sockets") as both:
         client, peer = Client(), connected(both)
         before = descriptors()
-        with open("/dev/null", "rb") as file:
-            socket.send_fds(peer, [frame_of(client.passed)], [file.fileno()])
+        null = os.open(os.devnull, os.O_RDONLY)
+        socket.send_fds(peer, [frame_of(client.passed)], [null])
+        os.close(null)
         await until(lambda: both.services.metrics.connections_failed == 1)
         assert descriptors() <= before + 1  # the accepted end of the other process
         client.passed.close()
@@ -102,7 +104,7 @@ async def test_without_a_free_descriptor_a_client_is_closed_and_the_others_wait(
 async def test_without_a_free_descriptor_processes_wait(mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ends("sockets") as both:
         assert both.listener is not None
-        listening: Any = both.listener._sock  # pyright: ignore[reportPrivateUsage]
+        listening: Any = both.listener._sock
 
         class Full:
             fileno = listening.fileno
@@ -111,11 +113,12 @@ async def test_without_a_free_descriptor_processes_wait(mock_clock: MockClock, m
             def accept(self) -> None:
                 raise OSError(errno.EMFILE, "no more descriptors")
 
-        both.listener._sock = Full()  # type: ignore[assignment]  # pyright: ignore
+        listener: Any = both.listener
+        listener._sock = Full()
         client = Client()
         assert both.passage.hand_over(client.passed)
         await until(lambda: is_alarmed(both))
-        both.listener._sock = listening  # pyright: ignore[reportPrivateUsage]
+        listener._sock = listening
         await wait_all_tasks_blocked()
         assert both.taken == []
         mock_clock.jump(PAUSE)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from trunkline.broker.net.passed import MAX_FIRST, Passed
-from trunkline.broker.shards.passed_frames import MAX_FRAME, About, BadFrame, cut, frame_of
+from trunkline.broker.net.passed import MAX_FIRST, PassedConnection
+from trunkline.broker.shards.passed_frames import MAX_FRAME, About, BadPassage, cut, frame_of
 from trunkline.hooks.identity import Certificate, Identity
 from trunkline.mqtt.packing import pack
 
@@ -29,7 +29,7 @@ def sock() -> Iterator[socket.socket]:
 
 @pytest.mark.parametrize("about", ABOUT, ids=range(3))
 def test_a_frame_tells_everything(sock: socket.socket, about: About) -> None:
-    frame = frame_of(Passed(sock, *about, refusal=b"not told"))
+    frame = frame_of(PassedConnection(sock, *about, refusal=b"not told"))
     assert len(frame) <= MAX_FRAME
     buffer = bytearray()
     for byte in frame:
@@ -55,10 +55,10 @@ def test_a_frame_tells_everything(sock: socket.socket, about: About) -> None:
     ids=range(7),
 )
 def test_another_frame_is_an_error(data: bytes) -> None:
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadPassage):
         cut(bytearray(len(data).to_bytes(4, "big") + data))
 
 
 def test_no_frame_is_larger_than_allowed() -> None:
-    with pytest.raises(BadFrame, match="a frame of 65537 bytes"):
+    with pytest.raises(BadPassage, match="a frame of 65537 bytes"):
         cut(bytearray((MAX_FRAME - 3).to_bytes(4, "big")))

@@ -269,3 +269,24 @@ async def test_what_is_made_safe_is_not_sent_again_at_qos_0() -> None:
         await shards.begin(0)
         await reader.take_publish("a", b"1", qos=1)
         await reader.expect_nothing()
+
+
+async def test_a_shard_gets_back_what_it_had_not_stored() -> None:
+    async with house(2) as shards:
+        publisher = await shards.client(0, "p")
+        await publisher.publish("a", b"1", qos=1, retain=True)
+        await publisher.publish("b", b"1", qos=1, retain=True)
+        shards.lives[0].cut()  # nothing is stored any more
+        await publisher.publish("a", b"2", retain=True)
+        await publisher.publish("b", b"", retain=True)
+        reader = await shards.client(1, "r")
+        await reader.subscribe(("#", 0))
+        while (packet := await reader.receive()).payload != b"2":
+            pass
+        assert packet.topic == "a"
+        await shards.end(0)
+        await shards.begin(0)
+        back = await shards.client(0, "back")
+        await back.subscribe(("#", 0))
+        await back.take_publish("a", b"2")
+        await back.expect_nothing()

@@ -76,3 +76,26 @@ def test_few_deletions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.is_newest(message(b"", f"t{number}"), 10 + number)
     assert one.is_newest(message(topic="t1"), 5)
     assert not one.is_newest(message(topic="t3"), 5)
+
+
+def test_the_last_messages_of_another_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "MAX_RECENT", 3)
+    (one, retained), (other, _) = shard(0), shard(1)
+    for number, (topic, payload, publisher) in enumerate(
+        [
+            ("a", b"1", other),
+            ("b", b"1", other),
+            ("c", b"1", other),
+            ("d", b"1", other),
+            ("b", b"", other),
+            ("d", b"2", one),
+        ]
+    ):
+        version = publisher.next(1000.0 + number, 1)
+        assert one.is_newest(message(payload, topic), version)
+        retained.store(message(payload, topic), 0.0, version)
+    assert [(each.topic, each.payload, version % STEP) for each, version in one.recent_of(1)] == [
+        ("c", b"1", 1),
+        ("b", b"", 1),
+    ]
+    assert list(one.recent_of(2)) == []

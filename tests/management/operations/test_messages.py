@@ -9,8 +9,10 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.views import HEAD
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
+from trunkline.streams import Discard, StreamConfig
 
 
 async def test_routes() -> None:
@@ -120,6 +122,22 @@ async def test_what_cannot_be_retained(settings: dict[str, Any], text: str) -> N
     async with room(retained=settings) as here:
         await retain(here, other=b"x")
         assert text in await refused(here, Refused, "retained.set", topic="t", payload=b"long")
+
+
+async def test_what_a_stream_refuses_is_not_published() -> None:
+    full = StreamConfig(name="log", filters=("log/#",), max_messages=1, discard=Discard.NEW)
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe("log/#")
+        await here.admin.streams.create(full)
+        assert await ask(here, "publish", topic="log/1", payload=b"1") == {"topic": "log/1", "receivers": 2}
+        await client.expect_publish("log/1", b"1")
+        for operation in ("publish", "retained.set"):
+            text = await refused(here, Refused, operation, topic="log/2", payload=b"2")
+            assert text == "not published: the stream 'log' is full"
+        assert here.node.metrics.dropped[DropReason.STREAM_FULL] == 2
+        assert here.admin.retained.get("log/2") is None
+        assert await ask(here, "publish", topic="nobody", payload=b"") == {"topic": "nobody", "receivers": 0}
 
 
 async def test_set_takes_no_empty_payload() -> None:

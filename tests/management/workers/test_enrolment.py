@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from trio.testing import MockClock
 from trunkline.broker.alarms import Alarms
 from trunkline.config.config import Config
 from trunkline.config.listener_settings import ListenerSettings
-from trunkline.config.node_settings import ControlSettings, StoreSettings
+from trunkline.config.node_settings import ControlSettings, OverloadSettings, StoreSettings
 from trunkline.hooks.chain import Hooks
 from trunkline.management.workers import enrolment as enrolments
 from trunkline.management.workers.channel import WorkerChannel
@@ -77,10 +78,10 @@ async def said(supervisor: WorkerChannel) -> Message:
     return found[0]
 
 
-def test_it_knows_its_place(member: Enrolment) -> None:
+async def test_it_knows_its_place(member: Enrolment) -> None:
     place = member.place
     assert (member.number, place.number, place.count, place.term) == (1, 1, 3, 77)
-    assert place.links == Path("/run/there")
+    assert abs(trio.current_time() + place.epoch - time.monotonic()) < 1
     assert place.named("plant") == "plant.1"
 
 
@@ -92,6 +93,17 @@ def test_it_has_a_store_and_a_control_socket_of_its_own(member: Enrolment, tmp_p
     assert member.configured(Config(store=memory)).store.path == tmp_path / "a.db"
     without = Config(control=ControlSettings(enabled=False))
     assert member.configured(without).control == without.control
+
+
+def test_it_has_its_part_of_disk_and_memory(member: Enrolment, tmp_path: Path) -> None:
+    overload = OverloadSettings(memory_high="90%")
+    store = StoreSettings(path=tmp_path / "a.db", max_size=1000)
+    configured = member.configured(Config(store=store, overload=overload))
+    assert configured.store.max_size == 334
+    assert (configured.overload.memory_high, configured.overload.memory_low) == ("30%", "23.3333%")
+    bytes_of_a_process = OverloadSettings(memory_high="2GiB", memory_low="1GiB")
+    assert member.configured(Config(overload=bytes_of_a_process)).overload == bytes_of_a_process
+    assert member.configured(Config(store=StoreSettings(path=tmp_path / "a.db"))).store.max_size == 0
 
 
 def test_without_a_supervisor_it_does_not_begin(supervisor: WorkerChannel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,3 +348,24 @@ async def test_an_address_in_use_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
             message = await node.heard(0)
     assert isinstance(message, SocketsAre)
     assert "ddress already in use" in message.error
+
+
+async def test_a_worker_that_says_what_it_should_not_costs_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(monkeypatch) as node:
+        other = node.worker(1)
+        node.worker(0).theirs.send(Reload())
+        await settle()
+        await trio.sleep(2)
+        assert node.worker(0).exit_code is None  # the next one
+        assert node.worker(1) is other
+    assert "worker 0 says what it should not" in caplog.text
+
+
+async def test_one_that_is_ended_before_it_handles_signals_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with running(monkeypatch, serving=False) as node:
+        monkeypatch.setattr(Worker, "stop", lambda worker: worker.end_with(-15))
+    assert node.fleet.code == 0

@@ -386,3 +386,13 @@ def test_ctl_asks_all_workers_and_gives_one_answer(
     assert json.loads(ctl("reload"))["reloaded"]
     leave(*opened)
     assert node.process.end(signal.SIGTERM) == 0
+
+
+def test_each_worker_has_a_folder_in_the_event_log(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "broker.toml"
+    file.write_text('[plugins.events]\npath = "log"\n')
+    node = Node(start("--config", str(file)))
+    assert node.process.end(signal.SIGTERM) == 0
+    names = {path.name.partition("@")[0] for path in (tmp_path / "log").rglob("*") if "@" in path.name}
+    assert {name.rpartition("=")[2].lstrip(".") for name in names} == {"trunkline.0", "trunkline.1"}

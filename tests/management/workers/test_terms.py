@@ -62,6 +62,24 @@ def test_a_file_that_was_not_finished_changes_nothing(config: Config, tmp_path: 
     counting.close()
 
 
+def test_a_full_disk_keeps_no_worker_from_starting_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    counting = terms(config)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        counting.next()
+    monkeypatch.undo()
+    counting.next()
+    monkeypatch.setattr(os, "fsync", full)
+    assert counting.next() == 102
+    assert "a.db-workers cannot be written: No space left on device" in caplog.text
+    counting.close()
+
+
 @pytest.mark.parametrize(
     ("content", "error"),
     [

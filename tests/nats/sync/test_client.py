@@ -63,7 +63,7 @@ def answering(client: sync.Client, subject: str, *answers: bytes) -> Iterator[No
 
 #: What the parts of the client call on each other.
 INNER = {
-    *("abandon", "acknowledge", "again", "ahead", "ahead_bytes", "answer", "bind", "check", "client", "confirm"),
+    *("abandon", "acknowledge", "again", "ahead", "answer", "bind", "check", "client", "confirm"),
     *("denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
     *("commit", "encode", "post", "room", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),

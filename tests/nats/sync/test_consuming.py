@@ -1,6 +1,8 @@
 """Subscriptions to consumers for threads, with real servers of two versions."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +10,7 @@ import trio
 
 from tests.nats.servers import NatsServer
 from trunkline.nats import sync
-from trunkline.nats.errors import CannotSubscribe, NatsError
+from trunkline.nats.errors import CannotSubscribe, NatsError, StatusError
 from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
 from trunkline.nats.jetstream.replies import ConsumerMissing
 
@@ -32,6 +34,40 @@ def js(server: NatsServer) -> Iterator[sync.JetStream]:
 
 def payloads(messages: list[sync.JetStreamMessage]) -> list[int]:
     return [int(message.payload) for message in messages]
+
+
+@pytest.mark.parametrize(
+    ("said", "delivered"),
+    [
+        ({"ahead": 6, "threshold": 5}, 8),
+        ({"ahead": 6, "threshold": 1}, 6),
+        ({"ahead_bytes": 1, "threshold_bytes": 1}, 0),
+    ],
+)
+def test_how_far_a_loop_asks_ahead(js: sync.JetStream, said: dict[str, int], delivered: int) -> None:
+    with js.subscribe_pull("orders.>", **said) as orders:  # type: ignore[arg-type]
+        if delivered:
+            for _ in range(3):
+                orders.receive(timeout=SOON).ack()
+        else:
+            with pytest.raises(StatusError, match="Message Size Exceeds MaxBytes"):
+                orders.receive(timeout=SOON)
+        deadline = time.monotonic() + SOON
+        while (at := js.consumer("orders", orders.consumer).delivered.consumer) < delivered:
+            assert time.monotonic() < deadline
+        assert at == delivered
+
+
+def test_what_asyncio_asks_of_an_account_and_ahead(js: sync.JetStream) -> None:
+    def take() -> list[int]:
+        with js.subscribe_pull("orders.>", ahead=4, threshold=3) as orders:
+            return payloads([orders.receive(timeout=SOON) for _ in range(10)])
+
+    async def ask() -> None:
+        account, taken = await asyncio.gather(asyncio.to_thread(js.account_info), asyncio.to_thread(take))
+        assert (account.streams, taken) == (1, list(range(10)))
+
+    asyncio.run(ask())
 
 
 def test_fetch_and_acknowledge_in_any_thread(js: sync.JetStream) -> None:

@@ -48,6 +48,8 @@ def test_all_that_is_managed(server: NatsServer) -> None:
         assert js.new_consumer("lamps", ConsumerConfig(durable="b"), timeout=SOON).name == "b"
         assert js.consumer("lamps", "a", timeout=SOON).name == "a"
         assert {each.name for each in js.consumers("lamps", timeout=SOON)} == {"a", "b"}
+        account = js.account_info(timeout=SOON)
+        assert (account.streams, account.consumers, account.limits.max_storage) == (1, 2, -1)
         js.delete_consumer("lamps", "a", timeout=SOON)
         with pytest.raises(ConsumerMissing):
             js.consumer("lamps", "a")

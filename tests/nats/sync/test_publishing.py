@@ -57,6 +57,7 @@ def test_a_window_with_some_that_fail(js: sync.JetStream) -> None:
         assert receipts[0].ack(timeout=SOON).sequence == 1
     assert caught.value.receipts == [receipts[5_000], receipts[9_999]]
     assert len({*caught.value.receipts, receipts[5_000], receipts[0]}) == 3
+    assert receipts[0] not in (receipts[1], "a receipt")
     assert all(isinstance(each.error, WrongLast) for each in caught.value.receipts)
     assert all(each.is_settled for each in receipts)
     assert {number for number, each in enumerate(receipts) if each.error} == refused
@@ -208,13 +209,14 @@ def test_fast_batches(server: NatsServer, js: sync.JetStream) -> None:
                 thread.join(SOON)
             assert batch.ack is None
             batch.finish(timeout=SOON)
-        assert batch.ack is not None
+            assert batch.ack is not None
         assert (batch.ack.count, batch.published, batch.stored) == (200, 200, 200)
         assert js.get("fast", 200).headers["A"] == "b"
         with js.fast_batch(gaps=True) as batch:
             for number in range(1, 101):
                 batch.publish("fast.a", expected_last_sequence=7 if number == 50 else None, timeout=SOON)
         assert ([(each.first, each.last) for each in batch.misses], batch.missed) == ([(50, 50)], 1)
+        assert batch.may_miss_more is False
         assert not batch.may_miss_more
         with pytest.raises(FastBatchFailed, match="wrong last sequence") as caught, js.fast_batch() as batch:
             for number in range(1, 101):

@@ -42,6 +42,10 @@ class Got(NamedTuple):
     payload: bytes
 
     @property
+    def json(self) -> Any:
+        return json.loads(self.payload)
+
+    @property
     def status(self) -> str:
         return self.block.partition(b"\r\n")[0].removeprefix(b"NATS/1.0").decode().strip()
 

@@ -44,6 +44,12 @@ async def test_it_is_done_with(payload: bytes) -> None:
     [
         (b"-NAK", 0),
         (b'-NAK {"delay": 7000000000}', 7),
+        (b"-NAK 7s", 7),
+        (b"-NAK0m7.5s ", 7.5),
+        (b"-NAK  +7000ms", 7),
+        (b"-NAK -7s", 0),
+        (b"-NAK 7", 0),
+        (b"-NAK \xff", 0),
         (b"-NAK {", 0),
         (b'-NAK {"delay": "x"}', 0),
         (b"-NAK [1]", 0),

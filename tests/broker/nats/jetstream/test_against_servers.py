@@ -884,6 +884,138 @@ def test_whose_an_open_batch_is_and_who_sees_it(servers: dict[str, NatsServer]) 
             assert said.get("error", {}).get("err_code") == (10176 if kind == BROKER else None), kind
 
 
+#: Of direct gets: what may be beside a subject, what may not, and what is no request.
+BESIDE_SUBJECT = [
+    b"",
+    b"{}",
+    b"null",
+    b'{"seq": 0, "batch": 0, "multi_last": [], "last_by_subj": ""}',
+    b'{"max_bytes": 5}',
+    b'{"seq": 1}',
+    b'{"last_by_subj": "s.a"}',
+    b'{"next_by_subj": "s.b"}',
+    b'{"multi_last": ["s.>"]}',
+    b'{"start_time": "2020-01-01T00:00:00Z"}',
+    b'{"batch": 2}',
+    b'{"up_to_seq": 5}',
+    b'{"up_to_time": "2020-01-01T00:00:00Z"}',
+    b"{",
+    b"[]",
+    b'"x"',
+]
+
+
+def test_direct_gets(servers: dict[str, NatsServer]) -> None:
+    def ask(kind: str) -> list[tuple[bytes, str, str, bytes]]:
+        config = {"name": "direct", "subjects": ["s.>"], "allow_direct": True}
+        told(servers[kind], [("STREAM.CREATE.direct", config), ("PUB s.a", b"1")])
+        found: list[tuple[bytes, str, str, bytes]] = []
+        with closing(Asking(servers[kind])) as asking:
+            for subject in ("", ".s.a", ".s.no"):
+                for asked in BESIDE_SUBJECT:
+                    if subject or b"multi_last" not in asked:  # which is answered several times
+                        answer = asking.ask(f"$JS.API.DIRECT.GET.direct{subject}", asked)
+                        found.append((asked, subject, answer.status, answer.payload))
+        return found
+
+    assert ask(BROKER) == ask("new")
+
+
+def test_how_many_subjects_one_request_may_ask_for(servers: dict[str, NatsServer]) -> None:
+    for kind in (BROKER, "new"):
+        config = {"name": "many", "subjects": ["m.>"], "allow_direct": True}
+        told(servers[kind], [("STREAM.CREATE.many", config), *[(f"PUB m.{n}", b"1") for n in range(1025)]])
+        with closing(Asking(servers[kind])) as asking:
+
+            def answers(asked: list[str], asking: Asking = asking) -> tuple[int, str]:
+                came = asking.ask("$JS.API.DIRECT.GET.many", {"multi_last": asked})
+                count = 0
+                while not came.status:
+                    count, came = count + 1, asking.came()
+                return count, came.status
+
+            asked = [f"m.{n}" for n in range(6000)]
+            assert answers(asked[:1024]) == (1024, "204 EOB"), kind
+            assert answers(asked[:1025]) == answers(["m.>"]) == (0, "413 Too Many Results"), kind
+            assert answers(asked[2000:6000]) == (0, "404 No Results"), kind
+            wanted = (1, "204 EOB") if kind == "new" else (0, "413 Too Many Subjects")
+            assert answers(asked[1024:6000]) == wanted, kind
+
+
+#: What is behind `-NAK`, and whether the message comes again at once.
+DELAYS: dict[bytes, bool] = {
+    b"": True,
+    b" 1h": False,
+    b"\n60m ": False,
+    b"+1h0m.5s": False,
+    " 3600000000\N{MICRO SIGN}s".encode(): False,
+    b' {"delay": 3600000000000}': False,
+    b' {"delay": "1h"}': True,
+    b' {"delay": 3.6e12}': True,
+    b' {"delay": 3600000000000} x': True,
+    b" 1": True,
+    b"x": True,
+    b" [3600000000000]": True,
+    b" 9999999h": True,
+}
+
+
+@pytest.mark.parametrize("kind", CORE_KINDS)
+def test_when_it_comes_again(servers: dict[str, NatsServer], kind: str) -> None:
+    told(servers[kind], [("STREAM.CREATE.again", {"name": "again"}), ("PUB again", b"1")])
+    with closing(Asking(servers[kind])) as asking:
+        for number, (behind, at_once) in enumerate(DELAYS.items()):
+            config = {"durable_name": f"{number}", "ack_policy": "explicit"}
+            asking.api(f"CONSUMER.DURABLE.CREATE.again.{number}", {"stream_name": "again", "config": config})
+            pull = f"$JS.API.CONSUMER.MSG.NEXT.again.{number}"
+            first = asking.ask(pull, {"batch": 1, "expires": 10 * 10**9})
+            assert asking.ask(first.reply, b"-NAK" + behind).payload == b""
+            again = asking.ask(pull, {"batch": 1, "no_wait": True})
+            assert again.status == ("" if at_once else "404 No Messages"), behind
+
+
+def test_who_gets_what_a_stream_refuses(servers: dict[str, NatsServer]) -> None:
+    """Whoever subscribes, as if there were no stream. One without acknowledgements does not say that it refuses."""
+    full = {"max_msgs": 1, "max_msg_size": 80, "discard": "new"}
+    sent: list[tuple[str, bytes, dict[str, str]]] = [
+        ("a", b"full", {}),
+        ("a", b"large" * 20, {}),
+        ("a", b"", {"Nats-Expected-Last-Sequence": "9"}),
+        ("a", b"", {"Nats-Expected-Last-Subject-Sequence": "9"}),
+        ("a", b"", {"Nats-Expected-Stream": "other"}),
+        ("a", b"", {"Nats-Rollup": "sub"}),
+        ("*", b"", {"Nats-Rollup": "sub"}),
+    ]
+    streams = [{"name": name, "subjects": [f"{name}.>"], **full} for name in ("full", "quiet")]
+    heard: dict[str, list[tuple[str, bytes, bytes]]] = {}
+    said: dict[str, list[int]] = {}
+    for kind, server in servers.items():
+        told(
+            server,
+            [
+                ("STREAM.CREATE.full", streams[0]),
+                ("STREAM.CREATE.quiet", streams[1] | {"no_ack": True}),
+                ("PUB full.a", b"1"),
+            ],
+        )
+        with closing(Asking(server)) as asking, closing(Asking(server)) as other:
+            asking.publish("quiet.a", b"1")
+            asking.pinged()
+            other.say(b"UNSUB 1", b"SUB full.> 2", b"SUB quiet.> 3")
+            other.pinged()
+            for token, payload, headers in sent:
+                answer = asking.ask(f"full.{token}", payload, headers).json
+                said.setdefault(kind, []).append(answer["error"]["err_code"])
+                asking.publish(f"full.{token}", payload, "", headers)
+                asking.publish(f"quiet.{token}", payload, "r.t", headers)
+            asking.pinged()
+            assert asking.api("STREAM.INFO.full")["state"]["messages"] == 1, kind
+            came = [other.came() for _ in range(3 * len(sent))]
+            heard[kind] = [(each.subject, each.block, each.payload) for each in came]
+    assert heard[BROKER] == heard["new"] == heard["old"]
+    assert said[BROKER] == said["new"] == said["old"]
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_is_not_the_same(servers: dict[str, NatsServer], name: str) -> None:
     story = [request for request, _ in DIFFERENT[name]]

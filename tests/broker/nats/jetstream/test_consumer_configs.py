@@ -73,6 +73,7 @@ def read(**said: Any) -> ConsumerConfig:
 def refusal(**said: Any) -> tuple[int, str]:
     with pytest.raises(ApiError) as refused:
         stream_consumer_config(read(**said))
+    assert refused.value.code == (500 if refused.value.err_code in (10012, 10052, 10074) else 400)
     return refused.value.err_code, refused.value.description
 
 
@@ -126,7 +127,8 @@ def test_what_is_not_acknowledged_is_not_delivered_again() -> None:
     assert (config.max_deliver, config.backoff) == (0, ())
     shown = shown_consumer_config("c", config)
     assert (shown.max_deliver, shown.max_ack_pending, shown.ack_wait) == (5, 0, 1)
-    assert shown_consumer_config("c", stream_consumer_config(read(ack_policy="none"))).ack_wait == 0
+    nothing = shown_consumer_config("c", stream_consumer_config(read(ack_policy="none")))
+    assert (nothing.ack_wait, nothing.max_deliver) == (0, -1)
 
 
 def test_the_first_wait_of_backoff_is_the_ack_wait() -> None:
@@ -165,6 +167,8 @@ def test_each_policy_of_streams_is_shown() -> None:
     [
         ({"filter_subject": "a", "filter_subjects": ["b"]}, 10136, "cannot have both"),
         ({"filter_subjects": ["a", ""]}, 10139, "cannot be empty"),
+        ({"filter_subjects": ["a.*", "a.b"]}, 10138, "cannot overlap"),
+        ({"filter_subjects": ["a", "b", "a"]}, 10138, "cannot overlap"),
         ({"filter_subject": "a..b"}, 10052, "invalid subject"),
         ({"filter_subject": "a b"}, 10052, "invalid subject"),
         ({"filter_subject": "$JS.API.>"}, 10052, "jetstream api"),
@@ -190,6 +194,7 @@ def test_each_policy_of_streams_is_shown() -> None:
         ({"max_batch": -1}, 10114, "max request batch"),
         ({"max_waiting": -1}, 10087, "max waiting needs to be positive"),
         ({"backoff": [1, 2, 3], "max_deliver": 2}, 10116, "max deliver is required"),
+        ({"backoff": [1, 2], "max_deliver": 1}, 10116, "max deliver is required"),
         ({"ack_policy": "none", "max_ack_pending": 1}, 10082, "requires ack policy for max ack pending"),
         ({"num_replicas": 2}, 10074, "replicas > 1"),
         ({"ack_policy": "foo"}, 10025, "can not unmarshal"),

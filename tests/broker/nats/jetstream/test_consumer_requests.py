@@ -159,12 +159,12 @@ async def test_other_filters_are_counted_anew() -> None:
 
 @pytest.mark.parametrize(
     ("most", "stream"),
-    [(2, {}), (1000, {"max_consumers": 2}), (0, {"max_consumers": 2})],
+    [(2, {}), (1, {}), (1000, {"max_consumers": 2}), (0, {"max_consumers": 2}), (1000, {"max_consumers": 1})],
 )
 async def test_no_more_consumers_than_there_may_be(most: int, stream: dict[str, Any]) -> None:
     async with jetstream_room(stream=stream, nats={"max_consumers": most}) as here:
         puller = await here.puller()
-        for name in ("a", "b"):
+        for name in ("a", "b")[: stream.get("max_consumers", most)]:
             await puller.consumer(name)
         assert failed(await puller.api("CONSUMER.CREATE.s.c", asked())) == (400, 10026)
         await puller.consumer("a")  # it is there
@@ -173,15 +173,16 @@ async def test_no_more_consumers_than_there_may_be(most: int, stream: dict[str, 
         await puller.consumer("c")
 
 
-async def test_many_at_once_are_no_more_than_there_may_be() -> None:
-    async with jetstream_room(nats={"max_consumers": 2}) as here:
+@pytest.mark.parametrize("most", [1, 2])
+async def test_many_at_once_are_no_more_than_there_may_be(most: int) -> None:
+    async with jetstream_room(nats={"max_consumers": most}) as here:
         await here.fill(b"x")
         pullers = [await here.puller() for _ in range(5)]
         wanted = asked(deliver_policy="by_start_time", opt_start_time="2026-01-01T00:00:00Z")
         for number, puller in enumerate(pullers):
             await puller.publish(f"$JS.API.CONSUMER.CREATE.s.c{number}", wanted, "r.1")
         answers = [(await puller.got()).payload for puller in pullers]
-        assert sum(b'"error"' not in answer for answer in answers) == len(here.streams.consumers("s")) == 2
+        assert sum(b'"error"' not in answer for answer in answers) == len(here.streams.consumers("s")) == most
 
 
 async def test_a_work_queue() -> None:
@@ -212,7 +213,9 @@ async def test_what_is_told_of_a_consumer() -> None:
     async with jetstream_room() as here:
         await here.fill(b"1", b"2", b"3")
         puller = await here.puller()
-        await puller.consumer()
+        made = await puller.consumer()
+        assert made["config"]["num_replicas"] == 0
+        assert made["delivered"] == made["ack_floor"] == {"consumer_seq": 0, "stream_seq": 0}
         for _ in range(2):
             await puller.pull(batch=1)
         first, _ = await puller.got(), await puller.got()
@@ -223,11 +226,34 @@ async def test_what_is_told_of_a_consumer() -> None:
         assert (said["stream_name"], said["name"]) == ("s", "c")
         for part, sequence in (("delivered", 3), ("ack_floor", 1)):
             assert (said[part]["consumer_seq"], said[part]["stream_seq"]) == (sequence, sequence)
+            assert said[part]["last_active"].endswith("Z")
         assert (said["num_ack_pending"], said["num_redelivered"]) == (2, 0)
         assert (said["num_waiting"], said["num_pending"]) == (1, 0)
         assert said["ts"] >= said["created"]
         assert "push_bound" not in said
         assert "paused" not in said
+
+
+async def test_times_are_those_of_the_calendar(mock_clock: trio.testing.MockClock) -> None:
+    """Which the store's time may be behind."""
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        log, now = here.jetstream.registry.get("s").log, here.jetstream.host.now
+        log.behind = 1000.0
+        assert Moment().read((await puller.consumer())["ts"]) == pytest.approx(now + 1000, abs=0.001)
+        until = {"pause_until": Moment().write(now + 1000 + 3600)}
+        left = (await puller.api("CONSUMER.PAUSE.s.c", until))["pause_remaining"]
+        assert left == pytest.approx(3600 * SECOND, abs=2000)
+
+
+async def test_what_has_to_be_read_is_counted_before_the_answer(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"store": {"path": str(tmp_path / "store.db"), "durability": "os"}}
+    async with jetstream_room(**settings) as here:
+        await here.fill(b"1", b"2")
+    async with jetstream_room(**settings) as here:
+        since = asked(deliver_policy="by_start_time", opt_start_time="2001-01-01T00:00:00Z")
+        made = await (await here.puller()).api("CONSUMER.CREATE.s.c", since)
+        assert made["num_pending"] == 2
 
 
 async def test_pages_of_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +279,8 @@ async def test_consumers_are_deleted() -> None:
         puller = await here.puller()
         await puller.consumer()
         for verb in ("INFO", "DELETE"):
-            assert failed(await puller.api(f"CONSUMER.{verb}.s.c", {"a": 1})) == (400, 10038)
+            for of in ("s.c", "no.c"):  # as servers do, they look at the payload first
+                assert failed(await puller.api(f"CONSUMER.{verb}.{of}", {"a": 1})) == (400, 10038)
             assert failed(await puller.api(f"CONSUMER.{verb}.s.no")) == (404, 10014)
             assert failed(await puller.api(f"CONSUMER.{verb}.no.c")) == (404, 10059)
         assert (await puller.api("CONSUMER.DELETE.s.c", {}))["success"] is True
@@ -359,7 +386,7 @@ async def test_who_may_not_subscribe_gets_no_consumer(tmp_path: Path) -> None:
         assert here.streams.consumers("t") == []
         assert "error" not in await puller.api("CONSUMER.CREATE.t.c", asked("t", filter_subject="open"))
         to = asked("t", filter_subject="open", deliver_subject="d.closed")
-        assert (await puller.api("CONSUMER.CREATE.t.d", to))["error"]["code"] == 403
+        assert failed(await puller.api("CONSUMER.CREATE.t.d", to)) == (403, 0)
         assert [info.name for info in here.streams.consumers("t")] == ["c"]
 
 
@@ -383,6 +410,9 @@ async def test_nobody_is_pinned() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
         await puller.consumer()
-        for name, asked, number in (("c", {"group": "a"}, 10160), ("c", {}, 10025), ("no", {"group": "a"}, 10014)):
-            said = await puller.api(f"CONSUMER.UNPIN.s.{name}", asked)
-            assert said["error"]["err_code"] == number
+        for name, said, error in (
+            ("c", {"group": "a"}, (400, 10160)),
+            ("c", {}, (400, 10025)),
+            ("no", {"group": "a"}, (404, 10014)),
+        ):
+            assert failed(await puller.api(f"CONSUMER.UNPIN.s.{name}", said)) == error

@@ -40,7 +40,8 @@ async def test_a_message_comes_as_it_is_and_says_where_it_is_from() -> None:
         assert headers(await get(puller, {"last_by_subj": "s.*"}))["Nats-Sequence"] == "2"
         assert headers(await get(puller, {"next_by_subj": "s.b"}))["Nats-Sequence"] == "2"
         assert headers(await get(puller, {"next_by_subj": ">", "seq": 2}))["Nats-Sequence"] == "2"
-        assert headers(await get(puller, b"", ".s.a"))["Nats-Sequence"] == "1"
+        for nothing in (b"", b"{}", b"null", b'{"seq": 0, "max_bytes": 1}'):
+            assert headers(await get(puller, nothing, ".s.a"))["Nats-Sequence"] == "1"
 
 
 async def test_a_publisher_cannot_say_where_a_message_is_from() -> None:
@@ -75,6 +76,9 @@ async def test_a_publisher_cannot_say_where_a_message_is_from() -> None:
         (b'{"next_by_subj": "s.a", "seq": 2}', "", "404 Message Not Found"),
         (b"", ".s.no", "404 Message Not Found"),
         (b"", ".$JS.API.INFO", "404 Message Not Found"),
+        (b"{}", ".s.no", "404 Message Not Found"),
+        (b"{", ".s.a", "408 Malformed Request"),
+        (b'{"up_to_seq": 5}', ".s.a", "408 Bad Request"),
     ],
 )
 async def test_statuses(payload: bytes, more: str, status: str) -> None:

@@ -10,11 +10,19 @@ import trio.testing
 
 from tests.broker.nats.jetstream.pulled import OPEN_ALONE, READ_DIRECTLY, Got, Puller, jetstream_room
 from trunkline.broker.nats.jetstream import direct_batches
+from trunkline.broker.nats.jetstream.asker import Asker
+from trunkline.broker.nats.jetstream.messages import wire_size
+from trunkline.nats.jetstream.fields import Moment
 from trunkline.nats.protocol.headers import decode_headers
-from trunkline.streams import StreamConfig, StreamOrigin, TopicChange
+from trunkline.streams import StreamConfig, StreamOrigin, TopicChange, search
+from trunkline.streams.errors import MessageNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from trunkline.streams.log import StreamLog, StreamStore
+    from trunkline.streams.search import StreamMessage
 
 PAST, FUTURE = "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 
@@ -134,6 +142,15 @@ async def test_too_many_subjects(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(await batch(puller, multi_last=["s.*"], up_to_seq=2)) == 3, "the third was not there yet"
 
 
+async def test_too_many_filters() -> None:
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await here.fill(b"x")
+        asked = [f"s.{number}" for number in range(direct_batches.MAX_FILTERS - 1)]
+        assert await batch(puller, multi_last=[*asked, "s.a"]) == [message(1, 0, 0), end(0, 1, up_to=1)]
+        assert await batch(puller, multi_last=[*asked, "s.a", "s.a"]) == [("413 Too Many Subjects", {})]
+
+
 async def test_bytes_of_a_batch_are_limited() -> None:
     """If the request does not say how, by what may wait for a client."""
     async with jetstream_room(stream=READ_DIRECTLY, nats={"max_pending": "64KiB"}) as here:
@@ -141,15 +158,79 @@ async def test_bytes_of_a_batch_are_limited() -> None:
         await here.fill(*[bytes(20_000)] * 6)
         assert await batch(puller, seq=1, batch=6) == [*[message(n, 6 - n, n - 1) for n in range(1, 5)], end(2, 4)]
         assert await batch(puller, seq=1, batch=6, max_bytes=1) == [message(1, 5, 0), end(5, 1)]
+        size = wire_size((await here.streams.get("s", 1)).message, b"")
+        for most, last in ((size - 1, 1), (size, 1), (size + 1, 2)):
+            assert (await batch(puller, seq=1, batch=6, max_bytes=most))[-1] == end(6 - last, last)
+
+
+async def test_what_comes_meanwhile_is_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are as they were at one moment."""
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        await here.fill(b"1", b"2")
+
+        async def count_from(*asked: Any) -> int:
+            await here.fill(b"3")
+            return await search.count_from(*asked)
+
+        monkeypatch.setattr(direct_batches, "count_from", count_from)
+        found = await batch(puller, seq=1, batch=9)
+        assert [said["Sequence"] for status, said in found if not status] == ["1", "2"]
 
 
 async def test_many_messages_leave_in_several_turns_and_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_batches, "AT_ONCE", 3)
+    poured: list[int] = []
+    steps: list[str] = []
+    pour = Asker.pour
+
+    async def count(asker: Asker, reply: bytes, answers: Sequence[tuple[bytes, bytes]]) -> None:
+        poured.append(len(answers))
+        steps.append("pour")
+        await pour(asker, reply, answers)
+
+    monkeypatch.setattr(Asker, "pour", count)
     async with jetstream_room(stream=READ_DIRECTLY) as here:
         puller = await here.puller()
         await here.fill(*[b"x"] * 8)
+        pause = here.jetstream.host.pause
+
+        async def note() -> None:
+            steps.append("pause")
+            await pause()
+
+        monkeypatch.setattr(here.jetstream.host, "pause", note)
         found = await batch(puller, seq=1, batch=8)
         assert found == [*[message(n, 8 - n, n - 1) for n in range(1, 9)], end(0, 8)]
+        assert poured == [3, 3, 2]
+        assert steps == ["pause", "pour", "pause", "pour", "pause", "pour"]
+
+
+async def test_a_message_that_is_removed_meanwhile_is_left_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def get(log: StreamLog, store: StreamStore, sequence: int) -> StreamMessage:
+        if sequence == 2:
+            raise MessageNotFound
+        return await search.get(log, store, sequence)
+
+    monkeypatch.setattr(direct_batches, "get", get)
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        for topic in ("s/a", "s/b", "s/c"):
+            await here.fill(b"x", topic=topic)
+        assert await batch(puller, multi_last=[">"]) == [message(1, 2, 0), message(3, 0, 1), end(0, 3, up_to=3)]
+
+
+async def test_up_to_a_moment(mock_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room(stream=READ_DIRECTLY) as here:
+        puller = await here.puller()
+        times: list[float] = []
+        for topic in ("s/a", "s/b", "s/c"):
+            await here.fill(b"x", topic=topic)
+            times.append((await here.streams.get("s", len(times) + 1)).time)
+            mock_clock.jump(10)
+        for last in (1, 2, 3):
+            up_to = Moment().write(times[last - 1] + 5)
+            assert (await batch(puller, multi_last=[">"], up_to_time=up_to))[-1] == end(0, last, up_to=last)
 
 
 async def test_a_client_that_does_not_read_keeps_nothing_in_memory() -> None:

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from tests.broker.nats.jetstream.pulled import jetstream_room
+from trunkline.streams import Discard, StreamConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,17 @@ async def test_a_subscription_wakes_those_whom_it_concerns(monkeypatch: pytest.M
             await puller.say(b"UNSUB 9")
             await puller.nothing()
             assert sorted(woken) == sorted(expected * 2), "and when it ends"
+
+
+async def test_what_is_pushed_to_a_subject_whose_stream_refuses_it_is_heard() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        full = StreamConfig(name="full", filters=("r/pushed",), max_messages=1, discard=Discard.NEW)
+        await here.streams.create(full)
+        await here.fill(b"1", b"2", b"3")
+        await puller.consumer("p", deliver_subject="r.pushed", ack_policy="none")
+        assert [(await puller.got()).payload for _ in range(3)] == [b"1", b"2", b"3"]
+        assert here.streams.info("full").messages == 1
 
 
 async def test_two_listeners_have_one(tmp_path: Path) -> None:

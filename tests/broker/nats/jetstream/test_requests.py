@@ -31,6 +31,7 @@ def test_a_request_without_anything(payload: bytes) -> None:
 def test_an_object_that_says_nothing_is_as_empty() -> None:
     request(b" {} ").empty()
     request(b"{}").needed()
+    assert request(b" null").body == {}
 
 
 @pytest.mark.parametrize("payload", [b"x", b'{"a": 1}', b"[]"])

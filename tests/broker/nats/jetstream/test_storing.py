@@ -13,11 +13,15 @@ from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.nats.dialogue import Dialogue
 from trunkline.broker.nats.jetstream import storing
-from trunkline.streams import StreamConfig
+from trunkline.mqtt.reasons import Reason
+from trunkline.streams import Discard, StreamConfig
 from trunkline.streams.shapes import TopicChange
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+LONG = raw.session_expiry(100)
 
 
 async def stored(puller: Puller, subject: str, payload: bytes = b"x", **headers: str) -> Any:
@@ -46,7 +50,7 @@ async def test_what_no_stream_takes_is_a_request_as_any_other() -> None:
 async def test_others_get_it_as_well_with_a_quality_of_its_own() -> None:
     async with jetstream_room() as here:
         wire = await here.room.wire("reader")
-        await wire.subscribe(("s/#", 1))
+        await wire.subscribe(("s/#", 2))
         puller = await here.puller()
         await puller.publish("s.a", b"without")
         await stored(puller, "s.a", b"with")
@@ -138,9 +142,13 @@ async def test_demands(headers: dict[str, str], code: int, text: str) -> None:
         said = await stored(puller, "s.a", b"y", **headers)
         assert said.get("error", {"err_code": 0})["err_code"] == code
         assert said.get("error", {"description": ""})["description"].startswith(text)
+        assert (said["stream"], said["seq"]) == ("s", 0 if code else 2)
         assert here.streams.info("s").messages == (1 if code else 2)
         if code:
-            await puller.nothing()  # nobody gets what a stream refuses
+            if "Nats_Batch_Id" not in headers:  # of a batch that is not taken nobody gets anything
+                got = await puller.got()
+                assert (got.subject, got.sid, got.reply, got.payload) == ("s.a", "2", "", b"y"), "others get it"
+            await puller.nothing()
             reason = DropReason.WRONG_LAST if code in (10060, 10070, 10071) else DropReason.STREAM_FULL
             assert here.room.node.metrics.dropped[reason] == 1
 
@@ -166,14 +174,16 @@ async def test_the_last_of_a_topic_that_has_to_be_looked_for() -> None:
 
 
 async def test_a_stream_that_does_not_acknowledge() -> None:
-    async with jetstream_room(stream={"no_ack": True}) as here:
+    async with jetstream_room(stream={"no_ack": True, "max_message_size": 50}) as here:
         puller, other = await here.puller(), await here.puller()
         await other.say(b"SUB s.> 2")
         await other.nothing()
-        await puller.publish("s.a", b"x", "r.1")
-        await puller.nothing()
-        assert here.streams.info("s").messages == 1
-        assert (await other.got()).reply == "r.1", "others may answer"
+        for payload in (b"x", b"x" * 60):
+            await puller.publish("s.a", payload, "r.1")
+            await puller.nothing()
+            assert here.streams.info("s").messages == 1
+            got = await other.got()
+            assert (got.reply, got.payload) == ("r.1", payload), "others may answer"
 
 
 async def test_no_room() -> None:
@@ -184,6 +194,48 @@ async def test_no_room() -> None:
         puller = await here.puller()
         said = await stored(puller, "s.a")
         assert said["error"] == {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}
+        await puller.publish("s.a", b"x")
+        await puller.nothing()
+
+
+async def test_what_a_stream_refuses_is_for_clients_of_either_protocol_a_message_of_quality_0() -> None:
+    full = {"max_messages": 1, "discard": Discard.NEW}
+    lasting = {"session": {"store_qos0": True}, "store": {"durability": "memory"}}
+    async with jetstream_room(stream=full, **lasting) as here:
+        await here.fill(b"1")
+        reader, away = await here.room.wire("reader"), await here.room.wire("away", clean=False, properties=LONG)
+        await reader.subscribe(("s/#", 1))
+        await away.subscribe(("s/#", 1))
+        await away.abort()
+        puller = await here.puller()
+        for reply in ("", "r.1"):
+            await puller.publish("s.a", b"x", reply)
+        assert (await puller.got()).json["error"]["err_code"] == 10077
+        back = await here.room.wire("away", clean=False, properties=LONG)
+        for wire in (reader, back):
+            packets = [await wire.receive(), await wire.receive()]
+            assert [(packet.topic, packet.payload, packet.qos) for packet in packets] == [("s/a", b"x", 0)] * 2
+        assert here.streams.info("s").messages == 1
+        dropped = here.room.node.metrics.dropped
+        assert (dropped[DropReason.STREAM_FULL], dropped[DropReason.NO_SUBSCRIBERS]) == (2, 0)
+
+
+async def test_a_client_of_mqtt_is_told_and_nobody_gets_it() -> None:
+    async with jetstream_room(stream={"max_messages": 1, "discard": Discard.NEW}) as here:
+        await here.fill(b"1")
+        puller, wire = await here.puller(), await here.room.wire("publisher")
+        await puller.say(b"SUB s.> 2")
+        answer = await wire.publish("s/a", b"x", qos=1)
+        assert answer is not None
+        assert answer.reason == Reason.QUOTA_EXCEEDED
+        await puller.nothing()
+
+
+async def test_who_publishes_and_does_not_hear_itself() -> None:
+    async with jetstream_room(stream={"max_messages": 1, "discard": Discard.NEW}) as here:
+        await here.fill(b"1")
+        puller = await here.puller(echo=False)
+        await puller.say(b"SUB s.> 2")
         await puller.publish("s.a", b"x")
         await puller.nothing()
 
@@ -227,6 +279,7 @@ async def test_a_stream_that_is_deleted_meanwhile_acknowledges_nothing(monkeypat
             "Nats_Expected_Last_Subject_Sequence_Subject": "s.b",
         }
         assert (await puller.ask("s.a", b"x", **headers)).status == "503"
+        await puller.nothing()
 
 
 async def test_the_last_of_several_subjects_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

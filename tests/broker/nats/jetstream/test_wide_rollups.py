@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.broker.nats.jetstream.pulled import Puller, jetstream_room
+from trunkline.broker.nats.jetstream import wide_rollups
+from trunkline.streams.errors import StreamForbids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,8 +62,37 @@ async def test_what_is_no_pattern_and_what_is_not_asked_for() -> None:
         puller = await here.puller()
         await here.fill(b"1", topic="s/a")
         await rolled_up(puller, "s.>.x")
-        await puller.ask("s.*", b"no roll-up")
+        await puller.ask("s.*", b"no roll-up", Nats_Msg_Id="1")
         assert await subjects(puller) == {"s.a": 1, "s.>.x": 1, "s.*": 1}
+
+
+@pytest.mark.parametrize(
+    ("topic", "rollup", "filter"),
+    [
+        ("s/*", "sub", "s/+"),
+        ("s/>", "SUB", "s/+/#"),
+        ("s/a", "sub", None),
+        ("s/a*", "sub", None),
+        ("s/*", "all", None),
+        ("s/*", "", None),
+        ("s/>/a", "sub", None),
+    ],
+)
+def test_what_is_of_several_topics(topic: str, rollup: str, filter: str | None) -> None:
+    assert wide_rollups.rolled_up(topic, {"Nats-Rollup": rollup}) == filter
+
+
+async def test_a_stream_that_is_sealed_meanwhile_keeps_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with jetstream_room(stream=ALLOWS) as here:
+        puller = await here.puller()
+        await here.fill(b"1", topic="s/a")
+
+        async def forbidden(*_: object) -> None:
+            raise StreamForbids("it is sealed", "sealed")
+
+        monkeypatch.setattr(wide_rollups, "purge", forbidden)
+        assert await rolled_up(puller, "s.*") == {"stream": "s", "seq": 2}
+        assert await subjects(puller) == {"s.a": 1, "s.*": 1}
 
 
 async def test_a_stream_that_does_not_allow_it() -> None:

@@ -14,7 +14,7 @@ from tests.nats.client.jetstream.stub import StubClient, status
 from tests.nats.servers import BROKER, NatsServer, running
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import FastBatchFailed, JetStream, Missed, NotSupported
-from trunkline.nats.client.jetstream.fast_batch import MAX_MISSES, FastBatch
+from trunkline.nats.client.jetstream.fast_batch import FastBatch
 from trunkline.nats.errors import (
     BadSubject,
     BufferFull,
@@ -97,6 +97,7 @@ async def test_a_batch() -> None:
     assert [await scene.batch.publish(f"a.{number}") for number in (2, 3)] == [2, 3]
     await finish(scene, 3)
     assert scene.said == ["10.fail.1.0", "10.fail.2.1", "10.fail.3.1", "10.fail.4.3"]
+    assert scene.client.at_once == [True, False, False, True]
     assert [(subject, payload) for subject, payload, _ in scene.client.published[-2:]] == [("a.3", b"")] * 2
     assert scene.batch.ack is not None
     assert (scene.batch.ack.sequence, scene.batch.stored, scene.batch.missed) == (103, 3, 0)
@@ -132,18 +133,28 @@ async def test_an_answer_to_nothing_ends_no_batch_with_gaps() -> None:
     assert scene.batch.stored == 2
 
 
+class Steps(trio.abc.Instrument):
+    """Counts how often a task goes on."""
+
+    def __init__(self, task: trio.lowlevel.Task) -> None:
+        self.count = 0
+        self._task = task
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task is self._task
+
+
 async def test_others_have_their_turn_while_nothing_is_waited_for() -> None:
-    scene, turn = Scene(every=100), trio.Event()
+    """After each 64 publications."""
+    scene = Scene(every=100)
     await scene.publish(1)
     scene.ack(0, 100)
-    async with trio.open_nursery() as nursery:
-
-        async def other() -> None:
-            turn.set()
-
-        nursery.start_soon(other)
-        await scene.publish(198)
-        assert turn.is_set()
+    steps = Steps(trio.lowlevel.current_task())
+    trio.lowlevel.add_instrument(steps)
+    for count, turns in ((62, 0), (1, 1), (63, 1), (1, 2), (63, 2), (1, 3)):
+        await scene.publish(count)
+        assert steps.count == turns
+    trio.lowlevel.remove_instrument(steps)
 
 
 async def test_the_server_says_how_fast_it_may_be() -> None:
@@ -263,6 +274,7 @@ async def test_what_ends_a_batch_without_gaps(is_gap: bool) -> None:
     assert str(failed).startswith(said)
     assert str(failed).endswith("of 9 messages the first 4 are stored, the others are not")
     assert scene.batch.ack is None
+    assert (scene.batch.missed, scene.batch.misses) == (0, [])
     assert len(scene.said) == 10
 
 
@@ -273,6 +285,7 @@ async def test_a_message_that_is_refused_before_it_is_in_the_batch() -> None:
     scene.answer(TOO_LARGE, 2)
     scene.gap(2, 3)
     scene.done(1)
+    assert scene.batch.is_over
     failed = await scene.fails()
     assert isinstance(failed.reason, ApiError)
     assert (failed.reason.err_code, failed.stored, failed.is_certain) == (10054, 1, True)
@@ -292,9 +305,60 @@ async def test_a_message_that_is_refused_before_it_is_in_the_batch() -> None:
 async def test_many_gaps() -> None:
     scene = Scene(gaps=True)
     await scene.started(2)
-    for _ in range(MAX_MISSES + 5):
+    for _ in range(105):
         scene.gap(1, 3)
-    assert (len(scene.batch.misses), scene.batch.missed) == (MAX_MISSES, 2 * (MAX_MISSES + 5))
+    assert (len(scene.batch.misses), scene.batch.missed) == (100, 210)
+    assert {each.reason for each in scene.batch.misses} == {None}
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+async def test_a_gap_that_is_none(gaps: bool) -> None:
+    scene = Scene(gaps=gaps)
+    await scene.started(6)
+    scene.gap(6, 6)
+    assert scene.said[6:] == [f"10.{'ok' if gaps else 'fail'}.7.3"]
+    scene.answer(UNKNOWN, 7, 3)
+    failed = await scene.fails()
+    assert str(failed.reason) == "message 6 came where the server expected 6"
+    assert scene.batch.missed == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_an_end_that_is_not_what_was_asked_for(count: int) -> None:
+    """Before it is asked for, or behind less than all."""
+    scene = Scene()
+    await scene.started(2)
+    if count == 2:
+        scene.done(2)
+        failed = await scene.fails()
+    else:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.fails)
+            await wait_all_tasks_blocked()
+            scene.done(1)
+        failed = await scene.fails()
+    assert str(failed.reason) == "the server has ended the batch"
+    assert (failed.stored, scene.batch.ack) == (count, None)
+
+
+async def test_whoever_waits_is_told_of_the_end_at_once(autojump_clock: MockClock) -> None:
+    for act in (
+        lambda scene: scene.batch.end(),
+        lambda scene: scene.batch.denied(PermissionDenied('Permissions Violation for Publish to "a"')),
+        lambda scene: scene.batch.abandon(),
+    ):
+        scene = Scene()
+        await scene.publish(1)
+        async with trio.open_nursery() as nursery:
+
+            async def publish(scene: Scene) -> None:
+                with pytest.raises(FastBatchFailed):
+                    await scene.publish(1)
+
+            nursery.start_soon(publish, scene)
+            await wait_all_tasks_blocked()
+            act(scene)
+    assert trio.current_time() == 0
 
 
 @pytest.mark.parametrize(
@@ -440,6 +504,7 @@ async def test_the_end_of_the_client(failure: NatsError | None, error: type[Nats
 
 async def test_what_is_denied() -> None:
     for gaps, count, text, is_over in (
+        (False, 0, 'Permissions Violation for Publish to "a"', False),
         (False, 1, 'Permissions Violation for Publish to "a"', True),
         (True, 1, 'Permissions Violation for Publish to "a"', True),
         (False, 2, 'Permissions Violation for Publish to "a"', True),
@@ -449,7 +514,8 @@ async def test_what_is_denied() -> None:
         (False, 2, 'Permissions Violation for Subscription to "_INBOX.c.>"', False),
     ):
         scene = Scene(gaps=gaps)
-        await scene.started(count)
+        if count:
+            await scene.started(count)
         scene.batch.denied(PermissionDenied(text))
         assert scene.batch.is_over is is_over, text
         if is_over:
@@ -517,9 +583,15 @@ async def test_many_messages(gaps: bool, new: NatsServer) -> None:
             for _ in range(2):
                 await batch.publish("fast.a", message_id="once")
         assert await count_in(js) == 5001
-        with pytest.raises(ValueError, match="every: 0; accepted is 1 to 65535"):
-            async with js.fast_batch(every=0):
-                pass
+        for every in (0, 65_536):
+            with pytest.raises(ValueError, match=f"every: {every}; accepted is 1 to 65535"):
+                async with js.fast_batch(every=every):
+                    pass
+        for every in (1, 65_535):
+            async with js.fast_batch(every=every) as batch:
+                for _ in range(3):
+                    await batch.publish("fast.a")
+        assert not any(isinstance(each, FastBatch) for each in js.client.receivers.by_id.values())
 
 
 async def test_several_tasks_share_a_batch(new: NatsServer) -> None:

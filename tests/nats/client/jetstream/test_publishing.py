@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from tests.nats.client.jetstream.stub import StubClient, status
 from tests.nats.servers import KINDS, NatsServer, running
 from trunkline.nats import connect
 from trunkline.nats.client.jetstream import JetStream
-from trunkline.nats.client.jetstream.publishing import MAX_FAILURES, RETRIES, Publisher, PublishFailed, Receipt
+from trunkline.nats.client.jetstream.publishing import Publisher, PublishFailed, Receipt
 from trunkline.nats.errors import (
     BufferFull,
     ClientClosed,
@@ -20,6 +20,7 @@ from trunkline.nats.errors import (
     NatsError,
     NoResponders,
     PayloadTooLarge,
+    PermissionDenied,
     RequestTimeout,
 )
 from trunkline.nats.jetstream.configs import Storage, StreamConfig
@@ -54,6 +55,15 @@ async def test_acknowledgements() -> None:
     found.put(Deliver(b"_INBOX.p.zz", b"9", b"", b"", b"x"))
     await found.finish()
     assert ((await one.ack()).sequence, (await two.ack()).sequence) == (7, 8)
+
+
+async def test_an_acknowledgement_in_another_order() -> None:
+    found, client = publishing()
+    receipt = await found.publish("a")
+    found.put(answer(client, 0, b'{"seq":7,"stream":"s"}'))
+    assert receipt.is_settled
+    with assert_checkpoints():  # many of them in a row leave others their turn
+        assert (await receipt.ack()).sequence == 7
 
 
 async def test_a_full_window_is_waited_for() -> None:
@@ -105,13 +115,13 @@ async def test_a_refusal(payload: bytes, error: type[Exception]) -> None:
 
 async def test_many_refusals() -> None:
     found, client = publishing(window=1000)
-    for _ in range(MAX_FAILURES + 5):
+    for _ in range(105):
         await found.publish("a")
-    for index in range(MAX_FAILURES + 5):
+    for index in range(105):
         found.put(answer(client, index, b"no"))
     with pytest.raises(PublishFailed) as caught:
         await found.finish()
-    assert (len(caught.value.receipts), caught.value.count) == (MAX_FAILURES, MAX_FAILURES + 5)
+    assert (len(caught.value.receipts), caught.value.count) == (100, 105)
 
 
 async def test_a_refusal_that_was_told_is_not_counted() -> None:
@@ -128,10 +138,10 @@ async def test_a_refusal_that_was_told_is_not_counted() -> None:
 
 async def test_refusals_that_nobody_has_asked_for_beside_many_that_somebody_has() -> None:
     found, client = publishing(window=1000)
-    receipts = [await found.publish("a") for _ in range(MAX_FAILURES + 5)]
-    for index in range(MAX_FAILURES + 5):
+    receipts = [await found.publish("a") for _ in range(105)]
+    for index in range(105):
         found.put(answer(client, index, b"no"))
-    for receipt in [*receipts[:MAX_FAILURES], *receipts[:MAX_FAILURES], receipts[-1]]:
+    for receipt in [*receipts[:100], *receipts[:100], receipts[-1]]:
         with pytest.raises(BadReply):
             await receipt.ack()
     with pytest.raises(PublishFailed, match="4 messages were not taken") as caught:
@@ -149,6 +159,66 @@ async def test_what_cannot_be_published_again_fails_alone(autojump_clock: MockCl
         await small.ack()
     with pytest.raises(PayloadTooLarge):
         await large.ack()
+    await found.finish()
+
+
+async def test_all_who_wait_are_told_what_cannot_be_published_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, client = publishing()
+    receipt = await found.publish("a", b"1", message_id="1")
+    list(found.again())
+
+    async def post(data: bytes) -> None:
+        await trio.sleep(1)
+        raise PayloadTooLarge("it is")
+
+    monkeypatch.setattr(client, "post", post)
+
+    async def wait() -> None:
+        with pytest.raises(PayloadTooLarge):
+            await receipt.ack()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(wait)
+    assert trio.current_time() == 1
+
+
+async def test_what_is_denied(autojump_clock: MockClock) -> None:
+    """A subject, all of whose messages fail, or the answers, and with them everything."""
+    found, client = publishing()
+    one, other, two = await found.publish("a"), await found.publish("b"), await found.publish("a")
+
+    async def wait(receipt: Receipt) -> None:
+        with pytest.raises(PermissionDenied):
+            await receipt.ack()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, one)
+        nursery.start_soon(wait, two)
+        await wait_all_tasks_blocked()
+        for text in (
+            'Publish to "c"',
+            'Subscription to "a"',
+            'Subscription to "_INBOX.o.*"',
+            'Publish to "_INBOX.p.*"',
+        ):
+            found.denied(PermissionDenied(f"Permissions Violation for {text}"))
+        assert (one.is_settled, other.is_settled, found.is_over) == (False, False, False)
+        found.denied(PermissionDenied('Permissions Violation for Publish to "a"'))
+    assert trio.current_time() == 0
+    assert (other.is_settled, found.is_over) == (False, False)
+    found.put(acked(client, 0))  # behind that
+    assert one.error is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, other)
+        await wait_all_tasks_blocked()
+        found.denied(PermissionDenied('Permissions Violation for Subscription to "_INBOX.p.*"'))
+    assert trio.current_time() == 0
+    assert found.is_over
+    with pytest.raises(PermissionDenied):
+        await found.publish("b")
     await found.finish()
 
 
@@ -175,7 +245,7 @@ async def test_nobody_answers(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
 
         async def refuse() -> None:
-            for index in range(RETRIES + 1):
+            for index in range(3):
                 await trio.sleep(1)
                 assert len(client.published) == index + 1
                 found.put(status(503, subject=client.published[index][2].encode()))
@@ -183,8 +253,8 @@ async def test_nobody_answers(autojump_clock: MockClock) -> None:
         nursery.start_soon(refuse)
         with pytest.raises(NoResponders):
             await receipt.ack()
-    assert [payload for _, payload, _ in client.published] == [b"1"] * (RETRIES + 1)
-    assert len({reply for _, _, reply in client.published}) == RETRIES + 1
+    assert [payload for _, payload, _ in client.published] == [b"1"] * (3)
+    assert len({reply for _, _, reply in client.published}) == 3
     await found.finish()
 
 
@@ -289,6 +359,21 @@ async def test_the_end_of_the_client(failure: NatsError | None, error: type[Nats
         with pytest.raises(error):
             await receipt.ack()
     await found.finish()
+
+
+async def test_the_end_is_told_at_once(autojump_clock: MockClock) -> None:
+    found, _ = publishing()
+    receipt = await found.publish("a")
+
+    async def wait() -> None:
+        with pytest.raises(ClientClosed):
+            await receipt.ack()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        found.end(ClientClosed("why"))
+    assert trio.current_time() == 0
 
 
 async def test_what_cannot_be_published_is_not_waited_for() -> None:

@@ -17,14 +17,16 @@ from trunkline.nats.client.events import HeartbeatMissed, PullFailed
 from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.pull import MAX_FAILURES, PullSubscription
 from trunkline.nats.errors import BufferFull, ClientClosed, RequestTimeout, StatusError
-from trunkline.nats.jetstream.configs import ConsumerConfig, Storage, StreamConfig
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
+from trunkline.nats.jetstream.pulls import AHEAD, ahead_of
 from trunkline.nats.protocol.operations import Deliver
 
 
-def pulling(*, ahead: int = 10, ahead_bytes: int = 0) -> tuple[PullSubscription, StubApi]:
+def pulling(*said: int | None) -> tuple[PullSubscription, StubApi]:
+    """What is said of `ahead_of`; ten messages."""
     api = StubApi()
     found = api.client.open(lambda *args: PullSubscription(api, *args), "_INBOX.me.*")
-    found.ahead, found.ahead_bytes = ahead, ahead_bytes
+    found.ahead = ahead_of(*(said or (10,)))
     found.bind("s", "c", info(), is_created=False)
     return found, api
 
@@ -289,7 +291,7 @@ async def looping(found: PullSubscription) -> AsyncGenerator[list[bytes]]:
 
 
 async def test_a_loop_asks_for_more_when_half_is_left() -> None:
-    found, api = pulling(ahead=10)
+    found, api = pulling(10)
     async with looping(found) as taken:
         assert asked(api) == [{"batch": 10, "expires": 30_000_000_000, "idle_heartbeat": 15_000_000_000}]
         for number in range(4):
@@ -304,7 +306,7 @@ async def test_a_loop_asks_for_more_when_half_is_left() -> None:
 
 async def test_what_a_pull_had_still_room_for_is_asked_for_again() -> None:
     """And no more: the rest of it has come."""
-    found, api = pulling(ahead=10)
+    found, api = pulling(10)
     async with looping(found):
         first = answer(api, 408, "Request Timeout", Nats_Pending_Messages=4, Nats_Pending_Bytes=0)
         for number in range(6):
@@ -320,7 +322,7 @@ async def test_what_a_pull_had_still_room_for_is_asked_for_again() -> None:
 
 
 async def test_one_ahead() -> None:
-    found, api = pulling(ahead=1)
+    found, api = pulling(1)
     async with looping(found) as taken:
         for number in range(3):
             found.put(message(number, b"%d" % number))
@@ -331,7 +333,7 @@ async def test_one_ahead() -> None:
 
 async def test_what_waits_is_not_asked_for_again() -> None:
     """Nobody takes the messages, so that none are asked for."""
-    found, api = pulling(ahead=4)
+    found, api = pulling(4)
     for number in range(4):
         found.put(message(number))
     await found.receive()
@@ -342,7 +344,7 @@ async def test_what_waits_is_not_asked_for_again() -> None:
 
 
 async def test_bytes_ahead() -> None:
-    found, api = pulling(ahead_bytes=1000)
+    found, api = pulling(AHEAD, 1000)
     async with looping(found):
         assert asked(api)[0] | {"expires": 0} == {
             "batch": 1_000_000,
@@ -357,7 +359,7 @@ async def test_bytes_ahead() -> None:
 
 
 async def test_bytes_that_wait_are_not_asked_for_again() -> None:
-    found, api = pulling(ahead_bytes=1000)
+    found, api = pulling(AHEAD, 1000)
     for number in (1, 2):
         found.put(message(number, bytes(400)))
     await found.receive()
@@ -378,7 +380,7 @@ async def test_a_loop_asks_again_for_what_could_not_be_sent() -> None:
 
 async def test_a_message_that_finds_no_room_beside_others() -> None:
     """It is asked for when the others are taken; one that is larger than all that may come is an error."""
-    found, api = pulling(ahead_bytes=1000)
+    found, api = pulling(AHEAD, 1000)
     with trio.move_on_after(0):
         await found.receive()
     found.put(message(1, bytes(100)))
@@ -393,8 +395,25 @@ async def test_a_message_that_finds_no_room_beside_others() -> None:
         await found.receive()
 
 
+async def test_a_message_that_finds_no_room_beside_what_may_come() -> None:
+    """It is smaller than all that may come, and one pull after another ends because of it."""
+    found, api = pulling(AHEAD, 1000, None, 900)
+    async with looping(found):
+        first = answer(api, 409, "Message Size Exceeds MaxBytes", Nats_Pending_Messages=9, Nats_Pending_Bytes=800)
+        found.put(message(1, bytes(100)))
+        await wait_all_tasks_blocked()
+        assert len(asked(api)) == 2
+        second = answer(api, 409, "Message Size Exceeds MaxBytes", Nats_Pending_Messages=9, Nats_Pending_Bytes=200)
+        found.put(first)
+        await wait_all_tasks_blocked()
+        assert len(asked(api)) == 2  # not for less than all
+        found.put(second)
+        await wait_all_tasks_blocked()
+        assert [each["max_bytes"] for each in asked(api)][2:] == [1000]
+
+
 async def test_after_a_message_that_found_no_room_it_is_asked_ahead_again() -> None:
-    found, api = pulling(ahead_bytes=1000)
+    found, api = pulling(AHEAD, 1000)
     with trio.move_on_after(0):
         await found.receive()
     found.put(message(1, bytes(100)))
@@ -506,7 +525,7 @@ async def test_a_fetch_behind_a_loop_that_was_to_try_again(autojump_clock: MockC
 
 
 async def test_failures_are_counted_in_a_row(autojump_clock: MockClock) -> None:
-    found, api = pulling(ahead=1)
+    found, api = pulling(1)
     async with looping(found) as taken:
         for number in range(3 * MAX_FAILURES):
             count = len(asked(api))
@@ -626,6 +645,53 @@ async def test_a_loop_with_servers(server: NatsServer) -> None:
             nursery.start_soon(take, 1)
         assert sorted(map(int, seen)) == list(range(300))
         assert (await js.consumer("pulls", "d")).ack_floor.stream == 300
+
+
+async def test_how_far_a_loop_is_ahead_of_servers(server: NatsServer) -> None:
+    """What is left when it asks again is what it was told."""
+    async with stream(server, 0) as js:
+        for _ in range(20):
+            await js.publish("pulls", bytes(1000))
+        for said, delivered in (
+            ({"ahead": 10}, {10}),
+            ({"ahead": 10, "threshold": 0}, {10}),
+            ({"ahead": 10, "threshold": 8}, {12}),
+            ({"ahead": 10, "threshold": 10}, {13}),
+            ({"ahead_bytes": 10_000, "threshold_bytes": 0}, {9}),
+            ({"ahead_bytes": 10_000, "threshold_bytes": 9_000}, {10, 11, 12}),
+        ):
+            config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT)
+            async with js.subscribe_pull(stream="pulls", config=config, **said) as found:
+                for _ in range(4):
+                    (await found.receive()).ack()
+                with trio.fail_after(60):
+                    while (at := (await js.consumer("pulls", found.consumer)).delivered.consumer) < min(delivered):
+                        await trio.lowlevel.checkpoint()
+                assert at in delivered, said
+
+
+@pytest.mark.parametrize("threshold", [None, 0, 1000])
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_messages_larger_than_what_is_left_of_a_pull(
+    server: NatsServer, threshold: int | None, is_there: bool
+) -> None:
+    """And smaller than what is asked for ahead, which come; one that is larger than that ends the loop."""
+    sizes = [100, 850, 100, 700, 500, 400, 850]
+    async with stream(server, 0) as js:
+        for size in sizes if is_there else ():
+            await js.publish("pulls", bytes(size))
+        async with js.subscribe_pull("pulls", ahead_bytes=1000, threshold_bytes=threshold) as found:
+            with trio.fail_after(60):
+                for size in sizes:
+                    if not is_there:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(js.publish, "pulls", bytes(size))
+                            assert len((await found.receive()).payload) == size
+                    else:
+                        assert len((await found.receive()).payload) == size
+                await js.publish("pulls", bytes(1500))
+                with pytest.raises(StatusError, match="Message Size Exceeds MaxBytes"):
+                    await found.receive()
 
 
 async def test_what_was_asked_for_has_room(server: NatsServer) -> None:

@@ -1,16 +1,24 @@
 """What comes between the messages that are pushed: heartbeats, flow control, gaps, and what is wrong."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.nats.client.jetstream.relay import Relay, relayed
 from tests.nats.client.jetstream.stub import StubApi, heartbeat, info, message, status
 from tests.nats.client.scripted import Peer, Told, serving
-from tests.nats.servers import NatsServer
-from trunkline.nats import connect
-from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed
+from tests.nats.servers import KINDS, NatsServer
+from trunkline.nats import Client, connect
+from trunkline.nats.client.events import Event, HeartbeatMissed, MessagesMissed, Reconnected
+from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
+from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BufferFull, StatusError, UnknownStatus
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol import encoder
@@ -446,3 +454,180 @@ async def test_a_lost_consumer_is_noticed(server: NatsServer) -> None:
                 nursery.cancel_scope.cancel()
         assert told.events[0] == HeartbeatMissed(found, pytest.approx(0.3))
         await js.delete_stream("beats")
+
+
+# With servers, and a line to them that loses what is sent
+
+
+@dataclass
+class Deaf:
+    """A subscription that hears nothing of the server for now, and another one to its subject, which does."""
+
+    client: Client
+    found: PushSubscription
+    told: list[Event]
+    relay: Relay
+    js: JetStream
+    other: Subscription
+
+    async def delivered(self, sequence: int) -> None:
+        """Until the consumer has delivered so many."""
+        async for wire in self.other:
+            if wire.reply.startswith("$JS.ACK") and int(wire.reply.split(".")[6]) == sequence:
+                return
+
+    async def stalled(self) -> str:
+        """Until a heartbeat says so. The subject by which the consumer goes on."""
+        async for wire in self.other:
+            if question := wire.headers.get("Nats-Consumer-Stalled"):
+                return question
+        raise AssertionError
+
+    def hear(self) -> None:
+        """By another connection."""
+        self.relay.cut()
+
+
+@asynccontextmanager
+async def deaf(server: NatsServer, **config: Any) -> AsyncGenerator[Deaf]:
+    told: list[Event] = []
+    async with (
+        connect(server.url) as helper,
+        relayed(server.port) as relay,
+        connect(f"127.0.0.1:{relay.port}", reconnect_wait=0.01, on_event=told.append) as client,
+    ):
+        js = helper.jetstream()
+        await js.create_stream(StreamConfig(name="deaf", subjects=("deaf",), storage=Storage.MEMORY))
+        try:
+            made = ConsumerConfig(deliver_subject=client.new_inbox(), ack_policy=AckPolicy.NONE, **config)
+            with trio.fail_after(60), helper.subscribe(made.deliver_subject) as other:
+                await helper.flush()
+                async with client.jetstream().subscribe("deaf", config=made) as found:
+                    await js.publish("deaf", b"first")
+                    assert await payloads(found, 1) == [b"first"]
+                    relay.loses_answers = True
+                    yield Deaf(client, found, told, relay, js, other)
+        finally:
+            await js.delete_stream("deaf")
+
+
+@pytest.mark.parametrize("is_heartbeat", [False, True])
+async def test_a_gap_that_servers_leave(server: NatsServer, *, is_heartbeat: bool) -> None:
+    """What was delivered while the connection was down is told by the next message, or by a heartbeat."""
+    async with deaf(server, idle_heartbeat=0.1 if is_heartbeat else 0.0) as here:
+        for _ in range(3):
+            await here.js.publish("deaf", b"lost")
+        await here.delivered(4)
+        here.hear()
+        missed = MessagesMissed(here.found, 2, 4)
+        async with trio.open_nursery() as nursery:
+            if is_heartbeat:
+                nursery.start_soon(here.found.receive)
+                while missed not in here.told:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            else:
+                while not any(isinstance(event, Reconnected) for event in here.told):
+                    await trio.lowlevel.checkpoint()
+                await here.client.flush()
+                await here.js.publish("deaf", b"last")
+                assert await payloads(here.found, 1) == [b"last"]
+        assert [event for event in here.told if isinstance(event, MessagesMissed)] == [missed]
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_consumer_of_servers_that_has_stalled(server: NatsServer, *, is_answered: bool) -> None:
+    """The question of flow control, or the answer to it, is lost with a connection. The heartbeats that come by the
+    next one say that the consumer has stalled, and it goes on."""
+    async with deaf(server, idle_heartbeat=0.2, flow_control=True) as here:
+        if is_answered:
+            here.relay.loses_answers, here.relay.loses_questions = False, True
+        for _ in range(60):
+            await here.js.publish("deaf", bytes(100_000))
+        async with trio.open_nursery() as nursery:
+            if is_answered:
+                nursery.start_soon(payloads, here.found, 1000)
+            question = await here.stalled()
+            if is_answered:
+                await here.relay.lost(question.encode())
+            nursery.cancel_scope.cancel()
+        here.hear()
+        while (await here.found.receive()).origin.stream_sequence < 61:
+            pass
+        missed = [event for event in here.told if isinstance(event, MessagesMissed)]
+        assert len(missed) == (not is_answered)
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+async def test_each_question_of_servers_is_answered_once(server: NatsServer) -> None:
+    """While its answer waits for those who take the messages before it, heartbeats ask it again. (The broker shows
+    nobody what it is answered.)"""
+    async with connect(server.url) as client, connect(server.url) as helper:
+        js = helper.jetstream()
+        await js.create_stream(StreamConfig(name="once", subjects=("once",), storage=Storage.MEMORY))
+        config = ConsumerConfig(flow_control=True, idle_heartbeat=0.1, deliver_subject=client.new_inbox())
+        with helper.subscribe("$JS.FC.>") as answers, helper.subscribe(config.deliver_subject) as other:
+            await helper.flush()
+            async with client.jetstream().subscribe("once", config=config) as found:
+                for _ in range(60):
+                    await js.publish("once", bytes(100_000))
+                with trio.fail_after(60):
+                    heartbeats = 0
+                    while heartbeats < 3:
+                        heartbeats += "Nats-Consumer-Stalled" in (await other.receive()).headers
+                    for _ in range(60):
+                        (await found.receive()).ack()
+                    await client.flush()
+                    while not len(answers):
+                        await trio.lowlevel.checkpoint()
+                    await helper.flush()
+            seen = [(await answers.receive()).subject for _ in range(len(answers))]
+        assert len(seen) == len(set(seen)) > 0
+        await js.delete_stream("once")
+
+
+async def test_no_gaps_for_members_of_a_group(server: NatsServer) -> None:
+    told: list[Event] = []
+    async with connect(server.url, on_event=told.append) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="shared", subjects=("shared",), storage=Storage.MEMORY))
+        taken: list[list[int]] = [[], []]
+
+        async def take(number: int, *, task_status: trio.TaskStatus[None]) -> None:
+            async with js.subscribe("shared", queue="all") as found:
+                task_status.started()
+                async for each in found:
+                    taken[number].append(each.origin.consumer_sequence)
+                    each.ack()
+                    if sum(map(len, taken)) == 100:
+                        nursery.cancel_scope.cancel()
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(take, 0)
+                await nursery.start(take, 1)
+                await client.flush()
+                for _ in range(100):
+                    await js.publish("shared", b"x")
+        assert sorted(taken[0] + taken[1]) == list(range(1, 101))
+        assert all(each[-1] - each[0] >= len(each) for each in taken)  # others are between them
+        assert told == []
+        await js.delete_stream("shared")
+
+
+@pytest.mark.parametrize("code", [777, 999])
+async def test_a_status_that_nobody_knows_by_servers(server: NatsServer, code: int) -> None:
+    """They hand on what somebody else says."""
+    async with connect(server.url) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="new", subjects=("new",), storage=Storage.MEMORY))
+        async with js.subscribe("new") as found:
+            await js.publish("new", b"1")
+            assert await payloads(found, 1) == [b"1"]
+            block = b"NATS/1.0 %d Something New\r\n\r\n" % code
+            await client.post(encoder.publish(found.subject.encode(), b"", b"", block))
+            with pytest.raises(UnknownStatus, match=f"^{code} Something New"):
+                await found.receive()
+            await js.publish("new", b"2")
+            assert await payloads(found, 1) == [b"2"]
+        await js.delete_stream("new")
