@@ -517,8 +517,14 @@ class World:
             if not found or (len(found) == len(self.lives) and len(set(found.values())) == 1):
                 continue
             versions = {self.lives[number].node.retained.kept(topic).version: found[number] for number in found}
-            newest = self.ledger.messages[versions[max(versions)]]
-            if RETAINED_RETURN or newest.acked or newest.sent_terms[newest.shard] == self.terms[newest.shard]:
+            newest = [self.ledger.messages[versions[max(versions)]]]
+            if len(found) < len(self.lives):  # or it was deleted
+                newest += [each for each in self.ledger.messages.values() if each.deletes and each.topic == topic]
+            is_excused = any(
+                not each.acked and each.sent and each.sent_terms[each.shard] != self.terms[each.shard]
+                for each in newest
+            )
+            if RETAINED_RETURN or not is_excused:
                 self.ledger.fault(f"of {topic} different messages are retained: {found}")
 
 
