@@ -99,6 +99,8 @@ class LinkEnd:
         self._worked_off = self._told_worked_off = 0
         self._is_ack_due = False
         self._heard_at = self._said_at = -inf
+        #: What came on this connection and may not come: it is to be closed.
+        self.error: BadFrame | None = None
 
     # What the shard wants of it
 
@@ -162,6 +164,7 @@ class LinkEnd:
         """There is a connection. The one before, if there was one, is lost."""
         self.lose()
         self.state = LinkState.GREETING
+        self.error = None
         self._heard_at = now
         self._frames.append(LinkHello(self.shard, self.term, self._credit, self._place))
 
@@ -174,19 +177,19 @@ class LinkEnd:
         self._told.end()
 
     def receive(self, frames: Iterable[LinkFrame], now: float) -> list[Event]:
-        """
-        Raises:
-            BadFrame: what came may not come. The connection is to be closed.
-        """
+        """Never raises: see `error`. What came before that has come."""
         self._heard_at = now
         events: list[Event] = []
-        for frame in frames:
-            if self.state is LinkState.GREETING:
-                if not isinstance(frame, LinkHello):
-                    raise BadFrame("the first frame is no HELLO")
-                events.append(self._greeted(frame))
-            elif self.state is LinkState.UP:
-                self._take(frame, events)
+        try:
+            for frame in frames:
+                if self.state is LinkState.GREETING:
+                    if not isinstance(frame, LinkHello):
+                        raise BadFrame("the first frame is no HELLO")
+                    events.append(self._greeted(frame))
+                elif self.state is LinkState.UP:
+                    self._take(frame, events)
+        except BadFrame as error:
+            self.error = error.with_traceback(None)
         return events
 
     def _greeted(self, hello: LinkHello) -> LinkUp:

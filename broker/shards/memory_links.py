@@ -23,25 +23,28 @@ class MemoryLink:
         self._flows.set()
 
     async def run(self) -> None:
-        """Until it is cut: then both ends notice."""
+        """Until it is cut, or one of them ends: then both ends notice."""
         one, other = self._ends
-        async with trio.open_nursery() as nursery:
+        try:
+            async with trio.open_nursery() as nursery:
+                for near, far in ((one, other), (other, one)):
+                    send, receive = trio.open_memory_channel[bytes](inf)
+                    with near.net.scheduler.turn:
+                        near.peers[far.place.number].connected(send.send_nowait, self.cut)
+                    nursery.start_soon(self._carry, receive, near.place.number, far)
+                await self._is_cut.wait()
+                nursery.cancel_scope.cancel()
+        finally:
             for near, far in ((one, other), (other, one)):
-                send, receive = trio.open_memory_channel[bytes](inf)
                 with near.net.scheduler.turn:
-                    near.peers[far.place.number].connected(send.send_nowait, self.cut)
-                nursery.start_soon(self._carry, receive, near.place.number, far)
-            await self._is_cut.wait()
-            nursery.cancel_scope.cancel()
-        for near, far in ((one, other), (other, one)):
-            with near.net.scheduler.turn:
-                near.peers[far.place.number].lost()
+                    near.peers[far.place.number].lost()
 
     async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: OwnShard) -> None:
         async for data in receive:
             if self.delay:
                 await trio.sleep(self.delay)
-            await self._flows.wait()
+            while not self._flows.is_set():
+                await self._flows.wait()
             if not self._is_cut.is_set():
                 with far.net.scheduler.turn:
                     far.peers[number].received(data)
@@ -51,7 +54,8 @@ class MemoryLink:
 
     def stall(self) -> None:
         """Nothing arrives until it goes on."""
-        self._flows = trio.Event()
+        if self._flows.is_set():
+            self._flows = trio.Event()
 
     def go_on(self) -> None:
         self._flows.set()
@@ -64,7 +68,7 @@ class MemoryLinks:
         #: As far as they are there.
         self._shards: dict[int, OwnShard] = {}
         self._links: dict[frozenset[int], MemoryLink] = {}
-        #: OwnShard between which there is to be no link.
+        #: Shards between which there is to be no link.
         self._apart: set[frozenset[int]] = set()
         self._mended: dict[frozenset[int], trio.Event] = {}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
-from trunkline.broker.links.frames import BadFrame, HoldPublisher, ReleasePublisher
+from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
 from trunkline.broker.shards.bursts import decode_burst, encode_burst
 from trunkline.mqtt.session.ledger import all_of
@@ -353,25 +353,20 @@ class Peer:
         self._arm()
 
     def received(self, data: bytes) -> None:
-        now = trio.current_time()
-        frames = self._decoder.feed(data)
-        try:
-            for event in self.link.receive(frames, now):
-                self._happened(event)
-        except BadFrame as error:
+        for event in self.link.receive(self._decoder.feed(data), trio.current_time()):
+            self._happened(event)
+        error = self.link.error or self._decoder.error
+        if error is None:
+            self._arm()
+        else:
             self._fail(str(error))
-            return
-        if self._decoder.error is not None:
-            self._fail(str(self._decoder.error))
-            return
-        self._arm()
 
     def lost(self) -> None:
         """The connection is gone."""
         if self.is_up:
             _logger.warning("the link to shard %d is down", self.number)
         self._send = self._close = None
-        self._timer.restart_at(inf)
+        self._timer.cancel()
         self.link.lose()
         for client_id, holder in list(self._held_for):
             self._release_for(ReleasePublisher(client_id, holder, 0.0))
@@ -409,7 +404,7 @@ class Peer:
 
     def _take(self, burst: BurstCame) -> None:
         waits = list[Any]()
-        for forwarded in decode_burst(burst.data, self._epoch):
+        for forwarded in self._decoded(burst.data):
             try:
                 waits += self._side.take(self, forwarded)
             except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
@@ -422,6 +417,14 @@ class Peer:
             all_of(list(dict.fromkeys(waits)))(partial(self._stored, burst.term, burst.number))
         else:
             self.link.applied(burst.term, burst.number)
+
+    def _decoded(self, burst: bytes | memoryview) -> list[Forwarded]:
+        """Nothing, if nobody can read it: it would be the same if it came again."""
+        try:
+            return decode_burst(burst, self._epoch)
+        except Exception as error:  # noqa: BLE001 - whoever waits for what follows is not to wait for ever
+            self._scheduler.blame(None, decode_burst, error)
+            return []
 
     def _stored(self, term: int, number: int) -> None:
         self._unstored -= 1

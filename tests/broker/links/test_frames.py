@@ -60,7 +60,7 @@ def test_every_kind_is_read() -> None:
         (FrameKind.HELLO, pack((FORMAT, 1, 1, 1, (0, 0))), "no HELLO"),
         (FrameKind.HELLO, b"\xc1", "no HELLO"),
         (FrameKind.ROUTES, pack((1, True, True, [("a", (3, False, 0, 0))])), "no QoS: 3"),
-        (FrameKind.ROUTES, pack((1, True, True, [(1, None)])), "no topic filter: 1"),
+        (FrameKind.ROUTES, pack((1, True, True, [(1, None)])), "no text: 1"),
         (FrameKind.ROUTES, pack((1, True, True, [("a", (0, False, -1, 0))])), "no number: -1"),
         (FrameKind.ROUTES, pack((1, True, True, 5)), "no ROUTES"),
         (FrameKind.ROUTED, bytes(7), "no ROUTED"),
