@@ -140,6 +140,7 @@ class ShardPubSub(PubSub):
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
         when it ended."""
         self.wants.begin()
+        self._versions.restored()
         if not self.peers:
             self.are_known.set()
         for each in self.peers.values():  # until it has told what it wants

@@ -45,7 +45,7 @@ OUTBOX = True
 #: Retained messages are alike everywhere, though the publisher's shard was killed.
 RESYNC = True
 #: A shard gets from others what it has published, and was killed before it stored it, though they were killed, too.
-RETAINED_RETURN = False
+RETAINED_RETURN = True
 
 
 class World:
