@@ -68,6 +68,9 @@ max_size = "1GiB"
 """
 )
 
+#: Processes of a broker that has several.
+WORKERS: Final = (2, 4)
+
 # MQTT stands on JetStream there, whose streams are files; what can be in memory is. Its other port is any free one.
 NATS_CONF: Final = """\
 server_name: "bench"
@@ -143,6 +146,11 @@ def trunkline() -> Peer:
     return Peer("trunkline", serve, TRUNKLINE_CONF, [*program, "--version"])
 
 
+def shared_by(workers: int) -> Peer:
+    """As `trunkline`, by several processes: what they take is that of all of them."""
+    return replace(trunkline(), name=f"trunkline-{workers}", config=f"{TRUNKLINE_CONF}\n[node]\nworkers = {workers}\n")
+
+
 def hooked() -> Peer:
     """As `trunkline`, with one hook at each message."""
     command = ["{python}", "-m", "bench.serve_hooked", "{config}", "{url}"]
@@ -211,7 +219,8 @@ def sink() -> Peer:
 
 
 def known(*, node_modules: str | None = None, amqtt_program: str | None = None) -> dict[str, Peer]:
-    peers = [mosquitto(), trunkline(), hooked(), exporting(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
+    own = [trunkline(), *map(shared_by, WORKERS), hooked(), exporting()]
+    peers = [mosquitto(), *own, nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
     return {peer.name: peer for peer in peers}
 
 
@@ -239,8 +248,13 @@ class Running:
         """Also from another process than the one that started it, in which `Popen` takes it for ended."""
         os.kill(self.process.pid, number)
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the broker, and of the processes that it has started."""
+        return list(descendants(self.process.pid))
+
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.process.pid)
+        return sum(map(cpu_seconds, self.pids))
 
     def watched(self) -> dict[str, float]:
         """Of a broker that is watched: how many tasks it has, and the longest turn since the last call in seconds of
@@ -259,11 +273,24 @@ class Running:
 
     def memory(self) -> int:
         """Resident bytes."""
-        try:
-            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        except OSError:
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return sum(map(resident, self.pids))
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The process itself first."""
+    yield pid
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            yield from descendants(int(child))
+
+
+def resident(pid: int) -> int:
+    """Bytes."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:

@@ -20,7 +20,7 @@ def pack(value: object) -> bytes:
     return cast("bytes", _msgpack.Packer(default=_made_plain, buf_size=_BUFFER).pack(value))
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | memoryview) -> Any:
     """Keys of a dict may be other than text; a tuple comes back as a list."""
     return _msgpack.unpackb(data, strict_map_key=False)
 

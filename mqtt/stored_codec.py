@@ -5,7 +5,7 @@ Times are seconds since the epoch; `epoch` is what has to be added to node time 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.message_row import message_from_row, message_to_row
@@ -14,24 +14,34 @@ from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trunkline.mqtt.publication import Publication
 
 
 def publication_to_bytes(publication: Publication, epoch: float) -> bytes:
+    return pack(publication_to_plain(publication, epoch))
+
+
+def publication_from_bytes(data: bytes, epoch: float) -> Publication:
+    """Its GUIDs follow each other, beginning with that of the first message."""
+    return publication_from_plain(unpack(data), epoch)
+
+
+def publication_to_plain(publication: Publication, epoch: float) -> list[Any]:
     if not isinstance(publication, PublishBatch):
-        return pack([message_to_row(publication, epoch)])
+        return [message_to_row(publication, epoch)]
     first_byte, version, wire, starts = publication.packets
     places = starts.step if isinstance(starts, range) else list(starts)
     about = Message("", b"", properties=publication.properties)
     about.publisher, about.username, about.guid = publication.publisher, publication.username, publication.guid
     about.timestamp, about.expires_at = publication.timestamp, publication.expires_at
     row = message_to_row(about, epoch)
-    return pack([row, list(publication.topics), first_byte, int(version), wire, places])
+    return [row, list(publication.topics), first_byte, int(version), wire, places]
 
 
-def publication_from_bytes(data: bytes, epoch: float) -> Publication:
-    """Its GUIDs follow each other, beginning with that of the first message."""
-    row, *packets = unpack(data)
+def publication_from_plain(plain: Sequence[Any], epoch: float) -> Publication:
+    row, *packets = plain
     message = message_from_row(row, epoch)
     if not packets:
         return message

@@ -30,27 +30,27 @@ class FrameDecoder:
         found: list[LinkFrame] = []
         if self.error is not None:
             return found
+        whole: bytes | bytearray = data
         if self._held:
             self._held += data
             if len(self._held) < self._needed:
                 return found
-            data = bytes(self._held)
-            self._held.clear()
-        at = 0
+            whole, self._held = self._held, bytearray()
+        view, at = memoryview(whole), 0
         try:
-            while len(data) - at >= HEAD.size:
-                size, kind = HEAD.unpack_from(data, at)
+            while len(view) - at >= HEAD.size:
+                size, kind = HEAD.unpack_from(view, at)
                 if not 0 < size <= self._limit:
                     raise BadFrame(f"a frame of {size} bytes, at most {self._limit} are allowed")
                 end = at + HEAD.size - 1 + size
-                if end > len(data):
+                if end > len(view):
                     break
-                found.append(decode(kind, data[at + HEAD.size : end]))
+                found.append(decode(kind, view[at + HEAD.size : end]))
                 at = end
         except BadFrame as error:
             self.error = error.with_traceback(None)
             return found
-        self._held += data[at:]
+        self._held += view[at:]
         self._needed = HEAD.size
         if len(self._held) >= HEAD.size:
             self._needed = HEAD.size - 1 + HEAD.unpack_from(self._held)[0]

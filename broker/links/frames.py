@@ -16,6 +16,7 @@ FORMAT: Final = 1
 #: Length of kind and body, and the kind.
 HEAD: Final = Struct("!IB")
 _NUMBER: Final = Struct("!Q")
+_BURST_HEAD: Final = Struct("!IBQ")
 
 
 class FrameKind(IntEnum):
@@ -26,6 +27,8 @@ class FrameKind(IntEnum):
     ACK = 5
     CREDIT = 6
     BEAT = 7
+    HOLD = 8
+    RELEASE = 9
 
 
 class BadFrame(Exception):
@@ -86,7 +89,7 @@ class RoutesUsed(NamedTuple):
 class BurstFrame(NamedTuple):
     number: int
     #: Publications of one turn.
-    burst: bytes
+    burst: bytes | memoryview
 
 
 class BurstsStored(NamedTuple):
@@ -105,18 +108,41 @@ class LinkBeat(NamedTuple):
     """Says that its sender is there."""
 
 
-LinkFrame: TypeAlias = LinkHello | RouteChanges | RoutesUsed | BurstFrame | BurstsStored | LinkCredit | LinkBeat
+class HoldPublisher(NamedTuple):
+    """A subscriber reads more slowly than this publisher sends: read no more from it. Nothing answers: a publisher that
+    has waited enough goes on."""
+
+    client_id: str
+    #: The subscriber, by a number of its shard's own.
+    holder: int
+    #: It caught up the last time.
+    is_trusted: bool
 
 
-def encode(frame: LinkFrame) -> bytes:
+class ReleasePublisher(NamedTuple):
+    """It has caught up, or waited in vain for so many seconds. What was held on a connection ends with it."""
+
+    client_id: str
+    holder: int
+    in_vain: float
+
+
+ControlFrame: TypeAlias = (
+    LinkHello | RouteChanges | RoutesUsed | BurstsStored | LinkCredit | LinkBeat | HoldPublisher | ReleasePublisher
+)
+LinkFrame: TypeAlias = ControlFrame | BurstFrame
+
+
+def encode(frame: LinkFrame) -> tuple[bytes, bytes | memoryview]:
+    """Head and body: a burst is long, and is not copied."""
+    if isinstance(frame, BurstFrame):
+        return _BURST_HEAD.pack(len(frame.burst) + 1 + _NUMBER.size, FrameKind.PUBLISH, frame.number), frame.burst
     kind, body = _written(frame)
-    return HEAD.pack(len(body) + 1, kind) + body
+    return HEAD.pack(len(body) + 1, kind), body
 
 
-def _written(frame: LinkFrame) -> tuple[FrameKind, bytes]:
+def _written(frame: ControlFrame) -> tuple[FrameKind, bytes]:
     match frame:
-        case BurstFrame(number, burst):
-            return FrameKind.PUBLISH, _NUMBER.pack(number) + burst
         case LinkHello():
             return FrameKind.HELLO, pack((FORMAT, *frame))
         case RouteChanges(number, begins, ends, changes):
@@ -130,9 +156,13 @@ def _written(frame: LinkFrame) -> tuple[FrameKind, bytes]:
             return FrameKind.ACK, _NUMBER.pack(number)
         case LinkCredit(total):
             return FrameKind.CREDIT, _NUMBER.pack(total)
+        case HoldPublisher():
+            return FrameKind.HOLD, pack(tuple(frame))
+        case ReleasePublisher():
+            return FrameKind.RELEASE, pack(tuple(frame))
 
 
-def decode(kind: int, body: bytes) -> LinkFrame:
+def decode(kind: int, body: memoryview) -> LinkFrame:
     """
     Raises:
         BadFrame: it is none.
@@ -145,10 +175,10 @@ def decode(kind: int, body: bytes) -> LinkFrame:
     except BadFrame:
         raise
     except Exception as error:
-        raise BadFrame(f"no {FrameKind(kind).name}: {body[:40]!r}") from error
+        raise BadFrame(f"no {FrameKind(kind).name}: {bytes(body[:40])!r}") from error
 
 
-def _hello(body: bytes) -> LinkHello:
+def _hello(body: memoryview) -> LinkHello:
     spoken, *rest = unpack(body)
     if spoken != FORMAT:
         raise BadFrame(f"the other shard speaks the format {spoken!r:.40}, and this one {FORMAT}")
@@ -156,7 +186,7 @@ def _hello(body: bytes) -> LinkHello:
     return LinkHello(_natural(shard), _natural(term), _natural(credit), LinkPlace(*map(_natural, place)))
 
 
-def _routes(body: bytes) -> RouteChanges:
+def _routes(body: memoryview) -> RouteChanges:
     number, begins, ends, plain = unpack(body)
     changes = {_text(filter): None if route is None else _route(route) for filter, route in plain}
     return RouteChanges(_natural(number), bool(begins), bool(ends), changes)
@@ -169,14 +199,24 @@ def _route(plain: Sequence[Any]) -> LinkRoute:
     return LinkRoute(qos, bool(durable), _natural(online), _natural(offline))
 
 
-def _published(body: bytes) -> BurstFrame:
+def _published(body: memoryview) -> BurstFrame:
     return BurstFrame(_NUMBER.unpack_from(body)[0], body[_NUMBER.size :])
 
 
-def _beat(body: bytes) -> LinkBeat:
+def _beat(body: memoryview) -> LinkBeat:
     if body:
         raise BadFrame("a BEAT says nothing")
     return LinkBeat()
+
+
+def _hold(body: memoryview) -> HoldPublisher:
+    client_id, holder, is_trusted = unpack(body)
+    return HoldPublisher(_text(client_id), _natural(holder), bool(is_trusted))
+
+
+def _release(body: memoryview) -> ReleasePublisher:
+    client_id, holder, in_vain = unpack(body)
+    return ReleasePublisher(_text(client_id), _natural(holder), float(in_vain))
 
 
 def _natural(value: Any) -> int:
@@ -187,11 +227,11 @@ def _natural(value: Any) -> int:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise BadFrame(f"no topic filter: {value!r:.40}")
+        raise BadFrame(f"no text: {value!r:.40}")
     return value
 
 
-_READERS: Final[Mapping[int, Callable[[bytes], LinkFrame]]] = {
+_READERS: Final[Mapping[int, Callable[[memoryview], LinkFrame]]] = {
     FrameKind.HELLO: _hello,
     FrameKind.ROUTES: _routes,
     FrameKind.ROUTED: lambda body: RoutesUsed(*_NUMBER.unpack(body)),
@@ -199,4 +239,6 @@ _READERS: Final[Mapping[int, Callable[[bytes], LinkFrame]]] = {
     FrameKind.ACK: lambda body: BurstsStored(*_NUMBER.unpack(body)),
     FrameKind.CREDIT: lambda body: LinkCredit(*_NUMBER.unpack(body)),
     FrameKind.BEAT: _beat,
+    FrameKind.HOLD: _hold,
+    FrameKind.RELEASE: _release,
 }

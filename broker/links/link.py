@@ -8,6 +8,7 @@ anew has a higher term. What is not kept comes once at most.
 from __future__ import annotations
 
 from enum import Enum
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -16,11 +17,13 @@ from trunkline.broker.links.frames import (
     BadFrame,
     BurstFrame,
     BurstsStored,
+    HoldPublisher,
     LinkBeat,
     LinkCredit,
     LinkHello,
     LinkPlace,
     LinkRoute,
+    ReleasePublisher,
     RouteChanges,
     RoutesUsed,
     encode,
@@ -69,11 +72,11 @@ class BurstCame(NamedTuple):
     #: In which the other end has sent it.
     term: int
     number: int
-    data: bytes
+    data: bytes | memoryview
 
 
 #: What is to be done.
-Event: TypeAlias = LinkUp | RoutesChanged | BurstCame
+Event: TypeAlias = LinkUp | RoutesChanged | BurstCame | HoldPublisher | ReleasePublisher
 
 
 class LinkEnd:
@@ -126,6 +129,11 @@ class LinkEnd:
             self._outgoing.lose()
         else:
             self._outgoing.add(burst, stored)
+
+    def say(self, frame: HoldPublisher | ReleasePublisher) -> None:
+        """It is lost with the connection."""
+        if self.state is LinkState.UP:
+            self._frames.append(frame)
 
     def set_route(self, filter: str, route: LinkRoute | None) -> None:
         """What sessions of this shard want of a filter; None: nothing any more."""
@@ -220,6 +228,8 @@ class LinkEnd:
                 self._outgoing.worked_off(total, self._granted)
             case RoutesUsed(number):
                 self._told.used(number)
+            case HoldPublisher() | ReleasePublisher():
+                events.append(frame)
             case LinkHello():
                 raise BadFrame("a second HELLO")
             case LinkBeat():
@@ -245,7 +255,7 @@ class LinkEnd:
             frames.append(LinkBeat())
         if frames:
             self._said_at = now
-        return b"".join(map(encode, frames))
+        return b"".join(chain.from_iterable(map(encode, frames)))
 
     @property
     def has_more(self) -> bool:

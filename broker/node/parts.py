@@ -138,10 +138,8 @@ class Node:
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             clock=self.clock,
             open_session=lambda channel: self.sessions.open(channel),
-            hold_publisher=lambda client_id, holder, trusted: self.sessions.hold_publisher(client_id, holder, trusted),
-            release_publisher=lambda client_id, holder, waited: self.sessions.release_publisher(
-                client_id, holder, waited
-            ),
+            hold_publisher=self._hold_publisher,
+            release_publisher=self._release_publisher,
             start_task=self.supervisors.start_task,
             client_of=self._client_of,
             committer=committer,
@@ -259,6 +257,16 @@ class Node:
 
     def _stored_now(self) -> float:
         return trio.current_time() + self.clock.kept_epoch
+
+    def _hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
+        return self.sessions.hold_publisher(client_id, holder, trusted) or (
+            self.shards is not None and self.shards.hold_publisher(client_id, holder, trusted)
+        )
+
+    def _release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
+        self.sessions.release_publisher(client_id, holder, in_vain)
+        if self.shards is not None:
+            self.shards.release_publisher(client_id, holder, in_vain)
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)

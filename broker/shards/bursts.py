@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trunkline.mqtt.packing import pack, unpack
-from trunkline.mqtt.stored_codec import publication_from_bytes, publication_to_bytes
+from trunkline.mqtt.stored_codec import publication_from_plain, publication_to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,11 +30,11 @@ class Forwarded(NamedTuple):
 
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
     """`epoch` is what has to be added to node time for a time that both shards know."""
-    return pack([(publication_to_bytes(publication, epoch), *about) for publication, *about in some])
+    return pack([(publication_to_plain(publication, epoch), *about) for publication, *about in some])
 
 
-def decode_burst(data: bytes, epoch: float) -> list[Forwarded]:
+def decode_burst(data: bytes | memoryview, epoch: float) -> list[Forwarded]:
     return [
-        Forwarded(publication_from_bytes(row, epoch), share, tuple(tried), *rest)
+        Forwarded(publication_from_plain(row, epoch), share, tuple(tried), *rest)
         for row, share, tried, *rest in unpack(data)
     ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
+from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
 from trunkline.broker.shards.bursts import decode_burst, encode_burst
 from trunkline.mqtt.session.ledger import all_of
@@ -105,6 +106,7 @@ class Peer:
         "_decoder",
         "_epoch",
         "_held",
+        "_held_for",
         "_items",
         "_publishers",
         "_safe",
@@ -162,6 +164,8 @@ class Peer:
         self._unsafe: dict[SentBurst, None] = {}
         #: Publishers that are not read from.
         self._held: dict[str, None] = {}
+        #: Those that are not for subscribers there, with these.
+        self._held_for: dict[tuple[str, int], None] = {}
         #: Bursts from there that wait for the store.
         self._unstored = 0
 
@@ -299,6 +303,29 @@ class Peer:
         else:
             self._flush(now)
 
+    # Publishers, see `trunkline.broker.session.slow_consumer`
+
+    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
+        """Stop reading from one whose session is there. Returns False if it cannot be asked."""
+        if self.is_up:
+            self.link.say(HoldPublisher(client_id, id(holder), trusted))
+            self._arm()
+        return self.is_up
+
+    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
+        self.link.say(ReleasePublisher(client_id, id(holder), in_vain))
+        self._arm()
+
+    def _hold_for(self, asked: HoldPublisher) -> None:
+        holder = self.number, asked.holder
+        if self._publishers.hold_publisher(asked.client_id, holder, asked.is_trusted):
+            self._held_for[asked.client_id, asked.holder] = None
+
+    def _release_for(self, asked: ReleasePublisher) -> None:
+        if (asked.client_id, asked.holder) in self._held_for:
+            del self._held_for[asked.client_id, asked.holder]
+            self._publishers.release_publisher(asked.client_id, (self.number, asked.holder), asked.in_vain)
+
     # Routes
 
     def set_route(self, filter: str, route: LinkRoute | None) -> None:
@@ -341,6 +368,8 @@ class Peer:
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
+        for client_id, holder in list(self._held_for):
+            self._release_for(ReleasePublisher(client_id, holder, 0.0))
         self._arm()
 
     def _fail(self, why: str) -> None:
@@ -364,6 +393,10 @@ class Peer:
                         self.routes[filter] = route
                 self._side.routes_changed(self, changes, is_whole=is_whole)
                 self.link.routed(number)
+            case HoldPublisher():
+                self._hold_for(event)
+            case ReleasePublisher():
+                self._release_for(event)
             case LinkUp(is_new):
                 if is_new:
                     self._side.begins_anew(self)
@@ -385,7 +418,7 @@ class Peer:
         else:
             self.link.applied(burst.term, burst.number)
 
-    def _decoded(self, burst: bytes) -> list[Forwarded]:
+    def _decoded(self, burst: bytes | memoryview) -> list[Forwarded]:
         """Nothing, if nobody can read it: it would be the same if it came again."""
         try:
             return decode_burst(burst, self._epoch)

@@ -8,7 +8,7 @@ of a topic: a version is greater than all that its shard has seen before.
 from __future__ import annotations
 
 from functools import partial
-from itertools import repeat
+from itertools import groupby, repeat
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from trunkline.router.retained import is_own
 from trunkline.router.target import Receivers, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from trunkline.actors import Scheduler
     from trunkline.broker.links.frames import LinkRoute
@@ -143,6 +143,7 @@ class ShardPubSub(PubSub):
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
         when it ended."""
         self.wants.begin()
+        self._versions.restored()
         if not self.peers:
             self.are_known.set()
         for each in self.peers.values():  # until it has told what it wants
@@ -214,8 +215,8 @@ class ShardPubSub(PubSub):
         some = numbers.pop(self.number, None)
         numbers.pop(NOBODY, None)
         for number, others in numbers.items():
-            forwarded = Forwarded(publication.select(others), filter, tried)
-            self._send(self.peers[number], forwarded, is_kept=is_kept)
+            for part in _runs(publication, others):
+                self._send(self.peers[number], Forwarded(part, filter, tried), is_kept=is_kept)
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
 
     def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
@@ -265,6 +266,9 @@ class ShardPubSub(PubSub):
         """Its members here may all have gone meanwhile."""
         group, here = self.router.group(filter), self.wants.of(filter)
         outer, self._sending = self._sending, []
+        is_durable = self.committer is not None and group is not None and group.durable > 0
+        if is_durable and self.committer is not None and (publication.qos or self._upgrade_qos):
+            self.committer.publications.routed(publication)  # for all members
         if group is not None and here is not None and here.online:
             shares = super().shares(group, publication)
         else:
@@ -273,9 +277,7 @@ class ShardPubSub(PubSub):
         sending, self._sending = self._sending, outer
         is_stored = bool(sending)
         for part, member in shares:
-            if self.committer is not None and (part.qos or self._upgrade_qos) and member.subscriber.durable:
-                self.committer.publications.routed(part)
-                is_stored = True
+            is_stored = is_stored or part.stored is not None
             member.subscriber.cast((part, member))
         return self._until_stored(is_stored)
 
@@ -331,6 +333,13 @@ class ShardPubSub(PubSub):
             super().retain(message, now)
         elif self._versions.is_newest(message, version):
             super().retain(message, now, version)
+
+
+def _runs(publication: Publication, numbers: Sequence[int]) -> Iterator[Publication]:
+    """The messages with these numbers, those in a row together: where it is stored, they are found by their place."""
+    for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        some = [number for _, number in run]
+        yield publication.part(some[0], some[-1] + 1)
 
 
 def _all_offline(route: LinkRoute) -> LinkRoute:

@@ -60,6 +60,21 @@ class Shards:
         """By number. Whoever has a connection to one says so there, in a turn of the run queue."""
         return self._pubsub.peers
 
+    # Publishers whose sessions are at other shards
+
+    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
+        home = self._home_of(client_id)
+        return home is not None and home.hold_publisher(client_id, holder, trusted)
+
+    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
+        home = self._home_of(client_id)
+        if home is not None:
+            home.release_publisher(client_id, holder, in_vain)
+
+    def _home_of(self, client_id: str) -> Peer | None:
+        hand_over = self.place.hand_over
+        return None if hand_over is None else self._pubsub.peers.get(hand_over.home_of(client_id))
+
     def begin(self) -> None:
         """What is stored is restored."""
         self._pubsub.begin(self._unsent)

@@ -37,6 +37,13 @@ class Versions:
         #: By shard, the topics of its last messages.
         self._recent: dict[int, dict[str, None]] = {}
 
+    def restored(self) -> None:
+        """There are retained messages now that an earlier life has stored."""
+        found = [(kept.version, kept.message.topic) for kept in self._retained if kept.version]
+        for version, topic in sorted(found):
+            self._last = version
+            self._remember(version % STEP, topic)
+
     def next(self, wall: float, count: int) -> int:
         """The first of `count` versions, `STEP` apart."""
         first = max(self._last // STEP + 1, int(wall * 1_000_000)) * STEP + self._number

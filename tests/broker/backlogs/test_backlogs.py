@@ -131,6 +131,28 @@ async def test_what_nobody_needs_of_a_refused_commit_is_not_stored(leaves: bool)
     assert here.engine.most <= 3 + 1, "the others were never stored"
 
 
+async def test_a_publication_that_another_backlog_needs_stays_when_its_memory_is_gone() -> None:
+    """A member that is up to date leaves while the commit goes on, and what it needs no more is deleted after that."""
+    here = Readable()
+    one, two = here.backlogs.join("t", Place()), here.backlogs.join("#", Place())
+    here.writer.refuses = StoreFull("no room")
+    here.publish("t")
+    here.turns.end()
+    here.backlogs.leave(one)
+    here.writer.refuses = None
+    for _ in range(3):
+        for timer in here.turns.timers:
+            if timer.armed:
+                timer.fire()
+        here.turns.end()
+    assert not here.committer.publications.indexed
+    await here.collect()
+    assert here.counts() == (1, 1, 1)
+    here.backlogs.leave(two)
+    await here.collect()
+    assert here.counts() == (0, 0, 0)
+
+
 async def test_a_publication_that_a_session_refers_to_stays() -> None:
     here = Readable()
     member = here.backlogs.join("t", Place())

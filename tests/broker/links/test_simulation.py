@@ -108,7 +108,7 @@ class End:
     def commit(self) -> None:
         """What came is stored together with the place, and the other end is told afterwards."""
         if self.unstored:
-            self.disk.messages += [burst.data for burst in self.unstored]
+            self.disk.messages += [bytes(burst.data) for burst in self.unstored]
             term, number, _ = self.unstored[-1]
             self.disk.place = LinkPlace(term, number, number)
             self.unstored.clear()

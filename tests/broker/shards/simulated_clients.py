@@ -11,7 +11,8 @@ from tests.broker.shards.simulated_ledger import Delivery, Message, Subscription
 from tests.conformance import raw
 
 if TYPE_CHECKING:
-    from tests.broker.shards.simulation import Life, World
+    from tests.broker.shards.simulated_shards import Life
+    from tests.broker.shards.simulation import World
 
 #: Seconds that packets are on their way to a client at most.
 LATENCY = 0.01
@@ -335,7 +336,6 @@ class Subscriber(Client):
             self.retained.append((self.world.moment(), message))
             self.world.found_retained(self, message)
         elif is_new:
-            self.world.note(f"{self.name} gets it as {packet.packet_id}")
             terms, moment = self.world.terms, self.world.moment()
             term, shard_term = terms[self.shard], terms[message.shard]
             self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))

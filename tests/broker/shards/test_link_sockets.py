@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 import trio
 
+from tests.broker.links.wires import wire_of
 from trunkline.actors import Scheduler
 from trunkline.broker.links.decoder import FrameDecoder
-from trunkline.broker.links.frames import LinkHello, encode
+from trunkline.broker.links.frames import LinkHello
 from trunkline.broker.links.link import BurstCame, LinkEnd, LinkState, LinkUp
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.net import poller as polling
@@ -216,8 +217,8 @@ async def test_a_peer_that_crashes_costs_its_connection_alone(folder: Path, capl
     "said",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        encode(LinkHello(0, 1, 1)),
-        encode(LinkHello(7, 1, 1)),
+        wire_of(LinkHello(0, 1, 1)),
+        wire_of(LinkHello(7, 1, 1)),
         b"\xff\xff\xff\xff\x01",
         b"",
     ],

@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 from trio.testing import MockClock
 
+from tests.broker.links.wires import wire_of
 from tests.broker.shards.peer_pair import Pair, Shard, message, pair
-from trunkline.broker.links.frames import LinkBeat, LinkHello, LinkPlace, LinkRoute, encode
+from trunkline.broker.links.frames import LinkBeat, LinkHello, LinkPlace, LinkRoute
 from trunkline.broker.links.link import BEAT, BEATS
 from trunkline.broker.shards import peer as peers
 from trunkline.broker.shards.bursts import Forwarded, decode_burst
@@ -419,7 +420,7 @@ async def test_what_came_before_a_mistake_has_come(caplog: pytest.LogCaptureFixt
     here.turn(partial(here.forward, b"x", qos=1))
     [data] = here.sent
     with there.scheduler.turn:
-        there.peer.received(data + encode(LinkHello(0, 1, 100)))
+        there.peer.received(data + wire_of(LinkHello(0, 1, 100)))
     assert "a second HELLO" in caplog.text
     assert there.side.payloads == [b"x"]
     ends.connect()
@@ -495,7 +496,7 @@ async def test_shards_that_have_nothing_to_say_say_that(mock_clock: MockClock) -
         mock_clock.jump(BEAT)
         here.rest()
         there.rest()
-        assert here.sent == there.sent == [encode(LinkBeat())]
+        assert here.sent == there.sent == [wire_of(LinkBeat())]
         ends.settle()
     assert here.peer.is_up
     assert there.peer.is_up

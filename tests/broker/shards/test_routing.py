@@ -300,6 +300,28 @@ async def test_a_shard_gets_back_what_it_had_not_stored() -> None:
         await back.expect_nothing()
 
 
+async def test_shares_with_gaps_between_them_are_found_after_a_restart() -> None:
+    async with house(2) as shards:
+        members = [await shards.stay(1, f"m{number}") for number in range(2)]
+        for member in members:
+            await member.subscribe(("$share/g/a", 1))
+        for member in members:
+            await member.disconnect()
+        publisher = await shards.client(0, "p")
+        await publisher.send(*[raw.publish("a", b"%d" % at, qos=1, packet_id=1 + at) for at in range(6)])
+        await publisher.expect(*[raw.ack(raw.PUBACK, 1 + at) for at in range(6)])
+        await shards.end(1)
+        await shards.begin(1)
+        got = set[bytes]()
+        for number in range(2):
+            member = await shards.stay(1, f"m{number}")
+            for _ in range(3):
+                packet = await member.receive()
+                await member.acknowledge(packet)
+                got.add(packet.payload)
+        assert len(got) == 6
+
+
 # One shard by itself
 
 

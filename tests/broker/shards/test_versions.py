@@ -99,3 +99,14 @@ def test_the_last_messages_of_another_shard(monkeypatch: pytest.MonkeyPatch) -> 
         ("b", b"", 1),
     ]
     assert list(one.recent_of(2)) == []
+
+
+def test_what_an_earlier_life_has_stored_is_remembered() -> None:
+    one, retained = shard(0)
+    retained.store(message(b"1", "mine"), 0.0, 9 * STEP)
+    retained.store(message(b"1", "a"), 0.0, 8 * STEP + 1)
+    retained.store(message(b"1", "b"), 0.0, 7 * STEP + 1)
+    retained.store(message(b"1", "alone"), 0.0)
+    one.restored()
+    assert [each.topic for each, _ in one.recent_of(1)] == ["b", "a"]
+    assert one.next(0.0, 1) == 10 * STEP
