@@ -81,19 +81,21 @@ class Side:
 
 class Publishers:
     def __init__(self) -> None:
+        #: Clients, in the order in which they were asked to wait.
         self.held: list[str] = []
+        #: All that was asked.
+        self.asked: list[tuple[str, object, bool]] = []
+        self.released: list[tuple[str, object, float]] = []
         self.allows = True
 
     def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
-        assert isinstance(holder, Peer)
-        assert trusted
+        self.asked.append((client_id, holder, trusted))
         if self.allows:
             self.held.append(client_id)
         return self.allows
 
     def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
-        assert isinstance(holder, Peer)
-        assert in_vain == 0.0
+        self.released.append((client_id, holder, in_vain))
         self.held.remove(client_id)
 
 

@@ -347,6 +347,8 @@ async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: 
         there.writer.go_on()
     ends.settle()
     assert here.publishers.held == []
+    assert here.publishers.asked == [("fast", here.peer, True), ("other", here.peer, True)]
+    assert here.publishers.released == [("fast", here.peer, 0.0), ("other", here.peer, 0.0)]
     assert there.side.payloads == [one, two, *[b"3"] * 9, b"4"]
     assert here.peer.refused == 0
 
@@ -394,6 +396,43 @@ async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyP
     ends.connect()
     assert there.side.payloads == [b"x" * 3000, b"2"]
     assert here.publishers.held == []
+
+
+# Publishers there
+
+
+async def test_a_slow_session_holds_publishers_at_the_other_shard() -> None:
+    here, there, ends = pair()
+    slow, other = object(), object()
+    assert here.peer.hold_publisher("p", slow, False)
+    assert here.peer.hold_publisher("p", other, True)
+    ends.settle()
+    assert there.publishers.asked == [("p", (0, id(slow)), False), ("p", (0, id(other)), True)]
+    here.peer.release_publisher("p", slow, 2.5)
+    here.peer.release_publisher("q", slow, 2.5)
+    ends.settle()
+    assert there.publishers.released == [("p", (0, id(slow)), 2.5)]
+    here.peer.release_publisher("p", slow, 2.5)
+    ends.settle()
+    assert there.publishers.held == ["p"], "the other one still holds it"
+    ends.cut()
+    assert there.publishers.held == [], "nobody could release it any more"
+    assert there.publishers.released[1:] == [("p", (0, id(other)), 0.0)]
+    assert not here.peer.hold_publisher("p", slow, True)
+    here.peer.release_publisher("p", slow, 0.0)
+    ends.connect()
+    assert there.publishers.held == []
+    assert len(there.publishers.asked) == 2
+
+
+async def test_a_publisher_that_may_not_be_held_there_is_not_released() -> None:
+    here, there, ends = pair()
+    there.publishers.allows = False
+    here.peer.hold_publisher("p", here, True)
+    here.peer.release_publisher("p", here, 1.0)
+    ends.settle()
+    assert len(there.publishers.asked) == 1
+    assert there.publishers.released == []
 
 
 # Connections

@@ -10,6 +10,8 @@ from trio.testing import MockClock
 from tests.broker.session.test_durable import committer_of
 from trunkline.actors import Scheduler
 from trunkline.broker.links.frames import NOWHERE, LinkPlace
+from trunkline.broker.shards.hand_over import ShardHandOver
+from trunkline.broker.shards.homes import Homes, dealt
 from trunkline.broker.shards.outbox import LinkOutbox, Unsent
 from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.places import Reached
@@ -37,10 +39,17 @@ def take(_: object) -> None:
     """What is handed over."""
 
 
-def shards(number: int, count: int, routing: Routing, committer: Any = None, stored: StoredLinks = NO_LINKS) -> Shards:
+def shards(
+    number: int,
+    count: int,
+    routing: Routing,
+    committer: Any = None,
+    stored: StoredLinks = NO_LINKS,
+    hand_over: ShardHandOver | None = None,
+) -> Shards:
     net: Any = SimpleNamespace(scheduler=Scheduler(now=trio.current_time()))
     publishers: Any = SimpleNamespace()
-    place = ShardPlace(number, count, 7, 0.0, _alone)
+    place = ShardPlace(number, count, 7, 0.0, _alone, hand_over)
     return Shards(place, routing, publishers, committer, stored, net, take)  # type: ignore[arg-type]
 
 
@@ -90,3 +99,26 @@ async def test_it_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
     began = trio.current_time()
     await shards(0, 2, Routing()).known()
     assert trio.current_time() == began + MAX_UNKNOWN
+
+
+async def test_a_publisher_is_held_by_the_home_of_its_session() -> None:
+    homes = Homes(0, dealt(3))
+    made, asked = shards(0, 3, Routing(), hand_over=ShardHandOver(homes)), list[Any]()
+    for number in list(made.peers):
+        made._pubsub.peers[number] = SimpleNamespace(  # type: ignore[assignment]
+            hold_publisher=lambda *what, number=number: asked.append((number, *what)) is None,
+            release_publisher=lambda *what, number=number: asked.append((number, *what)),
+        )
+    clients = {home: next(str(each) for each in range(99) if homes.home_of(str(each)) == home) for home in range(3)}
+    assert not made.hold_publisher(clients[0], "holder", True), "it would be here, and is gone"
+    made.release_publisher(clients[0], "holder", 1.0)
+    assert asked == []
+    assert made.hold_publisher(clients[2], "holder", True)
+    made.release_publisher(clients[1], "holder", 1.0)
+    assert asked == [(2, clients[2], "holder", True), (1, clients[1], "holder", 1.0)]
+
+
+async def test_where_sessions_have_no_homes_nobody_is_held_elsewhere() -> None:
+    made = shards(0, 2, Routing())
+    assert not made.hold_publisher("p", "holder", True)
+    made.release_publisher("p", "holder", 1.0)
