@@ -40,6 +40,8 @@ class Other:
         #: Whoever waits, and for what.
         self.waiting: list[tuple[str, Callable[[], None]]] = []
         self.numbers: set[int] = set()
+        #: What sessions here want.
+        self.told: list[str] = []
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         self.got.append(forwarded)
@@ -62,7 +64,7 @@ class Other:
         return is_new
 
     def set_route(self, filter: str, route: LinkRoute | None) -> None:
-        """It is not asked."""
+        self.told.append(filter)
 
     def acknowledge(self) -> None:
         waiting, self.waiting = self.waiting, []

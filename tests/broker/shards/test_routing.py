@@ -532,7 +532,10 @@ async def test_a_life_sends_what_the_one_before_had_not_sent() -> None:
     shard = Routes()
     for number, topic in enumerate(("a", "b")):
         shard.pubsub.retained.restore(Message(topic, b"x", 1, retain=True), inf, 0, 1000 + number)
+    shard.subscribe("restored")
     shard.pubsub.begin(Unsent([(2, 5, b"burst"), (9, 6, b"gone")], {"a": 1000, "b": 999, "c": 500}))
+    shard.turns.end()
+    assert [other.told for other in shard.others] == [["restored"], ["restored"]]
     assert [other.resent for other in shard.others] == [[], [(5, b"burst")]]
     for other in shard.others:
         assert [(each.publication.topic, each.version, each.is_silent) for each in other.got] == [
