@@ -50,6 +50,8 @@ class SocketPassage:
         self._waiting: deque[_Waiting] = deque()
         self._is_watched = False
         self._is_closed = False
+        #: That nobody is there was said.
+        self._is_missed = False
 
     def hand_over(self, passed: PassedConnection) -> bool:
         frame = frame_of(passed)
@@ -74,8 +76,11 @@ class SocketPassage:
         except OSError as error:
             if sock is not None:
                 sock.close()
-            _logger.warning("cannot hand connections over to %s: %s", self._path, error.strerror or error)
+            if not self._is_missed:  # once: all of its clients come again and again
+                _logger.warning("cannot hand connections over to %s: %s", self._path, error.strerror or error)
+            self._is_missed = True
             return False
+        self._is_missed = False
         self._sock = sock
         self._is_watched = False
         return True

@@ -113,9 +113,8 @@ class ShardPubSub(PubSub):
                 return shared
             for peer in self.peers.values():
                 self._send(peer, Forwarded(publication, version=version))
-            if publication.qos < 2:
-                for number, message in enumerate(publication.messages):
-                    self._spread(message.topic, version + number * STEP)
+            for number, message in enumerate(publication.messages):
+                self._spread(message.topic, version + number * STEP)
         reached = 0
         for part, route in parts_of(publication, self._away.match):
             for target in route.targets:
@@ -310,6 +309,7 @@ class ShardPubSub(PubSub):
         for topic, is_silent in topics.items():
             message, version = self._versions.newest(topic)
             if version:
+                is_silent = is_silent or not message.payload  # who has deleted it is not known any more
                 peer.forward(Forwarded(message, version=version, is_silent=is_silent))
                 self._spread(topic, version)
 

@@ -566,7 +566,7 @@ async def test_the_newest_of_what_a_shard_has_missed() -> None:
     other.missed = {"b": False}
     shard.pubsub.send_newest(one, {"a": False, "b": True, "unknown": False})  # type: ignore[arg-type]
     assert [(each.publication.topic, each.publication.payload, each.is_silent) for each in one.got] == [  # type: ignore[union-attr]
-        ("a", b"", False),
+        ("a", b"", True),
         ("b", b"x", True),
     ]
     assert other.got == []
