@@ -457,6 +457,7 @@ async def test_a_publisher_learns_where_it_goes_to_somebody_and_waits_for_those(
     assert told == ["safe"]
     assert three.waiting == []
     assert shard.pubsub.waits(Message("a", b"x", 1), None) is None, "it was not that one"
+    assert shard.pubsub.waits(Message("a", b"x", 1), wait) is wait
     at_0 = Message("a", b"x")
     shard.pubsub.publish(at_0, 0.0)
     assert shard.pubsub.waits(at_0, None) is None
@@ -475,6 +476,7 @@ async def test_what_is_retained_has_the_same_version_everywhere() -> None:
     shard.others[1].acknowledge()
     assert shard.unsent.versions == {}
     there = Routes()
+    there.subscribe("a")  # so that the burst is in parts there
     there.take(burst("aba"), version=first)
     assert there.retained == shard.retained
 
