@@ -18,6 +18,7 @@ from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
 from trunkline.broker.shards.bursts import decode_burst, encode_burst
+from trunkline.broker.shards.held import HeldPublishers
 from trunkline.mqtt.session.ledger import all_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.links.frames import LinkRoute
     from trunkline.broker.links.link import Event, LinkEnd
     from trunkline.broker.shards.bursts import Forwarded
+    from trunkline.broker.shards.held import Publishers
     from trunkline.broker.shards.outbox import LinkOutbox
     from trunkline.broker.shards.places import LinkPlaces
     from trunkline.mqtt.session.ledger import Wait
@@ -54,15 +56,6 @@ class Side(Protocol):
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
         """`is_whole`: all that it wants is known now."""
         ...
-
-
-class Publishers(Protocol):
-    """The clients that publish at the peer's own shard."""
-
-    @property
-    def hold_publisher(self) -> Callable[[str, object, bool], bool]: ...
-    @property
-    def release_publisher(self) -> Callable[[str, object, float], None]: ...
 
 
 class PeerStore(NamedTuple):
@@ -106,9 +99,7 @@ class Peer:
         "_decoder",
         "_epoch",
         "_held",
-        "_held_for",
         "_items",
-        "_publishers",
         "_safe",
         "_scheduler",
         "_send",
@@ -146,7 +137,6 @@ class Peer:
         self.refused = 0
         self._scheduler = scheduler
         self._side = side
-        self._publishers = publishers
         self._epoch = epoch
         self._store = store
         self._decoder = FrameDecoder()
@@ -162,10 +152,7 @@ class Peer:
         self._safe: list[Callable[[], None]] = []
         #: Bursts that can be lost with this shard, and that somebody waits for.
         self._unsafe: dict[SentBurst, None] = {}
-        #: Publishers that are not read from.
-        self._held: dict[str, None] = {}
-        #: Those that are not for subscribers there, with these.
-        self._held_for: dict[tuple[str, int], None] = {}
+        self._held = HeldPublishers(link.peer, publishers)
         #: Bursts from there that wait for the store.
         self._unstored = 0
 
@@ -184,10 +171,7 @@ class Peer:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
                 self.refused += publication.count
                 return False
-            if publication.publisher not in self._held and self._publishers.hold_publisher(
-                publication.publisher, self, True
-            ):
-                self._held[publication.publisher] = None
+            self._held.for_room(publication.publisher)
         if is_kept and self._store is not None:
             committer = self._store.committer
             forwarded = forwarded._replace(number=committer.publications.next_number())
@@ -240,10 +224,8 @@ class Peer:
         if self._unsafe and not self.is_up:
             self._make_safe()
         self._flush(trio.current_time())
-        if self._held and not self.is_full:
-            held, self._held = self._held, {}
-            for client_id in held:
-                self._publishers.release_publisher(client_id, self, 0.0)
+        if not self.is_full:
+            self._held.has_room()
 
     def _publish(self) -> None:
         items, last = self._items, SentBurst(self._acknowledged, self._safe)
@@ -316,16 +298,6 @@ class Peer:
         self.link.say(ReleasePublisher(client_id, id(holder), in_vain))
         self._arm()
 
-    def _hold_for(self, asked: HoldPublisher) -> None:
-        holder = self.number, asked.holder
-        if self._publishers.hold_publisher(asked.client_id, holder, asked.is_trusted):
-            self._held_for[asked.client_id, asked.holder] = None
-
-    def _release_for(self, asked: ReleasePublisher) -> None:
-        if (asked.client_id, asked.holder) in self._held_for:
-            del self._held_for[asked.client_id, asked.holder]
-            self._publishers.release_publisher(asked.client_id, (self.number, asked.holder), asked.in_vain)
-
     # Routes
 
     def set_route(self, filter: str, route: LinkRoute | None) -> None:
@@ -368,8 +340,7 @@ class Peer:
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
-        for client_id, holder in list(self._held_for):
-            self._release_for(ReleasePublisher(client_id, holder, 0.0))
+        self._held.lost()
         self._arm()
 
     def _fail(self, why: str) -> None:
@@ -394,9 +365,9 @@ class Peer:
                 self._side.routes_changed(self, changes, is_whole=is_whole)
                 self.link.routed(number)
             case HoldPublisher():
-                self._hold_for(event)
+                self._held.hold(event)
             case ReleasePublisher():
-                self._release_for(event)
+                self._held.release(event)
             case LinkUp(is_new):
                 if is_new:
                     self._side.begins_anew(self)

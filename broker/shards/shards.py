@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.services import NetServices
-    from trunkline.broker.shards.peer import Publishers
+    from trunkline.broker.shards.held import Publishers
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.routing import ShardPubSub
     from trunkline.broker.shards.stored_links import StoredLinks

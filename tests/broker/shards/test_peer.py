@@ -365,8 +365,8 @@ async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: 
         there.writer.go_on()
     ends.settle()
     assert here.publishers.held == []
-    assert here.publishers.asked == [("fast", here.peer, True), ("other", here.peer, True)]
-    assert here.publishers.released == [("fast", here.peer, 0.0), ("other", here.peer, 0.0)]
+    assert [(client_id, trusted) for client_id, _, trusted in here.publishers.asked] == [("fast", True), ("other", True)]
+    assert [client_id for client_id, _, _ in here.publishers.released] == ["fast", "other"]
     assert there.side.payloads == [one, two, *[b"3"] * 9, b"4"]
     assert here.peer.refused == 0
 
