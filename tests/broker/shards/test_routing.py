@@ -567,3 +567,23 @@ async def test_a_shard_that_begins_anew_gets_what_it_had_retained_last() -> None
     [back] = shard.others[0].got
     assert (back.publication.topic, back.version, back.is_silent) == ("a", 7 * STEP + 1, True)
     assert len(reader.messages) == 1
+
+
+async def test_a_will_is_kept_and_what_is_published_after_it_is_not() -> None:
+    shard = Routes()
+    other, gone = shard.others[0], shard.subscribe("elsewhere")
+    shard.want(other, "a")
+    for qos in (0, 1):
+        shard.pubsub.publish_will(Message("a", b"will", qos), 0.0, gone.subscriber, None)  # type: ignore[arg-type]
+    shard.pubsub.publish(Message("a", b"x", 1), 0.0)
+    assert len(other.got) == 3
+    assert [(each.publication.messages[0].payload, each.publication.qos) for each in other.kept] == [(b"will", 1)]
+
+
+async def test_others_are_told_who_of_a_group_has_come_or_gone() -> None:
+    shard = Routes()
+    shard.subscribe("$share/g/a")
+    shard.subscribe("b")
+    shard.pubsub.presence_changed(["$share/g/a", "b"])
+    shard.turns.end()
+    assert [other.told for other in shard.others] == [["$share/g/a"], ["$share/g/a"]]
