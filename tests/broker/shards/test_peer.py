@@ -260,6 +260,24 @@ def resend(shard: Shard) -> None:
             shard.peer.resend(number, burst)
 
 
+async def test_a_row_that_nobody_can_read_does_not_keep_others_from_being_sent() -> None:
+    here, there, ends = pair(durable=True)
+    with here.scheduler.turn:
+        here.peer._store.outbox.keep(1, 1, b"?")
+    here.turn(partial(here.forward, b"x", qos=2, is_kept=True))
+    ends.cut()
+    here = here.next_life()
+    assert len(here.stored.unsent.bursts) == 2
+    ends = Pair(here, there)
+    ends.connect()
+    resend(here)
+    ends.settle()
+    here.turn(here.commit)
+    assert here.stored.unsent.bursts == []
+    assert there.side.payloads == [b"x"]
+    assert here.scheduler.crashes == {"decode_burst": 1}
+
+
 async def test_what_is_kept_leaves_when_it_is_stored_here() -> None:
     here, there, ends = pair(durable=True)
     here.writer.waits = True
