@@ -171,7 +171,8 @@ class Peer:
             if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
                 self.refused += publication.count
                 return False
-            self._held.for_room(publication.publisher)
+            if self.is_up:  # of one that is down nobody knows how long that takes
+                self._held.for_room(publication.publisher)
         if is_kept and self._store is not None:
             committer = self._store.committer
             forwarded = forwarded._replace(number=committer.publications.next_number())
@@ -340,6 +341,7 @@ class Peer:
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
+        self._held.has_room()
         self._held.lost()
         self._arm()
 

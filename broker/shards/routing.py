@@ -135,7 +135,7 @@ class ShardPubSub(PubSub):
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
-        if self.outbox is not None:
+        if self.outbox is not None and self.peers:
             self.outbox.spread(topic, version)
             all_of([peer.until_there for peer in self.peers.values()])(partial(self.outbox.has_spread, topic, version))
 

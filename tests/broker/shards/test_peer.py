@@ -374,6 +374,15 @@ async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: 
     assert here.peer.refused == 0
 
 
+async def test_whoever_waits_for_room_goes_on_when_the_link_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "CREDIT", 1000)
+    here, _, ends = pair()
+    here.turn(partial(here.forward, b"x" * 3000, qos=1), partial(here.forward, b"y", publisher="q"))
+    assert here.publishers.held == ["q"]
+    ends.cut()
+    assert here.publishers.held == []
+
+
 async def test_who_may_not_be_held_is_not_released() -> None:
     here, there, ends = pair()
     here.publishers.allows = False
@@ -404,7 +413,7 @@ async def test_what_nobody_waits_for_is_refused_where_too_much_waits(monkeypatch
     assert there.side.payloads == [b"1", b"2", b"3", b"6"]
 
 
-async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_for_a_shard_that_is_down_counts_and_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there, ends = pair()
     ends.cut()
     here.turn(partial(here.forward, b"x" * 3000, qos=1))
@@ -413,7 +422,7 @@ async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyP
     answers: list[bool] = []
     here.turn(lambda: answers.extend(here.forward(b"1")), lambda: answers.extend(here.forward(b"2", qos=1)))
     assert answers == [False, True]
-    assert here.publishers.held == ["p"]
+    assert here.publishers.asked == []
     ends.connect()
     assert there.side.payloads == [b"x" * 3000, b"2"]
     assert here.publishers.held == []
