@@ -171,6 +171,8 @@ class _Incoming:
                 continue
             services.alarms.deactivate(OUT_OF_DESCRIPTORS)
             self._listener.take(PassedConnection(sock, *about))
+        if len(self._descriptors) > 1:  # one frame at most is on its way
+            raise BadPassage("it has several descriptors")
 
     def _open(self) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
 
 #: Bytes of publications in one burst, unless a single one is larger.
 MAX_BURST: Final = 1 << 18
-#: Bytes that may wait for the other shard of what nobody waits for.
+#: Bytes that may wait for the other shard before nobody is told any more that what follows is safe, and before what
+#: nobody waits for is refused.
 MAX_WAITING: Final = 16 * CREDIT
+#: Retained messages of one turn that a shard is sent after it had no room for them.
+NEWEST_AT_ONCE: Final = 1000
 
 _logger = logging.getLogger("trunkline.shards")
 
@@ -51,6 +55,10 @@ class Side(Protocol):
 
     def begins_anew(self, peer: Peer) -> None:
         """It is another process of this shard."""
+        ...
+
+    def send_newest(self, peer: Peer, topics: Mapping[str, bool]) -> None:
+        """Forward the retained messages of these topics, or those of their deletion: silently, where that is said."""
         ...
 
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
@@ -112,6 +120,7 @@ class Peer:
         "client_id",
         "durable",
         "link",
+        "missed",
         "number",
         "refused",
         "routes",
@@ -135,6 +144,8 @@ class Peer:
         self.routes: dict[str, LinkRoute] = {}
         #: Publications that found no room.
         self.refused = 0
+        #: Topics whose retained message did not, and is sent when there is some; and whether subscribers there have it.
+        self.missed: dict[str, bool] = {}
         self._scheduler = scheduler
         self._side = side
         self._epoch = epoch
@@ -162,17 +173,31 @@ class Peer:
     def is_full(self) -> bool:
         return self._weight + self.link.byte_size >= CREDIT
 
+    @property
+    def has_too_much(self) -> bool:
+        """Whether publishers have to wait until what they publish now is there."""
+        return self._weight + self.link.byte_size >= MAX_WAITING
+
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again. It
         leaves when that is stored: until then the next life of this shard would not know that it has left. Returns
         False if there is no room for it."""
         publication = forwarded.publication
-        if self.is_full:
-            if self._weight + self.link.byte_size >= MAX_WAITING and not publication.qos:
-                self.refused += publication.count
-                return False
-            if self.is_up:  # of one that is down nobody knows how long that takes
-                self._held.for_room(publication.publisher)
+        if publication.qos:
+            has_room = self._store is not None or self.is_up or not self.has_too_much
+        else:  # nobody waits, and of retained messages the newest of a topic will do
+            has_room = not self.has_too_much and (self.is_up or not forwarded.version)
+        if not has_room:
+            self.refused += publication.count
+            if forwarded.version:
+                for topic in publication.topics:
+                    self.missed[topic] = forwarded.is_silent and self.missed.get(topic, True)
+            return False
+        if forwarded.version and self.missed:  # this one is newer
+            for topic in publication.topics:
+                self.missed.pop(topic, None)
+        if self.is_full and self.is_up:
+            self._held.for_room(publication.publisher)
         if is_kept and self._store is not None:
             committer = self._store.committer
             forwarded = forwarded._replace(number=committer.publications.next_number())
@@ -195,7 +220,7 @@ class Peer:
 
     def resend(self, number: int, burst: bytes) -> None:
         """What this shard's life before has kept."""
-        for forwarded in self._decoded(burst):
+        for forwarded in _decoded(burst, self._epoch, self._scheduler):
             self._append(forwarded)
         self.until_there(partial(self._sent, number))
 
@@ -220,13 +245,30 @@ class Peer:
 
     def end_turn(self) -> None:
         self._armed = False
+        if self._misses_some:
+            some = dict(islice(self.missed.items(), NEWEST_AT_ONCE))
+            for topic in some:
+                del self.missed[topic]
+            self._side.send_newest(self, some)
+            self._armed = False
         if self._items or self._acknowledged or self._safe:
             self._publish()
         if self._unsafe and not self.is_up:
             self._make_safe()
-        self._flush(trio.current_time())
-        if not self.is_full:
+        if self._send is not None:
+            now = trio.current_time()
+            output = self.link.take_output(now)
+            if output:
+                self._send(output)
+            has_more = self.link.has_more or self._misses_some
+            self._timer.restart_at(now if has_more else self.link.next_due)
+        if not self.is_full or not self.is_up:
             self._held.has_room()
+
+    @property
+    def _misses_some(self) -> bool:
+        """And may be sent it."""
+        return bool(self.missed) and self.is_up and not self.is_full
 
     def _publish(self) -> None:
         items, last = self._items, SentBurst(self._acknowledged, self._safe)
@@ -256,12 +298,12 @@ class Peer:
 
     def _make_safe(self) -> None:
         """The other shard is down. What is too much to be kept has to wait for it."""
+        if self._store is not None and self.link.byte_size > MAX_WAITING:
+            return
         unsafe, self._unsafe = self._unsafe, {}
         for sent in unsafe:
             if self._store is None:
                 sent.call(sent.safe)
-            elif self.link.byte_size > MAX_WAITING:
-                self._unsafe[sent] = None
             else:
                 committer = self._store.committer
                 if sent.unsafe:
@@ -270,21 +312,11 @@ class Peer:
                     sent.acknowledged.append(partial(self._sent, number))
                 committer.after_commit(partial(sent.call, sent.safe))
 
-    def _flush(self, now: float) -> None:
-        send = self._send
-        if send is None:
-            return
-        output = self.link.take_output(now)
-        if output:
-            send(output)
-        self._timer.restart_at(now if self.link.has_more else self.link.next_due)
-
     def _is_due(self) -> None:
-        now = self._scheduler.now
-        if self.link.is_silent(now):
+        if self.link.is_silent(self._scheduler.now):
             self._fail("it says nothing")
         else:
-            self._flush(now)
+            self._arm()
 
     # Publishers, see `trunkline.broker.session.slow_consumer`
 
@@ -377,7 +409,7 @@ class Peer:
 
     def _take(self, burst: BurstCame) -> None:
         waits = list[Any]()
-        for forwarded in self._decoded(burst.data):
+        for forwarded in _decoded(burst.data, self._epoch, self._scheduler):
             try:
                 waits += self._side.take(self, forwarded)
             except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
@@ -391,15 +423,16 @@ class Peer:
         else:
             self.link.applied(burst.term, burst.number)
 
-    def _decoded(self, burst: bytes | memoryview) -> list[Forwarded]:
-        """Nothing, if nobody can read it: it would be the same if it came again."""
-        try:
-            return decode_burst(burst, self._epoch)
-        except Exception as error:  # noqa: BLE001 - whoever waits for what follows is not to wait for ever
-            self._scheduler.blame(None, decode_burst, error)
-            return []
-
     def _stored(self, term: int, number: int) -> None:
         self._unstored -= 1
         self.link.applied(term, number)
         self._arm()
+
+
+def _decoded(burst: bytes | memoryview, epoch: float, scheduler: Scheduler) -> list[Forwarded]:
+    """Nothing, if nobody can read it: it would be the same if it came again."""
+    try:
+        return decode_burst(burst, epoch)
+    except Exception as error:  # noqa: BLE001 - whoever waits for what follows is not to wait for ever
+        scheduler.blame(None, decode_burst, error)
+        return []

@@ -132,12 +132,16 @@ class ShardPubSub(PubSub):
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
         if peer.forward(forwarded, is_kept=is_kept):
             self._sending.append(self.committer.after_commit if is_kept and self.committer else peer.until_safe)
+            if is_kept and peer.has_too_much:
+                self._sending.append(peer.until_there)
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
         if self.outbox is not None and self.peers:
             self.outbox.spread(topic, version)
-            all_of([peer.until_there for peer in self.peers.values()])(partial(self.outbox.has_spread, topic, version))
+            if not any(topic in peer.missed for peer in self.peers.values()):
+                waits = [peer.until_there for peer in self.peers.values()]
+                all_of(waits)(partial(self.outbox.has_spread, topic, version))
 
     def begin(self, unsent: Unsent) -> None:
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
@@ -301,6 +305,13 @@ class ShardPubSub(PubSub):
         """It may have ended before it had stored what it retained last."""
         for message, version in self._versions.recent_of(peer.number):
             peer.forward(Forwarded(message, version=version, is_silent=True))
+
+    def send_newest(self, peer: Peer, topics: Mapping[str, bool]) -> None:
+        for topic, is_silent in topics.items():
+            message, version = self._versions.newest(topic)
+            if version:
+                peer.forward(Forwarded(message, version=version, is_silent=is_silent))
+                self._spread(topic, version)
 
     # Subscriptions
 

@@ -77,7 +77,13 @@ class Versions:
     def recent_of(self, shard: int) -> Iterator[tuple[Message, int]]:
         """Its last messages that are the newest of their topics, and their versions. A deletion is an empty one."""
         for topic in self._recent.get(shard, ()):
-            kept, deleted = self._retained.kept(topic), self._deleted.get(topic, 0)
-            version = deleted if kept is None else kept.version
+            message, version = self.newest(topic)
             if version % STEP == shard:
-                yield Message(topic, b"", retain=True) if kept is None else kept.message, version
+                yield message, version
+
+    def newest(self, topic: str) -> tuple[Message, int]:
+        """The message of a topic and its version. That of a deletion is an empty one, and 0 if nothing is known."""
+        kept = self._retained.kept(topic)
+        if kept is None:
+            return Message(topic, b"", retain=True), self._deleted.get(topic, 0)
+        return kept.message, kept.version

@@ -61,6 +61,9 @@ class Side:
         self.changes: list[tuple[dict[str, LinkRoute | None], bool]] = []
         #: How often another life of the other shard has begun.
         self.lives = 0
+        #: Topics whose newest message was asked for.
+        self.newest: list[str] = []
+        self.version = 99
         self.on_take: Callable[[Forwarded], None] = lambda forwarded: None
 
     def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
@@ -70,6 +73,12 @@ class Side:
 
     def begins_anew(self, peer: Peer) -> None:
         self.lives += 1
+
+    def send_newest(self, peer: Peer, topics: Mapping[str, bool]) -> None:
+        for topic, is_silent in topics.items():
+            self.newest.append(topic)
+            newest = Message(topic, b"newest", retain=True, publisher="p")
+            peer.forward(Forwarded(newest, version=self.version, is_silent=is_silent))
 
     def routes_changed(self, peer: Peer, changes: Mapping[str, LinkRoute | None], *, is_whole: bool) -> None:
         self.changes.append((dict(changes), is_whole))

@@ -32,6 +32,8 @@ class Other:
         self.number = number
         self.client_id = f"shard {number}"
         self.is_up = True
+        self.has_too_much = False
+        self.missed: dict[str, bool] = {}
         self.routes: dict[str, LinkRoute] = {}
         self.got: list[Forwarded] = []
         #: Of these, those that were to be kept.

@@ -58,6 +58,20 @@ async def test_a_frame_without_a_descriptor_is_none(caplog: pytest.LogCaptureFix
     assert "it has no descriptor" in caplog.text
 
 
+async def test_a_process_cannot_use_up_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
+    async with ends("sockets") as both:
+        before = descriptors()
+        client, peer = Client(), connected(both)
+        for byte in frame_of(client.passed)[:2]:
+            socket.send_fds(peer, [bytes([byte])], [client.passed.sock.fileno()])
+        client.passed.close()
+        await until(lambda: client.has(b""))
+        peer.close()
+        client.close()
+        await until(lambda: descriptors() == before)
+    assert "it has several descriptors" in caplog.text
+
+
 async def test_a_descriptor_that_is_no_socket_is_closed() -> None:
     async with ends("sockets") as both:
         client, peer = Client(), connected(both)

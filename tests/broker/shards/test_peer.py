@@ -14,6 +14,7 @@ from trunkline.broker.links.frames import LinkBeat, LinkHello, LinkPlace, LinkRo
 from trunkline.broker.links.link import BEAT, BEATS
 from trunkline.broker.shards import peer as peers
 from trunkline.broker.shards.bursts import Forwarded, decode_burst
+from trunkline.mqtt.message import Message
 from trunkline.store.memory import MemoryEngine
 
 pytestmark = pytest.mark.trio
@@ -81,7 +82,7 @@ async def test_without_a_connection_all_that_is_kept_waits_for_one() -> None:
     here, there = Shard(0), Shard(1)
     here.turn(partial(here.forward, b"lost"))
     here.turn(partial(here.forward, b"kept", qos=1))
-    here.turn(lambda: here.peer.forward(Forwarded(message(b"retained"), version=9)))
+    here.turn(lambda: here.peer.forward(Forwarded(message(b"retained", 1), version=9)))
     here.turn(partial(here.forward, b"waited for"), lambda: here.peer.until_there(lambda: None))
     Pair(here, there).connect()
     assert there.side.payloads == [b"kept", b"retained", b"waited for"]
@@ -413,8 +414,8 @@ async def test_what_nobody_waits_for_is_refused_where_too_much_waits(monkeypatch
     assert there.side.payloads == [b"1", b"2", b"3", b"6"]
 
 
-async def test_what_waits_for_a_shard_that_is_down_counts_and_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair()
+async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, ends = pair(durable=True)
     ends.cut()
     here.turn(partial(here.forward, b"x" * 3000, qos=1))
     monkeypatch.setattr(peers, "CREDIT", 1000)
@@ -422,10 +423,94 @@ async def test_what_waits_for_a_shard_that_is_down_counts_and_holds_nobody(monke
     answers: list[bool] = []
     here.turn(lambda: answers.extend(here.forward(b"1")), lambda: answers.extend(here.forward(b"2", qos=1)))
     assert answers == [False, True]
-    assert here.publishers.asked == []
     ends.connect()
     assert there.side.payloads == [b"x" * 3000, b"2"]
+
+
+async def test_nobody_is_held_for_a_shard_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, ends = pair(durable=True)
+    there.writer.waits = True
+    monkeypatch.setattr(peers, "CREDIT", 1000)
+    here.turn(partial(here.forward, b"x" * 3000, b"1", qos=1))
+    assert here.publishers.held == ["p"]
+    ends.cut()
+    assert here.publishers.held == [], "it might be down for ever"
+    here.turn(partial(here.forward, b"2", b"3", qos=1))
     assert here.publishers.held == []
+
+
+async def test_without_a_store_no_more_than_too_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Shard(0)
+    monkeypatch.setattr(peers, "MAX_WAITING", 3 * message().weight)
+    answers: list[bool] = []
+    for _ in range(5):
+        here.turn(lambda: answers.extend(here.forward(b"x" * message().weight, qos=1)))
+    assert answers[0]
+    assert not answers[-1]
+    assert here.peer.link.byte_size < 10 * message().weight
+
+
+# Retained messages that nobody waits for
+
+
+def retained(topic: str, payload: bytes, version: int, qos: int = 0) -> Forwarded:
+    return Forwarded(Message(topic, payload, qos=qos, retain=True, publisher="p"), version=version)
+
+
+async def test_a_shard_that_is_down_gets_the_newest_retained_message_of_each_topic() -> None:
+    here, there, ends = pair(durable=True)
+    ends.cut()
+    for number in range(20):
+        here.turn(partial(here.peer.forward, retained(f"t{number % 2}", b"old", number + 1)))
+    assert here.peer.link.byte_size == 0, "what is old waits nowhere"
+    here.turn(partial(here.peer.forward, retained("t1", b"sure", 30, 1)))
+    ends.connect()
+    assert here.side.newest == ["t0"], "what has left is newer than what was missed"
+    assert sorted(there.side.payloads) == [b"newest", b"sure"]
+    assert here.peer.missed == {}
+
+
+async def test_what_subscribers_have_is_sent_silently() -> None:
+    here, there, ends = pair(durable=True)
+    ends.cut()
+    silent, new = retained("a", b"x", 1)._replace(is_silent=True), retained("b", b"x", 2)
+    for each in (silent, silent._replace(publication=new.publication), new, retained("c", b"x", 3), silent):
+        here.turn(partial(here.peer.forward, each))
+    ends.connect()
+    assert [(each.publication.topic, each.is_silent) for each in there.side.taken] == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+    ]
+
+
+async def test_what_was_missed_is_sent_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, ends = pair(durable=True)
+    monkeypatch.setattr(peers, "NEWEST_AT_ONCE", 2)
+    ends.cut()
+    for number in range(5):
+        here.turn(partial(here.peer.forward, retained(f"t{number}", b"old", number + 1)))
+    ends.connect()
+    while here.peer.missed:
+        here.turn(here.peer._is_due)
+        ends.settle()
+    assert here.side.newest == [f"t{number}" for number in range(5)]
+    assert there.side.payloads == [b"newest"] * 5
+
+
+async def test_what_is_retained_may_find_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, ends = pair(durable=True)
+    monkeypatch.setattr(peers, "MAX_WAITING", 2000)
+    there.writer.waits = True
+    here.turn(partial(here.forward, b"x" * 3000, qos=1))
+    monkeypatch.setattr(peers, "CREDIT", 2000)
+    here.turn(partial(here.peer.forward, retained("t", b"old", 1)))
+    assert list(here.peer.missed) == ["t"]
+    assert here.side.newest == []
+    with there.scheduler.turn:
+        there.writer.go_on()
+    ends.settle()
+    assert there.side.payloads == [b"x" * 3000, b"newest"]
 
 
 # Publishers there

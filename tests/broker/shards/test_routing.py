@@ -557,6 +557,45 @@ async def test_a_life_sends_what_the_one_before_had_not_sent() -> None:
     assert shard.pubsub.is_wanted("t")
 
 
+async def test_the_newest_of_what_a_shard_has_missed() -> None:
+    shard = Routes()
+    one, other = shard.others
+    shard.pubsub.publish(burst("ab"), 0.0)
+    shard.pubsub.delete_retained("a")
+    for each in shard.others:
+        each.acknowledge()
+        each.got.clear()
+    other.missed = {"b": False}
+    shard.pubsub.send_newest(one, {"a": False, "b": True, "unknown": False})  # type: ignore[arg-type]
+    assert [(each.publication.topic, each.publication.payload, each.is_silent) for each in one.got] == [  # type: ignore[union-attr]
+        ("a", b"", False),
+        ("b", b"x", True),
+    ]
+    assert other.got == []
+    assert list(shard.unsent.versions) == ["a", "b"]
+    for each in shard.others:
+        each.acknowledge()
+    assert list(shard.unsent.versions) == ["b"], "one shard does not have it yet"
+
+
+async def test_qos_2_waits_for_a_shard_that_has_too_much() -> None:
+    shard = Routes(1)
+    other = shard.others[0]
+    shard.want(other, "a")
+    for has_too_much in (False, True):
+        other.has_too_much = has_too_much
+        publication = Message("a", b"x", qos=2, publisher="p")
+        shard.pubsub.publish(publication, 0.0)
+        wait = shard.pubsub.waits(publication, None)
+        assert wait is not None
+        told: list[str] = []
+        wait(lambda told=told: told.append("safe"))  # type: ignore[misc]
+        shard.turns.end()
+        assert bool(told) is not has_too_much
+        other.acknowledge()
+        assert told == ["safe"]
+
+
 async def test_a_shard_that_begins_anew_gets_what_it_had_retained_last() -> None:
     shard = Routes()
     reader = shard.subscribe("a")
