@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sys import maxsize
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
@@ -117,7 +116,7 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def sessions(self) -> list[Client]:
         """All sessions, of clients that are connected and of those that are away, by client id."""
-        return self._running.node.clients.page(limit=maxsize)
+        return self._running.whole.sessions()
 
     @property
     @in_broker
@@ -129,31 +128,31 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def subscriptions(self) -> list[SubscriptionRow]:
         """By topic filter and client id."""
-        return self._running.node.routes.subscriptions()
+        return self._running.whole.subscriptions()
 
     @property
     @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        return self._running.node.retained.all()
+        return self._running.whole.retained()
 
     @property
     @in_broker
     def alarms(self) -> list[Alarm]:
         """The active alarms, in the order in which they began."""
-        return self._running.node.alarms.active
+        return self._running.whole.alarms()
 
     @waiting_in_broker
     async def metrics(self) -> dict[str, int]:
         """All counters and gauges, by the names of docs/metrics.md."""
-        return await self._running.node.figures()
+        return await self._running.whole.figures()
 
     # Operations
 
     @property
     def hooks(self) -> Hooks:
         """Register callbacks here; see docs/hooks.md. They run where the broker does."""
-        return self._portal.hooks(self._running.node.hooks)
+        return self._portal.hooks(self._running.hooks)
 
     @property
     def hook_errors(self) -> list[BaseException]:
@@ -203,7 +202,7 @@ class BrokerProxy(Messages[P]):
         Raises:
             LookupError: the client is not connected.
         """
-        if not self._running.node.clients.kick(client_id):
+        if not self._running.whole.home(client_id).clients.kick(client_id):
             raise nobody(client_id, [row.client_id for row in self.clients])
 
     def check(self) -> None:

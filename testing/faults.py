@@ -250,7 +250,7 @@ class Faults(Proxy[P]):
         return fault
 
     def _begin(self, fault: Fault[P]) -> None:
-        fault.begin(self._running.network, self._running.node.hooks)
+        fault.begin(self._running.network, self._running.hooks)
         self._running.faults.append(fault)
 
     def remove(self, fault: Fault[Any]) -> None:
@@ -260,7 +260,7 @@ class Faults(Proxy[P]):
     def _end(self, fault: Fault[Any]) -> None:
         if fault in self._running.faults:
             self._running.faults.remove(fault)
-            fault.end(self._running.network, self._running.node.hooks)
+            fault.end(self._running.network, self._running.hooks)
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -75,6 +75,10 @@ class Shards:
         hand_over = self.place.hand_over
         return None if hand_over is None else self._pubsub.peers.get(hand_over.home_of(client_id))
 
+    def retained_version(self, topic: str) -> int:
+        """Of what this shard has of a topic: it is greater in a shard that has something newer."""
+        return self._pubsub.retained_version(topic)
+
     def begin(self) -> None:
         """What is stored is restored."""
         self._pubsub.begin(self._unsent)
