@@ -147,6 +147,16 @@ class BrokerProxy(Messages[P]):
         """All counters and gauges, by the names of docs/metrics.md."""
         return await self._running.whole.figures()
 
+    @property
+    def workers(self) -> int:
+        """How many shards it has: one, unless it was opened with `workers=`."""
+        return len(self._running.whole.shards)
+
+    def home_of(self, client_id: str) -> int:
+        """The number of the shard, from 0 on, where a client with this id has its session."""
+        shards = self._running.shards
+        return 0 if shards is None else shards.home_of(client_id)
+
     # Operations
 
     @property
@@ -332,7 +342,7 @@ class Broker(BrokerProxy[AsyncPortal]):
 
     @property
     def node(self) -> Admin:
-        """The node itself. Only for code in the broker's trio run."""
+        """The node itself, or the first shard of several. Only for code in the broker's trio run."""
         return self._running.node
 
     @property
@@ -373,7 +383,8 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: it runs already, is not installed, or cannot start.
         """
-        await self._running.node.plugins.enable(name, settings, factory)
+        for shard in self._running.whole.shards:
+            await shard.plugins.enable(name, settings, factory)
 
     @waiting_in_broker
     async def disable(self, name: str) -> None:
@@ -382,7 +393,8 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: no plugin with this name was started.
         """
-        await self._running.node.plugins.disable(name)
+        for shard in self._running.whole.shards:
+            await shard.plugins.disable(name)
 
     @waiting_in_broker
     async def reload(self, name: str, settings: Settings | None = None) -> None:
@@ -391,12 +403,13 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: none of this name was started, or it cannot start again.
         """
-        await self._running.node.plugins.reload(name, settings)
-        await self._running.node.settled()
+        for shard in self._running.whole.shards:
+            await shard.plugins.reload(name, settings)
+            await shard.settled()
 
     @in_broker
     def call(self, name: str, command: str, /, **arguments: object) -> object:
-        """Run a command that a plugin offers.
+        """Run a command that a plugin offers: in a broker with several shards, that of the first.
 
         Raises:
             PluginError: it does not run.

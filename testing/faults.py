@@ -14,6 +14,7 @@ from trunkline.mqtt.packets import PacketType
 from trunkline.testing.arguments import naming
 from trunkline.testing.fault import Fault, nobody
 from trunkline.testing.fault_layer import FaultLayer
+from trunkline.testing.link_faults import LinkFault, links_between
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.portal import Portal, Proxy
 from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
@@ -211,6 +212,39 @@ class Faults(Proxy[P]):
         """A half-open connection: neither side receives anything from the other, not even its close. When the fault is
         removed, both receive everything that they have missed."""
         return self._add(Hold(self, f"silence {_name(client)}", client, stops=(FROM, TO), hides_end=True))
+
+    # Links
+
+    def cut_link(self, one: int, other: int) -> Fault[P]:
+        """Two shards of a broker with several are not joined, until the fault is removed."""
+        links = links_between(self._running.shards, one, other)
+        text = f"cut the link between {one} and {other}"
+        return self._add(
+            LinkFault(self, text, links, lambda links: links.part(one, other), lambda links: links.mend(one, other))
+        )
+
+    def stall_link(self, one: int, other: int) -> Fault[P]:
+        """Nothing arrives between two shards, until the fault is removed."""
+        links = links_between(self._running.shards, one, other)
+        text = f"stall the link between {one} and {other}"
+        return self._add(
+            LinkFault(self, text, links, lambda links: links.stop(one, other), lambda links: links.go_on(one, other))
+        )
+
+    def delay_link(self, one: int, other: int, seconds: float) -> Fault[P]:
+        """What one shard sends to the other arrives `seconds` later, in order."""
+        _check_positive("seconds", seconds)
+        links = links_between(self._running.shards, one, other)
+        text = f"delay the link between {one} and {other} by {seconds:g} s"
+        return self._add(
+            LinkFault(
+                self,
+                text,
+                links,
+                lambda links: links.slow(one, other, seconds),
+                lambda links: links.slow(one, other, 0.0),
+            )
+        )
 
     # Requests of clients
 

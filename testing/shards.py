@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from trunkline.broker.net.listening_sockets import BoundSocket, SocketSettings
     from trunkline.broker.shards.place import OwnShard
     from trunkline.config.config import Config
+
+
+#: Seconds between signs of life of a link.
+BEAT: Final = 3600.0
 
 
 class Shards:
@@ -59,7 +63,8 @@ class Shards:
         hand_over = ShardHandOver(Homes(number, self._table))
         sockets = _none if number else partial(_when, others_serve)
         join = partial(self._join, hand_over)
-        return ShardPlace(number, self.count, self._next_term(), 0.0, join, hand_over, sockets, meet)
+        term = self._next_term()
+        return ShardPlace(number, self.count, term, 0.0, join, hand_over, sockets, meet, BEAT)
 
     def _next_term(self) -> int:
         self._last_term = self._last_term + 1 if self._terms is None else self._terms.next()

@@ -52,7 +52,8 @@ class Shards:
         for number in range(place.count):
             if number != place.number:
                 known = stored.reached.get(number)
-                link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)
+                reached = NOWHERE if known is None else known.place
+                link = LinkEnd(place.number, place.term, number, reached, beat=place.beat)
                 pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, place.epoch, store)
 
     @property
