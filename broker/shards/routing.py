@@ -330,6 +330,9 @@ class ShardPubSub(PubSub):
 
     # Retained messages
 
+    def retained_version(self, topic: str) -> int:
+        return self._versions.of(topic)
+
     def delete_retained(self, topics: Iterable[str]) -> None:
         topics = list(topics)
         super().delete_retained(topics)
