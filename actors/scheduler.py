@@ -84,6 +84,7 @@ class Scheduler:
         "_clock",
         "_deadlines",
         "_ends",
+        "_idle_ends",
         "_later",
         "_open",
         "_parked",
@@ -113,6 +114,8 @@ class Scheduler:
         #: Messages that actors have postponed to a later step.
         self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
+        #: How many of them nobody has to be woken for.
+        self._idle_ends = 0
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self.ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -163,6 +166,11 @@ class Scheduler:
         self._ends.append(task)
         if not self._open:
             self._wake()
+
+    def at_next_end(self, task: EndOfTurn) -> None:
+        """As `at_end`, of the next turn that there is for any other reason."""
+        self._ends.append(task)
+        self._idle_ends += 1
 
     @property
     def timers(self) -> int:
@@ -225,7 +233,7 @@ class Scheduler:
                         if not ready:
                             break
             if self._ends:
-                ends, self._ends = self._ends, []
+                ends, self._ends, self._idle_ends = self._ends, [], 0
                 for task in ends:
                     try:
                         task.end_turn()
@@ -234,11 +242,11 @@ class Scheduler:
         finally:
             self._open = self._stepping = False
             if self._parked is not None:
-                if ready or self._later or self._ends:
+                if ready or self._later or len(self._ends) > self._idle_ends:
                     self._wake()
                 else:
                     self.enqueue = self._enqueue_and_wake
-        return bool(ready or self._later or self._ends)
+        return bool(ready or self._later or len(self._ends) > self._idle_ends)
 
     def _take_up(self, left: int) -> int:
         """Cast one of `left` messages that were left for later. Returns how many are left of these."""

@@ -32,6 +32,8 @@ EVERYWHERE: Final = frozenset(
         *("bans.add", "bans.remove", "trace.start", "trace.stop", "trace.status"),
     }
 )
+#: Those on messages, which go to all workers from any of them.
+ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
 #: Listings whose rows with the same values here are one row (without any: rows that are alike), and what is added up.
 _SUMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "alarms.history": ((), ()),

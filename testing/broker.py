@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sys import maxsize
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
@@ -117,7 +116,7 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def sessions(self) -> list[Client]:
         """All sessions, of clients that are connected and of those that are away, by client id."""
-        return self._running.node.clients.page(limit=maxsize)
+        return self._running.whole.sessions()
 
     @property
     @in_broker
@@ -129,31 +128,41 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def subscriptions(self) -> list[SubscriptionRow]:
         """By topic filter and client id."""
-        return self._running.node.routes.subscriptions()
+        return self._running.whole.subscriptions()
 
     @property
     @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        return self._running.node.retained.all()
+        return self._running.whole.retained()
 
     @property
     @in_broker
     def alarms(self) -> list[Alarm]:
         """The active alarms, in the order in which they began."""
-        return self._running.node.alarms.active
+        return self._running.whole.alarms()
 
     @waiting_in_broker
     async def metrics(self) -> dict[str, int]:
         """All counters and gauges, by the names of docs/metrics.md."""
-        return await self._running.node.figures()
+        return await self._running.whole.figures()
+
+    @property
+    def workers(self) -> int:
+        """How many shards it has: one, unless it was opened with `workers=`."""
+        return len(self._running.whole.shards)
+
+    def home_of(self, client_id: str) -> int:
+        """The number of the shard, from 0 on, where a client with this id has its session."""
+        shards = self._running.shards
+        return 0 if shards is None else shards.home_of(client_id)
 
     # Operations
 
     @property
     def hooks(self) -> Hooks:
         """Register callbacks here; see docs/hooks.md. They run where the broker does."""
-        return self._portal.hooks(self._running.node.hooks)
+        return self._portal.hooks(self._running.hooks)
 
     @property
     def hook_errors(self) -> list[BaseException]:
@@ -203,7 +212,7 @@ class BrokerProxy(Messages[P]):
         Raises:
             LookupError: the client is not connected.
         """
-        if not self._running.node.clients.kick(client_id):
+        if not self._running.whole.home(client_id).clients.kick(client_id):
             raise nobody(client_id, [row.client_id for row in self.clients])
 
     def check(self) -> None:
@@ -333,7 +342,7 @@ class Broker(BrokerProxy[AsyncPortal]):
 
     @property
     def node(self) -> Admin:
-        """The node itself. Only for code in the broker's trio run."""
+        """The node itself, or the first shard of several. Only for code in the broker's trio run."""
         return self._running.node
 
     @property
@@ -374,7 +383,8 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: it runs already, is not installed, or cannot start.
         """
-        await self._running.node.plugins.enable(name, settings, factory)
+        for shard in self._running.whole.shards:
+            await shard.plugins.enable(name, settings, factory)
 
     @waiting_in_broker
     async def disable(self, name: str) -> None:
@@ -383,7 +393,8 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: no plugin with this name was started.
         """
-        await self._running.node.plugins.disable(name)
+        for shard in self._running.whole.shards:
+            await shard.plugins.disable(name)
 
     @waiting_in_broker
     async def reload(self, name: str, settings: Settings | None = None) -> None:
@@ -392,12 +403,13 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: none of this name was started, or it cannot start again.
         """
-        await self._running.node.plugins.reload(name, settings)
-        await self._running.node.settled()
+        for shard in self._running.whole.shards:
+            await shard.plugins.reload(name, settings)
+            await shard.settled()
 
     @in_broker
     def call(self, name: str, command: str, /, **arguments: object) -> object:
-        """Run a command that a plugin offers.
+        """Run a command that a plugin offers: in a broker with several shards, that of the first.
 
         Raises:
             PluginError: it does not run.

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Actor
     from trunkline.broker.net.transport import Event, Receiver, Transport
-    from trunkline.broker.node.admin import Admin
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.versions import Version
+    from trunkline.testing.whole import Whole
 
 #: Bytes from a client that may wait here before reading from it stops.
 MAX_HELD: Final = 1_048_576
@@ -87,14 +87,14 @@ class Network:
         self.recorders: list[Recorder] = []
         self._layers: dict[int, FaultLayer] = {}
         self._count = 0
-        self.node: Admin
+        self.whole: Whole
 
     def __iter__(self) -> Iterator[FaultLayer]:
         return iter(list(self._layers.values()))
 
-    def attach(self, node: Admin) -> None:
-        """From now on, connections are this node's."""
-        self.node = node
+    def attach(self, whole: Whole) -> None:
+        """From now on, connections are those of these shards."""
+        self.whole = whole
 
     def layer(self, transport: Transport) -> Transport:
         """A layer on top of a new connection's transport."""
@@ -104,7 +104,8 @@ class Network:
 
     def topic(self, layer: FaultLayer, direction: Direction, alias: int) -> str:
         """The topic that an alias stands for by now; empty if it is not known."""
-        return self.node.clients.topic_of(layer.client_id, alias, sent=direction != FROM)
+        client_id = layer.client_id
+        return self.whole.home(client_id).clients.topic_of(client_id, alias, sent=direction != FROM)
 
     def forget(self, layer: FaultLayer) -> None:
         self._layers.pop(layer.number, None)
@@ -155,7 +156,7 @@ class FaultLayer(Layer):
         self.cut = False
         #: Whether it was reset or closed: nothing goes on any more.
         self.over = False
-        self.incoming = PacketQueue(self, FROM, network.node.config.mqtt.max_packet_size)
+        self.incoming = PacketQueue(self, FROM, network.whole.first.config.mqtt.max_packet_size)
         self.outgoing = PacketQueue(self, TO, MAX_PACKET_SIZE)
         #: Splits the bytes sent to the client into packets, for recording.
         self._sent = Splitter()
@@ -229,7 +230,7 @@ class FaultLayer(Layer):
 
     def reset_soon(self) -> None:
         """As `reset`, from wherever it is called."""
-        self.network.node.call_at(trio.current_time(), self.reset)
+        self.network.whole.first.call_at(trio.current_time(), self.reset)
 
     def close(self) -> None:
         self._record_end("broker", "")

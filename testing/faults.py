@@ -14,6 +14,7 @@ from trunkline.mqtt.packets import PacketType
 from trunkline.testing.arguments import naming
 from trunkline.testing.fault import Fault, nobody
 from trunkline.testing.fault_layer import FaultLayer
+from trunkline.testing.link_faults import LinkFault, links_between
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.portal import Portal, Proxy
 from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
@@ -212,6 +213,39 @@ class Faults(Proxy[P]):
         removed, both receive everything that they have missed."""
         return self._add(Hold(self, f"silence {_name(client)}", client, stops=(FROM, TO), hides_end=True))
 
+    # Links
+
+    def cut_link(self, one: int, other: int) -> Fault[P]:
+        """Two shards of a broker with several are not joined, until the fault is removed."""
+        links = links_between(self._running.shards, one, other)
+        text = f"cut the link between {one} and {other}"
+        return self._add(
+            LinkFault(self, text, links, lambda links: links.part(one, other), lambda links: links.mend(one, other))
+        )
+
+    def stall_link(self, one: int, other: int) -> Fault[P]:
+        """Nothing arrives between two shards, until the fault is removed."""
+        links = links_between(self._running.shards, one, other)
+        text = f"stall the link between {one} and {other}"
+        return self._add(
+            LinkFault(self, text, links, lambda links: links.stop(one, other), lambda links: links.go_on(one, other))
+        )
+
+    def delay_link(self, one: int, other: int, seconds: float) -> Fault[P]:
+        """What one shard sends to the other arrives `seconds` later, in order."""
+        _check_positive("seconds", seconds)
+        links = links_between(self._running.shards, one, other)
+        text = f"delay the link between {one} and {other} by {seconds:g} s"
+        return self._add(
+            LinkFault(
+                self,
+                text,
+                links,
+                lambda links: links.slow(one, other, seconds),
+                lambda links: links.slow(one, other, 0.0),
+            )
+        )
+
     # Requests of clients
 
     @naming(Cases)
@@ -250,7 +284,7 @@ class Faults(Proxy[P]):
         return fault
 
     def _begin(self, fault: Fault[P]) -> None:
-        fault.begin(self._running.network, self._running.node.hooks)
+        fault.begin(self._running.network, self._running.hooks)
         self._running.faults.append(fault)
 
     def remove(self, fault: Fault[Any]) -> None:
@@ -260,7 +294,7 @@ class Faults(Proxy[P]):
     def _end(self, fault: Fault[Any]) -> None:
         if fault in self._running.faults:
             self._running.faults.remove(fault)
-            fault.end(self._running.network, self._running.node.hooks)
+            fault.end(self._running.network, self._running.hooks)
 
 
 def _check_positive(name: str, value: float) -> None:

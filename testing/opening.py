@@ -44,6 +44,9 @@ def broker(
     Two more are not of the configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow",
     "user": "ada"}]` are the access rules.
 
+    `workers` is how many shards it has, all in one trio run: by default one. What several show is of the broker as a
+    whole. Callbacks that `hooks` has already, each of them has; later ones are to be registered at the broker's `hooks`.
+
     `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages
     that come together are handled together, as in a broker of its own. `record` is the path of a journal to be written
     from the start.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,9 +16,10 @@ from trunkline.testing.credentials import written
 from trunkline.testing.fault_layer import Network
 from trunkline.testing.history import HISTORY, History
 from trunkline.testing.restarting import living
+from trunkline.testing.shard_hooks import ShardHooks, hooks_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
     from pathlib import Path
 
     from trunkline.actors import Ref
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault import Fault
     from trunkline.testing.restarting import Lives
+    from trunkline.testing.shards import Shards
+    from trunkline.testing.whole import Whole
 
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets,
 #: and in this process nothing is gained by waiting until they have read it.
@@ -37,6 +40,9 @@ MAX_HOOK_ERRORS: Final = 100
 _MIN_PAUSE: Final = 0.001
 _MAX_PAUSE: Final = 0.25
 
+
+#: Settings of every broker.
+DEFAULTS: Final[dict[str, Any]] = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}}
 
 #: How clients call the schemes of listeners; the others have one name.
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "nats+tls": "tls", "nats+ws": "ws", "nats+wss": "wss"}
@@ -79,31 +85,49 @@ class Options:
 class RunningBroker:
     """A test's broker in its own trio run, with all that is kept for the test."""
 
-    def __init__(self, node: Admin, network: Network, history: int) -> None:
-        """`history` is how many messages are kept."""
-        #: The running node.
-        self.node = node
+    def __init__(self, whole: Whole, chains: Sequence[Hooks], network: Network, history: int) -> None:
+        """`chains` are the hooks of each shard; `history` is how many messages are kept."""
+        #: The running shards.
+        self.whole = whole
+        self._chains = chains
+        #: What is registered there, all of them have.
+        self.hooks = chains[0] if len(chains) == 1 else ShardHooks(chains)
         self.network = network
+        #: None for a broker of one.
+        self.shards: Shards | None = None
         #: Set when it runs.
         self.lives: Lives
         #: The faults that are not removed.
         self.faults: list[Fault[Any]] = []
         #: Exceptions of hooks that the test has not removed.
         self.hook_errors: list[BaseException] = []
-        node.hooks.on_crash = self._hook_failed
-        self.connections = ConnectionLog(node.hooks, self._wall)
-        self.history = History(node.hooks, self._wall, history, self._may_know)
+        for hooks in chains:
+            hooks.on_crash = self._hook_failed
+        self.connections = ConnectionLog(self.hooks, self._wall)
+        self.history = History(self.hooks, self._wall, history, self._may_know)
         network.on_loss = self.history.lost
+
+    @property
+    def node(self) -> Admin:
+        """The first shard: most brokers have no other."""
+        return self.whole.first
 
     def _wall(self) -> float:
         return self.node.wall()
+
+    def close(self) -> None:
+        self.faults.clear()
+        self.history.close()
+        self.connections.close()
+        for hooks in self._chains:
+            hooks.on_crash = None
 
     def _hook_failed(self, error: BaseException) -> None:
         if len(self.hook_errors) < MAX_HOOK_ERRORS:
             self.hook_errors.append(error)
 
     def _may_know(self, client_id: str) -> bool:
-        return self.connections.may_know(client_id) or client_id in self.node.clients
+        return self.connections.may_know(client_id) or client_id in self.whole.home(client_id).clients
 
     async def reset(self) -> None:
         await self.lives.restart(keep_sessions=False, keep_retained=False)
@@ -113,10 +137,11 @@ class RunningBroker:
 
     def standing(self, client_id: str) -> str:
         """The state of a client, as the rest of a sentence that begins with its id."""
-        found = self.node.clients.get(client_id)
+        clients = self.whole.home(client_id).clients
+        found = clients.get(client_id)
         if found is None:
             return "has no session"
-        filters = [repr(filter) for filter in self.node.clients.subscriptions(client_id)]
+        filters = [repr(filter) for filter in clients.subscriptions(client_id)]
         return (
             f"is {'connected' if found.connected else 'away'}, and has subscribed to {', '.join(filters) or 'nothing'}"
         )
@@ -131,17 +156,16 @@ class Activity:
         self._pause = _MIN_PAUSE
         self._happened = trio.Event()
         self._on = True
-        #: No actor owns it.
-        self.owner: Ref[Any] | None = None
-        self._listen()
+        for number in range(len(running.whole.shards)):
+            _TurnEnds(self, number).listen()
 
-    def _listen(self) -> None:
-        self._running.node.at_end_of_turn(self)
-
-    def end_turn(self) -> None:
-        self._happened.set()
+    def listen(self, number: int, ends: _TurnEnds) -> None:
+        """To the next end of a turn of this shard."""
         if self._on:
-            self._listen()
+            self._running.whole.shards[number].at_end_of_turn(ends)
+
+    def happened(self) -> None:
+        self._happened.set()
 
     async def next(self) -> bool:
         """Returns False if the timeout has passed already."""
@@ -158,13 +182,34 @@ class Activity:
         self._on = False
 
 
+class _TurnEnds:
+    """Of one shard, again and again."""
+
+    #: No actor owns it.
+    owner: Ref[Any] | None = None
+
+    def __init__(self, activity: Activity, number: int) -> None:
+        self._activity = activity
+        self._number = number
+
+    def listen(self) -> None:
+        self._activity.listen(self._number, self)
+
+    def end_turn(self) -> None:
+        self._activity.happened()
+        self.listen()
+
+
 def configuration(settings: Mapping[str, Any]) -> Config:
     """The configuration of a test's broker: it listens on a port of its own, and publishes no `$SYS` topics by default.
+    `workers` is how many shards it has.
 
     Raises:
         ConfigError: with all that is wrong.
     """
-    table = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, **settings}
+    table = {**DEFAULTS, **settings}
+    if "workers" in table:
+        table["node"] = {**table.get("node", {}), "workers": table.pop("workers")}
     return from_mapping(table, settings_model)
 
 
@@ -184,18 +229,22 @@ async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
     network = Network()
     interrupted = False
 
-    def prepare(node: Admin) -> None:
+    def prepare(whole: Whole) -> None:
         if found:
-            found[0].node = node  # another one, after a restart
+            found[0].whole = whole  # another one, after a restart
         else:
-            found.append(RunningBroker(node, network, options.history))
+            found.append(RunningBroker(whole, chains, network, options.history))
 
     try:
         with written(options.settings) as sections:
-            async with living(configuration(sections), options.hooks, GRACE, network, prepare) as lives:
-                found[0].lives = lives
-                _check_plugins(lives.node)
-                yield found[0]
+            config = configuration(sections)
+            chains = hooks_of(config.node.worker_count, options.hooks)
+            with _shards_of(config) as shards:
+                async with living(config, chains, GRACE, network, prepare, shards) as lives:
+                    found[0].lives, found[0].shards = lives, shards
+                    for shard in lives.whole.shards:
+                        _check_plugins(shard)
+                    yield found[0]
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt | GeneratorExit)
         raise
@@ -203,12 +252,24 @@ async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
         for recorder in list(network.recorders):
             recorder.end()
         for running in found:
-            running.faults.clear()
-            running.history.close()
-            running.connections.close()
-            running.node.hooks.on_crash = None
+            running.close()
             if not interrupted:
                 check_hooks(running.hook_errors)
+
+
+@contextmanager
+def _shards_of(config: Config) -> Generator[Shards | None, None, None]:
+    """None for a broker of one."""
+    if config.node.worker_count == 1:
+        yield None
+        return
+    from trunkline.testing.shards import Shards  # few tests ask for several
+
+    shards = Shards(config)
+    try:
+        yield shards
+    finally:
+        shards.close()
 
 
 def check_hooks(errors: list[BaseException]) -> None:

@@ -53,8 +53,9 @@ class BrokerThread(TrioThread["RunningBroker"]):
 
     def at_work(self) -> Iterator[str]:
         if self.started.done:
-            for name, tasks in self.running.node.plugins.at_work():
-                yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
+            for shard in self.running.whole.shards:
+                for name, tasks in shard.plugins.at_work():
+                    yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
         yield from super().at_work()
 
 

@@ -45,6 +45,15 @@ def estimate(ids: Sequence[str], workers: int) -> str:
     return f"{len(ids)} tests, about {max(1, round(minutes))} min where nothing else runs"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--workers",
+        type=int,
+        default=1,
+        help="how many shards the brokers of the testing kit have, where a test does not say: for tests/conformance",
+    )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays."""
@@ -129,6 +138,10 @@ class SharedFixtures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (workers := config.getoption("--workers")) != 1:
+        from trunkline.testing import running
+
+        running.DEFAULTS["workers"] = workers
     config.pluginmanager.register(SharedFixtures())  # this module itself is not asked for fixtures of the session
 
 

@@ -80,13 +80,23 @@ Event: TypeAlias = LinkUp | RoutesChanged | BurstCame | HoldPublisher | ReleaseP
 
 
 class LinkEnd:
-    def __init__(self, shard: int, term: int, peer: int, place: LinkPlace = NOWHERE, *, credit: int = CREDIT) -> None:
+    def __init__(
+        self,
+        shard: int,
+        term: int,
+        peer: int,
+        place: LinkPlace = NOWHERE,
+        *,
+        credit: int = CREDIT,
+        beat: float = BEAT,
+    ) -> None:
         """Of `shard` in its `term`, to the shard `peer`. `place` is what is stored of how far it has come with that."""
         self.shard = shard
         self.term = term
         self.peer = peer
         self.state = LinkState.DOWN
         self._credit = credit
+        self._beat = beat
         self._place = place._replace(received=place.applied)
         self._outgoing = OutgoingBursts()
         self._told = ToldRoutes()
@@ -251,7 +261,7 @@ class LinkEnd:
             if routes is not None:
                 frames.append(routes)
             frames += self._outgoing.take()
-        if not frames and self.state is not LinkState.DOWN and now >= self._said_at + BEAT:
+        if not frames and self.state is not LinkState.DOWN and now >= self._said_at + self._beat:
             frames.append(LinkBeat())
         if frames:
             self._said_at = now
@@ -265,8 +275,12 @@ class LinkEnd:
     @property
     def next_due(self) -> float:
         """When something is to be said, or the other end to be given up."""
-        return inf if self.state is LinkState.DOWN else min(self._said_at + BEAT, self._heard_at + BEATS * BEAT)
+        return (
+            inf
+            if self.state is LinkState.DOWN
+            else min(self._said_at + self._beat, self._heard_at + BEATS * self._beat)
+        )
 
     def is_silent(self, now: float) -> bool:
         """Whether the other end is to be given up."""
-        return self.state is not LinkState.DOWN and now >= self._heard_at + BEATS * BEAT
+        return self.state is not LinkState.DOWN and now >= self._heard_at + BEATS * self._beat

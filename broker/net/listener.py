@@ -81,6 +81,10 @@ class Listener:
         self.address: tuple[str, int] = (settings.host or settings.address.path, settings.port)
 
     @property
+    def has_sockets(self) -> bool:
+        return bool(self._sockets)
+
+    @property
     def addresses(self) -> list[tuple[str, int]]:
         """Of all its sockets: a host name, or `*`, may stand for several."""
         return [bound.address for bound in self._sockets] or [self.address]
@@ -91,7 +95,8 @@ class Listener:
             OSError: the address cannot be listened on.
         """
         self._sockets = await self._services.open_sockets(self.settings)
-        self.address = self._sockets[0].address
+        if self._sockets:  # one of several shards may have none, and serve what others pass on
+            self.address = self._sockets[0].address
         self.state = State.LISTENING
         self._resumed = trio.Event()
         self._resumed.set()

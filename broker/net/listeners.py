@@ -202,6 +202,8 @@ class Listeners(Sequence[Listener]):
             await listener.open()
         except OSError as error:
             raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
+        if not listener.has_sockets:
+            return
         anonymous = self._config.allows_anonymous(settings)
         who = "any client may connect" if anonymous else "clients need credentials"
         reach = ", from this machine only" if settings.loopback else ""

@@ -43,8 +43,8 @@ class Admin:
         self.shards = node.shards
         #: Waits until the actors have handled what was asked of them, or until a second has passed.
         self.settled = node.scheduler.drained
-        #: Call once, when a turn ends, and at a time of the node.
-        self.at_end_of_turn = node.scheduler.at_end
+        #: Call once, when the next turn ends, and at a time of the node.
+        self.at_end_of_turn = node.scheduler.at_next_end
         self.call_at = node.scheduler.call_at
 
     @cached_property

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 class ShardHandOver:
     """The `HandOver` of one shard."""
 
-    __slots__ = ("_homes", "draw", "home_of", "own", "passages")
+    __slots__ = ("_homes", "own", "passages")
 
     def __init__(self, homes: Homes) -> None:
         self._homes = homes
         self.own = homes.own
-        self.home_of: Callable[[str], int] = homes.home_of
-        self.draw: Callable[[Callable[[], str]], str] = homes.draw
         #: By shard, of those that there is a way to.
         self.passages: dict[int, Passage] = {}
+
+    def home_of(self, client_id: str) -> int:
+        return self._homes.home_of(client_id)
+
+    def draw(self, make: Callable[[], str]) -> str:
+        return self._homes.draw(make)
 
     def hand_over(self, shard: int, passed: PassedConnection) -> bool:
         passage = self.passages.get(shard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ class MemoryLink:
         self._is_cut = trio.Event()
         #: Seconds that bytes take.
         self.delay = 0.0
+        #: Whether the ends notice that it is cut.
+        self.is_noticed = True
         self._flows = trio.Event()
         self._flows.set()
 
@@ -28,21 +31,24 @@ class MemoryLink:
         try:
             async with trio.open_nursery() as nursery:
                 for near, far in ((one, other), (other, one)):
-                    send, receive = trio.open_memory_channel[bytes](inf)
+                    send, receive = trio.open_memory_channel[tuple[float, bytes]](inf)
                     with near.net.scheduler.turn:
-                        near.peers[far.place.number].connected(send.send_nowait, self.cut)
+                        near.peers[far.place.number].connected(partial(self._send, send), self.cut)
                     nursery.start_soon(self._carry, receive, near.place.number, far)
                 await self._is_cut.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            for near, far in ((one, other), (other, one)):
+            for near, far in ((one, other), (other, one)) if self.is_noticed else ():
                 with near.net.scheduler.turn:
                     near.peers[far.place.number].lost()
 
-    async def _carry(self, receive: trio.MemoryReceiveChannel[bytes], number: int, far: OwnShard) -> None:
-        async for data in receive:
-            if self.delay:
-                await trio.sleep(self.delay)
+    def _send(self, channel: trio.MemorySendChannel[tuple[float, bytes]], data: bytes) -> None:
+        channel.send_nowait((trio.current_time() + self.delay, data))
+
+    async def _carry(self, receive: trio.MemoryReceiveChannel[tuple[float, bytes]], number: int, far: OwnShard) -> None:
+        async for arrival, data in receive:
+            if arrival > trio.current_time():
+                await trio.sleep_until(arrival)
             while not self._flows.is_set():
                 await self._flows.wait()
             if not self._is_cut.is_set():
@@ -71,6 +77,9 @@ class MemoryLinks:
         #: Shards between which there is to be no link.
         self._apart: set[frozenset[int]] = set()
         self._mended: dict[frozenset[int], trio.Event] = {}
+        #: Seconds that bytes take between some; and shards between which nothing arrives.
+        self._slow: dict[frozenset[int], float] = {}
+        self._stopped: set[frozenset[int]] = set()
 
     def between(self, one: int, other: int) -> MemoryLink:
         return self._links[frozenset({one, other})]
@@ -100,6 +109,9 @@ class MemoryLinks:
                 await mended.wait()
                 continue
             link = self._links[ends] = MemoryLink(self._shards[one], shards)
+            link.delay = self._slow.get(ends, 0.0)
+            if ends in self._stopped:
+                link.stall()
             await link.run()
 
     def part(self, one: int, other: int) -> None:
@@ -114,3 +126,35 @@ class MemoryLinks:
         self._apart.discard(ends)
         if ends in self._mended:
             self._mended.pop(ends).set()
+
+    def slow(self, one: int, other: int, seconds: float) -> None:
+        """Bytes take so long from now on, on all links between these."""
+        ends = frozenset({one, other})
+        self._slow[ends] = seconds
+        if ends in self._links:
+            self._links[ends].delay = seconds
+
+    def stop(self, one: int, other: int) -> None:
+        """Nothing arrives between these, on no link, until it goes on."""
+        ends = frozenset({one, other})
+        self._stopped.add(ends)
+        if ends in self._links:
+            self._links[ends].stall()
+
+    def go_on(self, one: int, other: int) -> None:
+        ends = frozenset({one, other})
+        self._stopped.discard(ends)
+        if ends in self._links:
+            self._links[ends].go_on()
+
+    def mend_all(self) -> None:
+        """Nothing is parted, stopped or slow any more."""
+        for one, other in [*self._apart, *self._stopped, *self._slow]:
+            self.mend(one, other)
+            self.go_on(one, other)
+            self.slow(one, other, 0.0)
+
+    def part_silently(self) -> None:
+        """All shards are about to end: none notices that others have."""
+        for link in self._links.values():
+            link.is_noticed = False

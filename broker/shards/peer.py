@@ -220,9 +220,9 @@ class Peer:
 
     def resend(self, number: int, burst: bytes) -> None:
         """What this shard's life before has kept."""
-        for forwarded in decode_burst(burst, self._epoch):
+        for forwarded in _decoded(burst, self._epoch, self._scheduler):
             self._append(forwarded)
-        self._acknowledged.append(partial(self._sent, number))
+        self.until_there(partial(self._sent, number))
 
     def until_there(self, action: Callable[[], None]) -> None:
         """Call back when the other shard has what was forwarded in this turn, stored where it is to be."""
@@ -373,6 +373,7 @@ class Peer:
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
+        self._held.has_room()
         self._held.lost()
         self._arm()
 

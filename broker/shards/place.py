@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from trunkline.broker.links.link import BEAT
 from trunkline.broker.net.listening_sockets import open_sockets
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class ShardPlace:
     open_sockets: OpenSockets = open_sockets
     #: At the end of a node: waits until every shard has published its wills, and nobody new comes.
     all_quiet: Callable[[], Awaitable[None]] = _at_once
+
+    #: Seconds after which a link that has nothing to say says so. Nothing breaks in memory, and the clock of a test jumps
+    #: over days.
+    beat: float = BEAT
 
     def named(self, node: str) -> str:
         """The name of this shard where those of a node have to differ."""

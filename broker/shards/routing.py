@@ -136,7 +136,7 @@ class ShardPubSub(PubSub):
 
     def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
-        if self.outbox is not None:
+        if self.outbox is not None and self.peers:
             self.outbox.spread(topic, version)
             if not any(topic in peer.missed for peer in self.peers.values()):
                 waits = [peer.until_there for peer in self.peers.values()]
@@ -329,6 +329,9 @@ class ShardPubSub(PubSub):
                 self.wants.change(filter)
 
     # Retained messages
+
+    def retained_version(self, topic: str) -> int:
+        return self._versions.of(topic)
 
     def delete_retained(self, topics: Iterable[str]) -> None:
         topics = list(topics)

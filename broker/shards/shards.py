@@ -52,7 +52,8 @@ class Shards:
         for number in range(place.count):
             if number != place.number:
                 known = stored.reached.get(number)
-                link = LinkEnd(place.number, place.term, number, NOWHERE if known is None else known.place)
+                reached = NOWHERE if known is None else known.place
+                link = LinkEnd(place.number, place.term, number, reached, beat=place.beat)
                 pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, place.epoch, store)
 
     @property
@@ -74,6 +75,10 @@ class Shards:
     def _home_of(self, client_id: str) -> Peer | None:
         hand_over = self.place.hand_over
         return None if hand_over is None else self._pubsub.peers.get(hand_over.home_of(client_id))
+
+    def retained_version(self, topic: str) -> int:
+        """Of what this shard has of a topic: it is greater in a shard that has something newer."""
+        return self._pubsub.retained_version(topic)
 
     def begin(self) -> None:
         """What is stored is restored."""

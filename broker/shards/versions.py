@@ -50,12 +50,16 @@ class Versions:
         self._last = first + (count - 1) * STEP
         return first
 
+    def of(self, topic: str) -> int:
+        """Of what is kept, or of the deletion."""
+        kept = self._retained.kept(topic)
+        return self._deleted.get(topic, 0) if kept is None else kept.version
+
     def is_newest(self, message: Message, version: int) -> bool:
         """Whether this is the newest message of its topic so far."""
         self._last = max(self._last, version)
         topic, deleted = message.topic, self._deleted
-        kept = self._retained.kept(topic)
-        if version <= (deleted.get(topic, 0) if kept is None else kept.version):
+        if version <= self.of(topic):
             return False
         self._remember(version % STEP, topic)
         deleted.pop(topic, None)

@@ -90,8 +90,8 @@ class Enrolment:
         return cls(channel, welcome)
 
     def configured(self, config: Config) -> Config:
-        """The settings of this worker: it has a store and a control socket of its own, and its part of the disk and of
-        the machine's memory."""
+        """The settings of this worker: it has a store and a control socket of its own, and its part of the disk, of
+        the machine's memory and of the limits of the node."""
         store, control, overload, workers = config.store, config.control, config.overload, self._welcome.workers
         if config.durability(standalone=True) != "memory":
             path = shard_path(store_path(store, config.node), self.number)
@@ -103,7 +103,11 @@ class Enrolment:
                 update={"path": self._folder / f"{self.number}{SOCKET}", "transport": "unix"},
             )
         overload = overload.model_copy(update=marks)
-        return config.model_copy(update={"store": store, "control": control, "overload": overload})
+        limits = type(config.limits)(
+            **{name: -(-value // workers) for name, value in config.limits.model_dump().items()}  # 0 is no limit
+        )
+        own = {"store": store, "control": control, "overload": overload, "limits": limits}
+        return config.model_copy(update=own)
 
     @property
     def place(self) -> ShardPlace:

@@ -99,6 +99,12 @@ def test_another_error_is_the_answer(folder: Path) -> None:
         node.call("clients.kick", client_id="a")
 
 
+@pytest.mark.parametrize("operation", ["publish", "retained.set", "retained.delete"])
+def test_a_message_goes_to_all_from_any(folder: Path, operation: str) -> None:
+    with group(folder, lambda pid, *_, **__: pid) as node:
+        assert node.call(operation, topic="a") == 100
+
+
 def test_what_one_worker_would_have_to_do_is_refused(folder: Path) -> None:
     words = r"streams.create: the node has several workers; name one with --socket .*0\.sock"
     with group(folder, lambda *_, **__: None) as node, pytest.raises(ControlError, match=words):

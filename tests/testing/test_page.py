@@ -17,7 +17,7 @@ SHOWN = dict(re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", PAGE, r
 
 
 def test_every_block_of_python_is_an_example() -> None:
-    assert len(SHOWN) == PAGE.count("```python") == 3
+    assert len(SHOWN) == PAGE.count("```python") == 4
     for name, block in SHOWN.items():
         assert block == (ROOT / name).read_text(encoding="utf-8"), name
 

@@ -50,3 +50,7 @@ def test_it_comes_as_it_was(some: list[Forwarded], epoch: int) -> None:
         assert each.publication.expires_at == sent.publication.expires_at + epoch
         assert each.publication.guid == sent.publication.guid
         assert each.publication.timestamp == sent.publication.timestamp
+
+
+def test_most_are_for_everybody_who_wants_them_and_nothing_more_is_said() -> None:
+    assert Forwarded(Message("t", b"x"))[1:] == ("", (), 0, 0, False)

@@ -261,6 +261,24 @@ def resend(shard: Shard) -> None:
             shard.peer.resend(number, burst)
 
 
+async def test_a_row_that_nobody_can_read_does_not_keep_others_from_being_sent() -> None:
+    here, there, ends = pair(durable=True)
+    with here.scheduler.turn:
+        here.peer._store.outbox.keep(1, 1, b"?")
+    here.turn(partial(here.forward, b"x", qos=2, is_kept=True))
+    ends.cut()
+    here = here.next_life()
+    assert len(here.stored.unsent.bursts) == 2
+    ends = Pair(here, there)
+    ends.connect()
+    resend(here)
+    ends.settle()
+    here.turn(here.commit)
+    assert here.stored.unsent.bursts == []
+    assert there.side.payloads == [b"x"]
+    assert here.scheduler.crashes == {"decode_burst": 1}
+
+
 async def test_what_is_kept_leaves_when_it_is_stored_here() -> None:
     here, there, ends = pair(durable=True)
     here.writer.waits = True
@@ -355,6 +373,15 @@ async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: 
     assert [client_id for client_id, _, _ in here.publishers.released] == ["fast", "other"]
     assert there.side.payloads == [one, two, *[b"3"] * 9, b"4"]
     assert here.peer.refused == 0
+
+
+async def test_whoever_waits_for_room_goes_on_when_the_link_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "CREDIT", 1000)
+    here, _, ends = pair()
+    here.turn(partial(here.forward, b"x" * 3000, qos=1), partial(here.forward, b"y", publisher="q"))
+    assert here.publishers.held == ["q"]
+    ends.cut()
+    assert here.publishers.held == []
 
 
 async def test_who_may_not_be_held_is_not_released() -> None:

@@ -457,6 +457,7 @@ async def test_a_publisher_learns_where_it_goes_to_somebody_and_waits_for_those(
     assert told == ["safe"]
     assert three.waiting == []
     assert shard.pubsub.waits(Message("a", b"x", 1), None) is None, "it was not that one"
+    assert shard.pubsub.waits(Message("a", b"x", 1), wait) is wait
     at_0 = Message("a", b"x")
     shard.pubsub.publish(at_0, 0.0)
     assert shard.pubsub.waits(at_0, None) is None
@@ -475,6 +476,7 @@ async def test_what_is_retained_has_the_same_version_everywhere() -> None:
     shard.others[1].acknowledge()
     assert shard.unsent.versions == {}
     there = Routes()
+    there.subscribe("a")  # so that the burst is in parts there
     there.take(burst("aba"), version=first)
     assert there.retained == shard.retained
 
@@ -604,3 +606,23 @@ async def test_a_shard_that_begins_anew_gets_what_it_had_retained_last() -> None
     [back] = shard.others[0].got
     assert (back.publication.topic, back.version, back.is_silent) == ("a", 7 * STEP + 1, True)
     assert len(reader.messages) == 1
+
+
+async def test_a_will_is_kept_and_what_is_published_after_it_is_not() -> None:
+    shard = Routes()
+    other, gone = shard.others[0], shard.subscribe("elsewhere")
+    shard.want(other, "a")
+    for qos in (0, 1):
+        shard.pubsub.publish_will(Message("a", b"will", qos), 0.0, gone.subscriber, None)  # type: ignore[arg-type]
+    shard.pubsub.publish(Message("a", b"x", 1), 0.0)
+    assert len(other.got) == 3
+    assert [(each.publication.messages[0].payload, each.publication.qos) for each in other.kept] == [(b"will", 1)]
+
+
+async def test_others_are_told_who_of_a_group_has_come_or_gone() -> None:
+    shard = Routes()
+    shard.subscribe("$share/g/a")
+    shard.subscribe("b")
+    shard.pubsub.presence_changed(["$share/g/a", "b"])
+    shard.turns.end()
+    assert [other.told for other in shard.others] == [["$share/g/a"], ["$share/g/a"]]

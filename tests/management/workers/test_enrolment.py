@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from trunkline.broker.alarms import Alarms
 from trunkline.config.config import Config
 from trunkline.config.listener_settings import ListenerSettings
+from trunkline.config.mqtt_settings import LimitSettings
 from trunkline.config.node_settings import ControlSettings, OverloadSettings, StoreSettings
 from trunkline.hooks.chain import Hooks
 from trunkline.management.workers import enrolment as enrolments
@@ -264,3 +265,9 @@ async def test_why_it_cannot_start_is_for_the_supervisor_to_say(supervisor: Work
     assert ended.value.code == 2
     assert await said(supervisor) == CannotStart(["a", "b"], 2)
     assert await supervisor.receive() is None
+
+
+async def test_it_has_its_part_of_the_limits_of_the_node(member: Enrolment) -> None:
+    limits = LimitSettings(max_connections=0, max_sessions=100, max_subscriptions=7)
+    configured = member.configured(Config(limits=limits, control=ControlSettings(enabled=False)))
+    assert configured.limits == LimitSettings(max_connections=0, max_sessions=34, max_subscriptions=3)
