@@ -21,10 +21,10 @@ class ShardHooks(Hooks):
         self._shards = shards
 
     def add(self, *args: Any, **options: Any) -> bool:
-        return [hooks.add(*args, **options) for hooks in self._shards][0]
+        return all([hooks.add(*args, **options) for hooks in self._shards])  # noqa: C419 - each of them
 
     def remove(self, *args: Any, **options: Any) -> bool:
-        return [hooks.remove(*args, **options) for hooks in self._shards][0]
+        return all([hooks.remove(*args, **options) for hooks in self._shards])  # noqa: C419 - each of them
 
     def listing(self, point: Point | str | None = None) -> list[Registration]:
         """Those of the first shard."""
