@@ -60,10 +60,12 @@ class ControlGroup:
             NoBroker: a worker is gone.
         """
         # imported here: a command for a single process does not need it
-        from trunkline.management.merging import EVERYWHERE, SOMEWHERE, merged_results
+        from trunkline.management.merging import ANYWHERE, EVERYWHERE, SOMEWHERE, merged_results
 
         if operation in EVERYWHERE or len(self._workers) == 1:
             return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
+        if operation in ANYWHERE:
+            return self._workers[0].call(operation, **arguments)
         if operation not in SOMEWHERE:
             path = self._workers[0].path
             raise ControlError("refused", f"{operation}: the node has several workers; name one with --socket {path}")

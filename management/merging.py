@@ -23,6 +23,8 @@ SOMEWHERE: Final = frozenset(
         *("streams.consumers.info", "streams.consumers.create", "streams.consumers.delete", "streams.consumers.pause"),
     }
 )
+#: What any worker does for the whole node.
+ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
 #: Those that every worker carries out.
 EVERYWHERE: Final = frozenset(
     {
@@ -96,6 +98,8 @@ def merged_results(operation: str, results: Sequence[Any]) -> Any:
             "reloaded": all(result["reloaded"] for result in results),
             **{name: _unique(result[name] for result in results) for name in ("restart_needed_for", "failed")},
         }
+    if operation in ("trace.start", "trace.status", "trace.stop"):
+        return {**first, "messages": sum(result["messages"] for result in results)}
     return first
 
 

@@ -63,7 +63,7 @@ def test_all_are_asked_and_closed(folder: Path) -> None:
 def test_one_that_does_not_answer_is_missing(folder: Path) -> None:
     with group(folder, lambda pid, *_, **__: pid, dead=(1,)) as node:
         assert node.missing == [1]
-        assert node.call("trace.stop") == 100
+        assert node.call("log.level") == 100
     with pytest.raises(NoBroker, match=r"2\.sock"):
         group(folder, lambda *_: None, dead=(0, 1, 2))
 
@@ -97,6 +97,11 @@ def test_another_error_is_the_answer(folder: Path) -> None:
 
     with group(folder, answer) as node, pytest.raises(ControlError, match="no"):
         node.call("clients.kick", client_id="a")
+
+
+def test_any_worker_publishes_for_the_node(folder: Path) -> None:
+    with group(folder, lambda pid, *_, **__: pid, dead=(0,)) as node:
+        assert node.call("publish", topic="a") == 101
 
 
 def test_what_one_worker_would_have_to_do_is_refused(folder: Path) -> None:
