@@ -179,7 +179,7 @@ def retained_row(message: Message, retained: RetainedStore, now: float, head: in
 
 
 def listener_view(listener: Listener) -> ListenerView:
-    connections = len(listener.acceptor.connections)
+    connections = sum(not connection.is_relayed for connection in listener.acceptor.connections)
     return ListenerView(listener.settings, listener.state.value, listener.addresses, connections)
 
 

@@ -23,6 +23,8 @@ SOMEWHERE: Final = frozenset(
         *("streams.consumers.info", "streams.consumers.create", "streams.consumers.delete", "streams.consumers.pause"),
     }
 )
+#: What any worker does for the whole node.
+ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
 #: Those that every worker carries out.
 EVERYWHERE: Final = frozenset(
     {
@@ -32,8 +34,6 @@ EVERYWHERE: Final = frozenset(
         *("bans.add", "bans.remove", "trace.start", "trace.stop", "trace.status"),
     }
 )
-#: Those on messages, which go to all workers from any of them.
-ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
 #: Listings whose rows with the same values here are one row (without any: rows that are alike), and what is added up.
 _SUMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "alarms.history": ((), ()),
@@ -98,6 +98,8 @@ def merged_results(operation: str, results: Sequence[Any]) -> Any:
             "reloaded": all(result["reloaded"] for result in results),
             **{name: _unique(result[name] for result in results) for name in ("restart_needed_for", "failed")},
         }
+    if operation in ("trace.start", "trace.status", "trace.stop"):
+        return {**first, "messages": sum(result["messages"] for result in results)}
     return first
 
 

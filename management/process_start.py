@@ -53,5 +53,6 @@ def check_alone(config: Config) -> None:
     path = store_path(config.store, config.node)
     if workers_path(path).exists():
         raise StoreUnavailable(
-            f"the store {path} is divided among several workers, and node.workers is 1: set it to their number"
+            f"the store {path} is divided among several workers, and node.workers is 1: set it to their number, which "
+            f"{workers_path(path).name} says"
         )

@@ -16,7 +16,7 @@ import click
 
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import Override, load
-from trunkline.config.store_place import make_store_folder, store_path
+from trunkline.config.store_place import make_store_folder, shard_path, store_path, workers_path
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
@@ -80,7 +80,13 @@ def _place(config: Path | None, file: str | None) -> Place:
         fail(error.problems, BAD_USAGE)
     if loaded.store.durability == "memory" and file is None:
         fail(['the broker keeps nothing: store.durability is "memory"'], BAD_USAGE)
-    return Place(store_path(loaded.store, loaded.node).absolute(), loaded.store)
+    path = store_path(loaded.store, loaded.node).absolute()
+    if workers_path(path).exists():
+        part = shard_path(path, 0)
+        fail(
+            [f"the store {path} is divided among several workers: name the part of one with --store {part}"], BAD_USAGE
+        )
+    return Place(path, loaded.store)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trunkline.broker.shards.memory_links import MemoryLinks
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault_layer import Network
-    from trunkline.testing.shards import Shards
+    from trunkline.testing.joined_shards import JoinedShards
 
 P = TypeVar("P", bound=Portal)
 
@@ -42,7 +42,7 @@ class LinkFault(Fault[P]):
         self._undo(self._links)
 
 
-def links_between(shards: Shards | None, one: int, other: int) -> MemoryLinks:
+def links_between(shards: JoinedShards | None, one: int, other: int) -> MemoryLinks:
     """
     Raises:
         ValueError: there are no two such shards.

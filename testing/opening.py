@@ -45,7 +45,7 @@ def broker(
     "user": "ada"}]` are the access rules.
 
     `workers` is how many shards it has, all in one trio run: by default one. What several show is of the broker as a
-    whole. Callbacks that `hooks` has already, each of them has; later ones are to be registered at the broker's `hooks`.
+    whole. Callbacks that `hooks` has already, each of them has; later ones belong into the broker's `hooks`.
 
     `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages
     that come together are handled together, as in a broker of its own. `record` is the path of a journal to be written

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trunkline.config.listener_settings import ListenerSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault_layer import Network
-    from trunkline.testing.shards import Shards
+    from trunkline.testing.joined_shards import JoinedShards
 
 
 class _Life:
@@ -75,7 +75,7 @@ class Lives:
         network: Network,
         prepare: Callable[[Whole], None],
         nursery: trio.Nursery,
-        shards: Shards | None,
+        shards: JoinedShards | None,
     ) -> None:
         """`hooks` are those of each shard. `prepare` is called in each life before clients can connect. `shards` is
         None for a broker of one."""
@@ -235,7 +235,7 @@ async def living(
     grace: float,
     network: Network,
     prepare: Callable[[Whole], None],
-    shards: Shards | None = None,
+    shards: JoinedShards | None = None,
 ) -> AsyncGenerator[Lives, None]:
     """Run a broker that can be restarted, for the length of a block. See `open_node` and `Lives`."""
     try:

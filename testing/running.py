@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault import Fault
+    from trunkline.testing.joined_shards import JoinedShards
     from trunkline.testing.restarting import Lives
-    from trunkline.testing.shards import Shards
     from trunkline.testing.whole import Whole
 
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets,
@@ -94,7 +94,7 @@ class RunningBroker:
         self.hooks = chains[0] if len(chains) == 1 else ShardHooks(chains)
         self.network = network
         #: None for a broker of one.
-        self.shards: Shards | None = None
+        self.shards: JoinedShards | None = None
         #: Set when it runs.
         self.lives: Lives
         #: The faults that are not removed.
@@ -258,14 +258,14 @@ async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
 
 
 @contextmanager
-def _shards_of(config: Config) -> Generator[Shards | None, None, None]:
+def _shards_of(config: Config) -> Generator[JoinedShards | None, None, None]:
     """None for a broker of one."""
     if config.node.worker_count == 1:
         yield None
         return
-    from trunkline.testing.shards import Shards  # few tests ask for several
+    from trunkline.testing.joined_shards import JoinedShards  # few tests ask for several
 
-    shards = Shards(config)
+    shards = JoinedShards(config)
     try:
         yield shards
     finally:

@@ -21,10 +21,10 @@ class ShardHooks(Hooks):
         self._shards = shards
 
     def add(self, *args: Any, **options: Any) -> bool:
-        return any([hooks.add(*args, **options) for hooks in self._shards])
+        return all([hooks.add(*args, **options) for hooks in self._shards])  # noqa: C419 - each of them
 
     def remove(self, *args: Any, **options: Any) -> bool:
-        return any([hooks.remove(*args, **options) for hooks in self._shards])
+        return all([hooks.remove(*args, **options) for hooks in self._shards])  # noqa: C419 - each of them
 
     def listing(self, point: Point | str | None = None) -> list[Registration]:
         """Those of the first shard."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from trunkline.broker.net.protocol import ProtocolActor
     from trunkline.broker.net.transport import Event, Receiver, Transport
 
-_UNREACHABLE: Final = "the shard of this client id cannot be reached"
-_ELSEWHERE: Final = "another shard has passed it here, and the client id has its home elsewhere"
+_UNREACHABLE: Final = "the worker that has this client id does not run or cannot be reached"
+_ELSEWHERE: Final = "another worker has passed it here, and the client id belongs to a third one"
 
 _logger = logging.getLogger("trunkline.connection")
 
@@ -151,6 +151,10 @@ class ArrivingConnection(Connection):
         """The client has time to read what it was sent."""
         self._max_silence = self._listener.config.mqtt.linger
         self._timer.restart_at(trio.current_time() + self._max_silence)
+
+    @property
+    def is_relayed(self) -> bool:
+        return self._relay is not None
 
     # Its end
 

@@ -26,6 +26,11 @@ class ProtocolActor(Actor[M]):
         """Whether the client has not been accepted yet."""
         raise NotImplementedError
 
+    @property
+    def is_relayed(self) -> bool:
+        """Whether another shard serves the client, and counts it."""
+        return False
+
     def follow_settings(self) -> None:
         """Its listener has other settings."""
         raise NotImplementedError

@@ -369,7 +369,7 @@ class Peer:
     def lost(self) -> None:
         """The connection is gone."""
         if self.is_up:
-            _logger.warning("the link to shard %d is down", self.number)
+            _logger.warning("the link to worker %d is down", self.number)
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
@@ -378,7 +378,7 @@ class Peer:
         self._arm()
 
     def _fail(self, why: str) -> None:
-        _logger.error("the link to shard %d is given up: %s", self.number, why)
+        _logger.error("the link to worker %d is given up: %s", self.number, why)
         close = self._close
         self.lost()
         if close is not None:
@@ -405,7 +405,7 @@ class Peer:
             case LinkUp(is_new):
                 if is_new:
                     self._side.begins_anew(self)
-                _logger.info("the link to shard %d is up", self.number)
+                _logger.info("the link to worker %d is up", self.number)
 
     def _take(self, burst: BurstCame) -> None:
         waits = list[Any]()

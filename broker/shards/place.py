@@ -72,9 +72,7 @@ class ShardPlace:
     open_sockets: OpenSockets = open_sockets
     #: At the end of a node: waits until every shard has published its wills, and nobody new comes.
     all_quiet: Callable[[], Awaitable[None]] = _at_once
-
-    #: Seconds after which a link that has nothing to say says so. Nothing breaks in memory, and the clock of a test jumps
-    #: over days.
+    #: Seconds after which a link that has nothing to say says so.
     beat: float = BEAT
 
     def named(self, node: str) -> str:

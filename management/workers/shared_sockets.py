@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import trio
+
 from trunkline.broker.net.listening_sockets import SocketsWanted, again, open_sockets
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class SharedSockets:
         self._opened: dict[Key, list[BoundSocket]] = {}
         #: Who has them open.
         self._holders: dict[Key, set[Hashable]] = {}
+        #: Workers ask at the same time, and an address can be bound once.
+        self._opening = trio.Lock()
 
     async def reserve(self, settings: SocketSettings) -> None:
         """Before a worker asks for them, so that what is wrong is found once.
@@ -59,15 +63,11 @@ class SharedSockets:
 
     async def _open(self, wanted: SocketsWanted) -> list[BoundSocket]:
         key = _key(wanted)
-        opened = self._opened.get(key)
-        if opened is None:
-            opened = await open_sockets(wanted, reserve=_spreads(wanted))
-            there = self._opened.setdefault(key, opened)
-            if there is not opened:  # another worker was quicker
-                for bound in opened:
-                    bound.close()
-                opened = there
-        return opened
+        async with self._opening:
+            opened = self._opened.get(key)
+            if opened is None:
+                opened = self._opened[key] = await open_sockets(wanted, reserve=_spreads(wanted))
+            return opened
 
     def give_up(self, wanted: SocketsWanted, holder: Hashable) -> None:
         """It has closed its sockets."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.config.store_place import make_store_folder, shard_path, store_path, workers_path
 from trunkline.store import StoreCorrupt, StoreUnavailable
-from trunkline.store.lock import FileLock
+from trunkline.store.lock import FileLock, give_to_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +118,7 @@ def _replace(path: Path, content: dict[str, int]) -> None:
         json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
+    give_to_owner(new, path)
     os.replace(new, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.management.merging import EVERYWHERE, SOMEWHERE, merged_results, merged_rows
+from trunkline.management.merging import ANYWHERE, EVERYWHERE, SOMEWHERE, merged_results, merged_rows
 from trunkline.management.operations import OPERATIONS
 
 Row = dict[str, Any]
@@ -106,7 +106,15 @@ def test_a_reload_tells_once_what_it_could_not_do() -> None:
     assert merged_results("reload", [one, other]) == expected
 
 
-@pytest.mark.parametrize("names", [SOMEWHERE, EVERYWHERE])
+def test_a_trace_has_the_messages_of_all_workers() -> None:
+    state = {"on": True, "since": 1.0}
+    assert merged_results("trace.status", [{**state, "messages": count} for count in (2, 3)]) == {
+        **state,
+        "messages": 5,
+    }
+
+
+@pytest.mark.parametrize("names", [ANYWHERE, SOMEWHERE, EVERYWHERE])
 def test_they_are_operations_that_are_no_listings(names: frozenset[str]) -> None:
     assert not [name for name in names if OPERATIONS[name].listing]
-    assert not SOMEWHERE & EVERYWHERE
+    assert len(ANYWHERE | SOMEWHERE | EVERYWHERE) == len(ANYWHERE) + len(SOMEWHERE) + len(EVERYWHERE)

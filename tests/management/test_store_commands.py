@@ -62,6 +62,13 @@ def test_info(file: Path) -> None:
     }
 
 
+def test_the_store_of_several_workers_is_not_one(tmp_path: Path) -> None:
+    (tmp_path / "a.db-workers").touch()
+    SqliteEngine(tmp_path / "a.0.db").close()
+    assert f"--store {tmp_path / 'a.0.db'}" in call("info", "--store", tmp_path / "a.db", code=2)
+    assert "a.0.db" in call("info", "--store", tmp_path / "a.0.db")
+
+
 def test_the_store_of_the_configuration(state: Path, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('[node]\nname = "plant"\n[plugins.none]\n')

@@ -108,6 +108,7 @@ async def test_more_than_can_be_passed_is_relayed(way: str) -> None:
             await wire.connect(name, properties=properties)
             (relayed,) = here.relays
             assert relayed.peer == home.connections[0].peer
+            assert [view.connections for node in (here, home) for view in node.admin.listeners] == [0, 1]
             await wire.ping()
         await here.is_empty()
         await home.is_empty()

@@ -561,7 +561,7 @@ async def test_bad_bytes_end_the_connection(caplog: pytest.LogCaptureFixture) ->
         there.peer.received(b"\0\0\0\1\x63")
     assert there.closed == 1
     assert not there.peer.is_up
-    assert "the link to shard 0 is given up: no frame has the kind 99" in caplog.text
+    assert "the link to worker 0 is given up: no frame has the kind 99" in caplog.text
     there.turn(partial(there.forward, b"late"))
     assert there.sent == []
     ends.connect()
@@ -615,8 +615,8 @@ async def test_a_connection_replaces_the_one_before(caplog: pytest.LogCaptureFix
     here, there, ends = pair()
     assert (here.closed, there.closed) == (0, 0)
     assert [record.getMessage() for record in caplog.records] == [
-        "the link to shard 0 is up",
-        "the link to shard 1 is up",
+        "the link to worker 0 is up",
+        "the link to worker 1 is up",
     ]
     ends.connect()
     assert (here.closed, there.closed) == (1, 1)
@@ -627,8 +627,8 @@ async def test_a_connection_replaces_the_one_before(caplog: pytest.LogCaptureFix
     ends.cut()
     assert here.scheduler.timers == there.scheduler.timers == 0
     assert [record.getMessage() for record in caplog.records] == [
-        "the link to shard 1 is down",
-        "the link to shard 0 is down",
+        "the link to worker 1 is down",
+        "the link to worker 0 is down",
     ]
     ends.connect()
     assert (here.closed, there.closed) == (1, 1), "what is lost is closed already"
@@ -666,7 +666,7 @@ async def test_a_shard_that_says_nothing_is_given_up(mock_clock: MockClock, capl
         assert len(here.sent) == min(number, BEATS - 1)
     assert not here.peer.is_up
     assert here.closed == 1
-    assert "the link to shard 1 is given up: it says nothing" in caplog.text
+    assert "the link to worker 1 is given up: it says nothing" in caplog.text
     here.sent.clear()
     mock_clock.jump(10 * BEAT)
     here.rest()

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import trio
 
 from trunkline.broker.net.listening_sockets import SocketsWanted
 from trunkline.config.listener_settings import ListenerSettings
@@ -93,6 +94,24 @@ async def test_nobody_else_can_have_the_address(spreads: bool) -> None:
         with pytest.raises(OSError, match="ddress already in use"):
             await SharedSockets().take(wanted(f"tcp://127.0.0.1:{port}"), 0)
         taken.close()
+
+
+async def test_workers_that_ask_at_the_same_time_all_get_the_address(spreads: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    found: list[socket.socket] = []
+    async with shared() as sockets:
+
+        async def ask(worker: int) -> None:
+            found.extend(await sockets.take(wanted(url), worker))
+
+        async with trio.open_nursery() as nursery:
+            for worker in range(4):
+                nursery.start_soon(ask, worker)
+        assert len({each.getsockname() for each in found}) == 1
+        assert len(found) == 4
+        for each in found:
+            each.close()
 
 
 async def test_listeners_without_a_port_get_one_each() -> None:

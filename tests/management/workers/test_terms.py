@@ -42,6 +42,17 @@ def test_a_term_is_on_the_disk_before_it_is_used(config: Config, tmp_path: Path)
     counting.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_start_by_root_leaves_the_file_to_its_owner(config: Config, tmp_path: Path) -> None:
+    file = tmp_path / "a.db-workers"
+    counting = terms(config)
+    counting.next()
+    os.chown(file, 12345, 54321)
+    counting.next()
+    counting.close()
+    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 54321)
+
+
 def test_a_file_that_is_lost_does_no_harm(config: Config, tmp_path: Path) -> None:
     counting = terms(config, now=100)
     former = counting.next()
