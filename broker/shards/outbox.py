@@ -58,11 +58,13 @@ class LinkOutbox:
         self._spreading[topic] = version
         self._note(topic)
 
-    def has_spread(self, topic: str, version: int) -> None:
-        """All others have it."""
-        if self._spreading.get(topic) == version:
+    def has_spread(self, topic: str, version: int) -> bool:
+        """All others have it. Returns whether it was the last one of this shard."""
+        is_last = self._spreading.get(topic) == version
+        if is_last:
             del self._spreading[topic]
             self._note(topic)
+        return is_last
 
     def _note(self, topic: str) -> None:
         self._changed[topic] = None

@@ -140,7 +140,14 @@ class ShardPubSub(PubSub):
             self.outbox.spread(topic, version)
             if not any(topic in peer.missed for peer in self.peers.values()):
                 waits = [peer.until_there for peer in self.peers.values()]
-                all_of(waits)(partial(self.outbox.has_spread, topic, version))
+                all_of(waits)(partial(self._has_spread, topic, version))
+
+    def _has_spread(self, topic: str, version: int) -> None:
+        assert self.outbox is not None
+        if self.outbox.has_spread(topic, version):
+            message, newest = self._versions.newest(topic)
+            if newest > version and not message.payload:  # whoever begins anew has forgotten that it was deleted
+                self._send_silently(message, newest)
 
     def begin(self, unsent: Unsent) -> None:
         """What is stored is restored. Tell the others what sessions here want, and send what this shard had not sent
@@ -309,7 +316,8 @@ class ShardPubSub(PubSub):
         for topic, is_silent in topics.items():
             message, version = self._versions.newest(topic)
             if version:
-                is_silent = is_silent or not message.payload  # who has deleted it is not known any more
+                # another shard has sent it there itself; and of a deletion nobody knows who it was
+                is_silent = is_silent or version % STEP != self.number or not message.payload
                 peer.forward(Forwarded(message, version=version, is_silent=is_silent))
                 self._spread(topic, version)
 

@@ -39,7 +39,8 @@ async def test_nobody_listens_at_a_socket_that_was_left(caplog: pytest.LogCaptur
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(both.path)
         client = Client()
-        assert not both.passage.hand_over(client.passed)
+        for _ in range(3):  # as clients come again and again
+            assert not both.passage.hand_over(client.passed)
         client.passed.close()
         client.close()
         assert [record.getMessage() for record in caplog.records] == [

@@ -578,6 +578,30 @@ async def test_the_newest_of_what_a_shard_has_missed() -> None:
     assert list(shard.unsent.versions) == ["b"], "one shard does not have it yet"
 
 
+async def test_what_another_shard_has_sent_is_not_sent_to_subscribers_again() -> None:
+    shard = Routes()
+    shard.take(Message("a", b"x", retain=True, publisher="p"), version=10**18 * STEP + 1)
+    shard.pubsub.send_newest(shard.others[1], {"a": False})  # type: ignore[arg-type]
+    assert [(each.publication.topic, each.is_silent) for each in shard.others[1].got] == [("a", True)]
+
+
+async def test_a_deletion_goes_to_shards_that_an_older_message_came_to_late() -> None:
+    shard = Routes()
+    shard.pubsub.publish(burst("a"), 0.0)
+    shard.take(Message("a", b"", 1, retain=True, publisher="p"), version=10**18 * STEP + 1)
+    for each in shard.others:
+        each.got.clear()
+        each.acknowledge()
+    for each in shard.others:
+        assert [(each.publication.messages[0].payload, each.version, each.is_silent) for each in each.got] == [
+            (b"", 10**18 * STEP + 1, True)
+        ]
+        each.got.clear()
+        each.acknowledge()
+    assert [each.got for each in shard.others] == [[], []]
+    assert shard.unsent.versions == {}
+
+
 async def test_qos_2_waits_for_a_shard_that_has_too_much() -> None:
     shard = Routes(1)
     other = shard.others[0]
