@@ -17,7 +17,7 @@ import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher
-from trunkline.broker.links.link import CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
+from trunkline.broker.links.link import BEAT, CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
 from trunkline.broker.shards.bursts import decode_burst, encode_burst
 from trunkline.broker.shards.held import HeldPublishers
 from trunkline.mqtt.session.ledger import all_of
@@ -316,6 +316,7 @@ class Peer:
         if self.link.is_silent(self._scheduler.now):
             self._fail("it says nothing")
         else:
+            self._armed = False  # whatever an error has left
             self._arm()
 
     # Publishers, see `trunkline.broker.session.slow_consumer`
@@ -354,7 +355,8 @@ class Peer:
             self._close()
         self._send, self._close = send, close
         self._decoder = FrameDecoder()
-        self.link.connect(trio.current_time())
+        self.link.connect(now := trio.current_time())
+        self._timer.restart_at(now + BEAT)  # if an error keeps the end of this turn from setting it
         self._arm()
 
     def received(self, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -9,12 +10,18 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.shards.homes import Homes, dealt
 from trunkline.broker.shards.memory_links import MemoryLinks
 from trunkline.broker.shards.place import ShardPlace
+from trunkline.broker.shards.process_links import ProcessLinks
 
 
 class House:
-    def __init__(self, nursery: trio.Nursery, disks: list[Disk], settings: dict[str, Any]) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, disks: list[Disk], settings: dict[str, Any], sockets: Path | None = None
+    ) -> None:
+        """With `sockets`, a folder, the links are those of processes."""
+        self._sockets = sockets
         self._nursery = nursery
         self._disks = disks
         self._settings = settings
@@ -36,7 +43,10 @@ class House:
                 beginning.start_soon(self.begin, number)
 
     async def _live(self, number: int, *, task_status: trio.TaskStatus[None]) -> None:
-        place = ShardPlace(number, len(self._disks), self._terms[number], 0.0, self.links.join)
+        count = len(self._disks)
+        sockets = None if self._sockets is None else ProcessLinks(self._sockets, Homes(number, dealt(count)))
+        join = self.links.join if sockets is None else sockets.join
+        place = ShardPlace(number, count, self._terms[number], 0.0, join)
         is_over, has_ended = self._ends[number]
         async with self._disks[number].broker(place=place, **self._settings) as self.lives[number]:
             task_status.started()
@@ -61,11 +71,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(shards: int = 3, *, memory: bool = False, **settings: Any) -> AsyncIterator[House]:
+async def house(
+    shards: int = 3, *, memory: bool = False, sockets: Path | None = None, **settings: Any
+) -> AsyncIterator[House]:
     if memory:
         settings["store"] = {"durability": "memory"}
     async with trio.open_nursery() as nursery:
-        opened = House(nursery, [Disk() for _ in range(shards)], settings)
+        opened = House(nursery, [Disk() for _ in range(shards)], settings, sockets)
         await opened.begin_all(*range(shards))
         try:
             yield opened
