@@ -8,7 +8,7 @@ from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_plain, publication_to_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trunkline.mqtt.publication import Publication
 
@@ -26,6 +26,9 @@ class Forwarded(NamedTuple):
     number: int = 0
     #: It is retained, and nobody gets it.
     is_silent: bool = False
+    #: While its shard does not know what the other one wants: the shared filters of which members were picked. Those of
+    #: others are picked there; None: all were.
+    shared: Sequence[str] | None = None
 
 
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:

@@ -112,20 +112,27 @@ class ShardPubSub(PubSub):
             if is_own(publication.topic):
                 return shared
             for peer in self.peers.values():
-                self._send(peer, Forwarded(publication, version=version))
+                self._send(peer, Forwarded(publication, version=version, shared=self._shared(peer, publication)))
             for number, message in enumerate(publication.messages):
                 self._spread(message.topic, version + number * STEP)
         reached = 0
         for part, route in parts_of(publication, self._away.match):
             for target in route.targets:
                 if not version:
-                    self._send(target.subscriber, Forwarded(part))
+                    self._send(target.subscriber, Forwarded(part, shared=self._shared(target.subscriber, part)))
             for group in route.groups:
                 filter = shared_filter(group)
                 if self.router.group(filter) is None:  # else its members here were considered, too
                     self._share_out(filter, part)
             reached = max(reached, len(route.targets) + len(route.groups))
         return shared + reached
+
+    def _shared(self, peer: Peer, publication: Publication) -> Sequence[str] | None:
+        """The shared filters that members are picked of, if the peer may have members of others."""
+        if peer.number in self._known:
+            return None
+        routes = [match(topic) for topic in publication.topics for match in (self.router.match, self._away.match)]
+        return tuple({shared_filter(group): None for route in routes for group in route.groups})
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
@@ -254,7 +261,7 @@ class ShardPubSub(PubSub):
     # What comes from another shard
 
     def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
-        publication, share, tried, version, number, is_silent = forwarded
+        publication, share, tried, version, number, is_silent, shared = forwarded
         if number and not peer.is_new(number):
             return []
         if share:
@@ -263,14 +270,18 @@ class ShardPubSub(PubSub):
             self._version = version
             self.retain(publication.messages[0], trio.current_time())
             return self._until_stored(is_stored=True)
-        is_stored = version > 0
+        is_stored, waits = version > 0, self._until_stored(is_stored=False)
         for part, route in self.routed(publication):  # it was one there, and its topics may have other routes here
-            if route.groups:  # the other shard has picked their members
+            groups = route.groups
+            if groups:  # the other shard has picked their members
                 route = _without_groups(route)
             self._version, version = version, version + part.count * STEP
             super().publish(part, trio.current_time(), route=route)
             is_stored = is_stored or part.stored is not None
-        return self._until_stored(is_stored)
+            for filter in map(shared_filter, groups if shared is not None else ()):
+                if filter not in (shared or ()):  # it did not know of them
+                    waits += self._take_share(part, filter, ())
+        return [*self._until_stored(is_stored), *waits]
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
         """Its members here may all have gone meanwhile."""

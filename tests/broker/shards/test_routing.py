@@ -650,3 +650,24 @@ async def test_others_are_told_who_of_a_group_has_come_or_gone() -> None:
     shard.pubsub.presence_changed(["$share/g/a", "b"])
     shard.turns.end()
     assert [other.told for other in shard.others] == [["$share/g/a"], ["$share/g/a"]]
+
+
+async def test_members_of_a_shard_that_has_told_nothing_yet_get_their_share() -> None:
+    async with house(3) as shards:
+        for number in (1, 2):
+            away = await shards.stay(number, f"r{number}")
+            await away.subscribe((f"$share/g{number}/a", 1), ("b", 1))
+            await away.disconnect()
+        await shards.end(1)
+        await shards.end(0)
+        await shards.begin(0)
+        publisher = await shards.client(0, "p")
+        for topic in "ab":
+            await publisher.publish(topic, b"x", qos=1)
+        await publisher.publish("a", b"y", qos=1, retain=True)
+        await shards.begin(1)
+        for number in (1, 2):
+            back = await shards.stay(number, f"r{number}")
+            for topic, payload in (("a", b"x"), ("b", b"x"), ("a", b"y")):
+                await back.take_publish(topic, payload, qos=1)
+            await back.expect_nothing()
