@@ -159,7 +159,7 @@ async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more
         stack.callback(shutil.rmtree, folder)
         for own in range(number):
             hand_over = ShardHandOver(Homes(own, dealt(number)))
-            place = ShardPlace(own, 1, 1, 0.0, _alone, hand_over)
+            place = ShardPlace(0, 1, 1, 0.0, _alone, hand_over)  # with no link to any other
             config = configuration({"listeners": [listener_of(kind, folder, own, **more)], **settings})
             admin = await stack.enter_async_context(open_node(config, place=place, grace=5, layers=layers))
             opened.append(Shard(own, kind, admin, hand_over))
