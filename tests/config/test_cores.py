@@ -47,5 +47,5 @@ def test_the_quota_of_a_group_above(tmp_path: Path) -> None:
 def test_a_number_of_workers_or_as_many_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert NodeSettings().worker_count == 1
     assert NodeSettings(workers=3).worker_count == 3
-    monkeypatch.setattr("trunkline.config.node_settings.usable_cores", lambda: 7)
+    monkeypatch.setattr("trunkline.config.cores.usable_cores", lambda: 7)
     assert NodeSettings(workers="auto").worker_count == 7

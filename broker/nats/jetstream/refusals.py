@@ -59,6 +59,7 @@ _KNOWN: Final[tuple[tuple[type[Exception], Callable[[], ApiError]], ...]] = (
     (errors.RollupForbidden, partial(ApiError, 500, 10111, "rollup not permitted")),
     (errors.InvalidLife, partial(ApiError, 400, 10165, "invalid per-message TTL")),
     (errors.LifeForbidden, partial(ApiError, 400, 10166, "per-message TTL is disabled")),
+    (errors.StreamsNotOffered, partial(ApiError, 503, 10076, "JetStream not enabled")),
     (StoreError, NOT_STORED),
 )
 _FORBIDDEN: Final = {

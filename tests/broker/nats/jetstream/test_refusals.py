@@ -28,6 +28,7 @@ SEEN: list[tuple[errors.StreamError, int, int, str]] = [
     (errors.StreamForbids("no", "sealed"), 400, 10109, "invalid operation on sealed stream"),
     (errors.StreamForbids("no", "delete"), 500, 10057, "message delete not permitted"),
     (errors.StreamForbids("no", "purge"), 500, 10110, "stream purge not permitted"),
+    (errors.StreamsNotOffered("no"), 503, 10076, "JetStream not enabled"),
     (errors.StreamRefuses("some reason"), 503, 10077, "some reason"),
     (errors.MessageTooLarge("no"), 400, 10054, "message size exceeds maximum allowed"),
     (errors.StreamFull("no", "messages"), 503, 10077, "maximum messages exceeded"),
