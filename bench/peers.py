@@ -68,6 +68,8 @@ max_size = "1GiB"
 """
 )
 
+#: Client ids that are asked with: each process of a broker may have some of them.
+PROBES: Final = 16
 #: Processes of a broker that has several.
 WORKERS: Final = (2, 4)
 
@@ -390,7 +392,8 @@ def _wait(process: subprocess.Popen[bytes], address: tuple[str, int], output: Pa
         if process.poll() is not None:
             break
         try:
-            wire.open_connection(address, "bench-probe", wire.V311, transport=transport).close()
+            for number in range(PROBES):
+                wire.open_connection(address, f"bench-probe-{number}", wire.V311, transport=transport).close()
         except (OSError, wire.Refused):
             time.sleep(0.02)
         else:

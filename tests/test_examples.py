@@ -32,6 +32,7 @@ TESTS = {
     "": [
         "faults_test.py",
         "restart_test.py",
+        "shards_test.py",
         "test_django.py",
         "test_flask.py",
         "test_from_container.py",

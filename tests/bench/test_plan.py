@@ -157,6 +157,8 @@ def test_peers_are_chosen(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "without mosquitto: it is gone" in capsys.readouterr().err
     assert names("-p", "all") == [
         "trunkline",
+        "trunkline-2",
+        "trunkline-4",
         "trunkline-hook",
         "trunkline-export",
         "nats-server",

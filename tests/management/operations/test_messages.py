@@ -135,7 +135,7 @@ async def test_what_a_stream_refuses_is_not_published() -> None:
         for operation in ("publish", "retained.set"):
             text = await refused(here, Refused, operation, topic="log/2", payload=b"2")
             assert text == "not published: the stream 'log' is full"
-        assert here.node.metrics.dropped[DropReason.STREAM_FULL] == 2
+        assert (await here.admin.figures())[DropReason.STREAM_FULL.counter] == 2
         assert here.admin.retained.get("log/2") is None
         assert await ask(here, "publish", topic="nobody", payload=b"") == {"topic": "nobody", "receivers": 0}
 
