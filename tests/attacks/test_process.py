@@ -124,7 +124,8 @@ class Started:
 
 @pytest.mark.parametrize("plugin", ["blocks", "stalls", "swallows"])
 def test_a_plugin_that_does_not_end_does_not_keep_the_process(started: Started, plugin: str) -> None:
-    code = "import trunkline.management.process_start as s; s.MAX_END = s.MAX_END_EACH = 0.2; from trunkline.__main__ import main; main()"
+    patched = "import trunkline.management.process_start as s; s.MAX_END = s.MAX_END_EACH = 0.2"
+    code = f"{patched}; from trunkline.__main__ import main; main()"
     file = started.folder / "trunkline.toml"
     file.write_text(f'listeners = ["tcp://127.0.0.1:0"]\ncontrol.enabled = false\n[plugins.{plugin}]\n')
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
