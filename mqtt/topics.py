@@ -76,6 +76,11 @@ def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None
         raise MalformedPacket(f"'+' is not alone in its level of {quoted(topic_filter)}")
 
 
+def join_shared(group: str, topic_filter: str) -> str:
+    """The shared subscription of a group: what `parse_shared` takes apart."""
+    return f"{SHARE_PREFIX}{group}/{topic_filter}"
+
+
 def parse_shared(topic_filter: str) -> tuple[str, str] | None:
     """Group and topic filter of a (valid) shared subscription; None for an ordinary one."""
     if not topic_filter.startswith(SHARE_PREFIX):

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final, Generic
 from zlib import crc32
 
+from trunkline.mqtt.topics import join_shared
 from trunkline.router.options import Options, intern_options
 from trunkline.router.target import Destination, S, Target
 
@@ -76,6 +77,11 @@ class Group(Generic[S]):
         self._ring: list[Member[S] | None] = []
         self._positions: dict[S, int] | None = None
         self._gaps = 0
+
+    @property
+    def shared_filter(self) -> str:
+        """As its members have subscribed to it."""
+        return join_shared(self.name, self.filter)
 
     def __len__(self) -> int:
         return len(self._ring) - self._gaps

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.topics import SHARE_PREFIX, STREAM_PREFIX, validate_filter, validate_name
+from trunkline.mqtt.topics import SHARE_PREFIX, STREAM_PREFIX, join_shared, validate_filter, validate_name
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.protocol.subjects import ONE, REST
 
@@ -117,7 +117,7 @@ def shared_filter(queue: str, filter: str) -> str:
     """
     if not queue or any(sign in queue for sign in "/+#"):
         raise BadSubject(f"{queue!r} is no name of a shared group: it has one of / + #")
-    return f"{SHARE_PREFIX}{queue}/{filter}"
+    return join_shared(queue, filter)
 
 
 def read_subject(data: bytes) -> str:

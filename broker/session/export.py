@@ -75,7 +75,7 @@ def target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
         "qos": target.qos,
         "retain_as_published": target.retain_as_published,
         "identifiers": list(target.identifiers),
-        "shared": None if group is None else f"$share/{group.name}/{group.filter}",
+        "shared": None if group is None else group.shared_filter,
     }
 
 

@@ -19,9 +19,10 @@ from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
-from trunkline.broker.shards.wants import SHARED, Wants
+from trunkline.broker.shards.wants import Wants
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
+from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
 from trunkline.router.target import Receivers, Route
@@ -121,7 +122,7 @@ class ShardPubSub(PubSub):
                 if not version:
                     self._send(target.subscriber, Forwarded(part, shared=self._shared(target.subscriber, part)))
             for group in route.groups:
-                filter = shared_filter(group)
+                filter = group.shared_filter
                 if self.router.group(filter) is None:  # else its members here were considered, too
                     self._share_out(filter, part)
             reached = max(reached, len(route.targets) + len(route.groups))
@@ -132,7 +133,7 @@ class ShardPubSub(PubSub):
         if peer.number in self._known:
             return None
         routes = [match(topic) for topic in publication.topics for match in (self.router.match, self._away.match)]
-        return tuple({shared_filter(group): None for route in routes for group in route.groups})
+        return tuple({group.shared_filter: None for route in routes for group in route.groups})
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
@@ -204,7 +205,7 @@ class ShardPubSub(PubSub):
     # Shared groups
 
     def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
-        filter = shared_filter(group)
+        filter = group.shared_filter
         if not any(filter in peer.routes for peer in self.peers.values()):
             return super().shares(group, publication)
         return self._share_out(filter, publication)
@@ -237,7 +238,7 @@ class ShardPubSub(PubSub):
         return NO_SHARES if some is None or group is None else super().shares(group, publication.select(some))
 
     def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
-        filter = shared_filter(group)
+        filter = group.shared_filter
         others = [route for peer in self.peers.values() if (route := peer.routes.get(filter)) is not None]
         is_here = any(each.subscriber.online for each in group if each.subscriber is not member)
         if (is_here or not any(route.online for route in others)) and super().hand_on(message, group, member):
@@ -251,7 +252,7 @@ class ShardPubSub(PubSub):
     def _picker(self, filter: str) -> SharePicker:
         picker = self._pickers.get(filter)
         if picker is None:
-            _, name, _ = filter.split("/", 2)
+            name, _ = parse_shared(filter) or ("", "")
             strategy = self.router.strategies.get(name, self.router.strategy)
             picker = self._pickers[filter] = SharePicker(strategy, self._random)
             if len(self._pickers) > MAX_PICKERS:
@@ -278,8 +279,8 @@ class ShardPubSub(PubSub):
             self._version, version = version, version + part.count * STEP
             super().publish(part, trio.current_time(), route=route)
             is_stored = is_stored or part.stored is not None
-            for filter in map(shared_filter, groups if shared is not None else ()):
-                if filter not in (shared or ()):  # it did not know of them
+            for group in groups if shared is not None else ():
+                if (filter := group.shared_filter) not in (shared or ()):  # it did not know of them
                     waits += self._take_share(part, filter, ())
         return [*self._until_stored(is_stored), *waits]
 
@@ -344,7 +345,7 @@ class ShardPubSub(PubSub):
 
     def presence_changed(self, filters: Iterable[str]) -> None:
         for filter in filters:
-            if filter.startswith(SHARED):
+            if filter.startswith(SHARE_PREFIX):
                 self.wants.change(filter)
 
     # Retained messages
@@ -382,7 +383,3 @@ def _all_offline(route: LinkRoute) -> LinkRoute:
 
 def _without_groups(route: Route[Subscriber]) -> Route[Subscriber]:
     return Route(Receivers((*route.targets, *route.behind)), (), route.sinks)
-
-
-def shared_filter(group: Group[Any]) -> str:
-    return f"{SHARED}{group.name}/{group.filter}"

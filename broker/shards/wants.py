@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.links.frames import LinkRoute
+from trunkline.mqtt.session.ledger import all_of
+from trunkline.mqtt.topics import SHARE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 #: Seconds that a client waits for its SUBACK while a shard does not answer.
 MAX_WAIT: Final = 1.0
-SHARED: Final = "$share/"
 
 
 class Wants:
@@ -46,7 +47,7 @@ class Wants:
 
     def of(self, filter: str) -> LinkRoute | None:
         """As it is now."""
-        if not filter.startswith(SHARED):
+        if not filter.startswith(SHARE_PREFIX):
             return LinkRoute(2, self._durable) if self._router.count(filter) else None
         members = self._router.targets(filter)
         if not members:
@@ -74,20 +75,11 @@ class Wants:
         if not waiting:
             action()
             return
-        left = len(waiting)
+        timer = self._scheduler.call_at(self._scheduler.now + MAX_WAIT, action)
 
         def routed() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
+            if timer.armed:  # else it was called
                 timer.discard()
                 action()
 
-        def is_late() -> None:
-            nonlocal left
-            left = 0
-            action()
-
-        timer = self._scheduler.call_at(self._scheduler.now + MAX_WAIT, is_late)
-        for peer in waiting:
-            peer.when_routed(routed)
+        all_of([peer.when_routed for peer in waiting])(routed)
