@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.config.store_place import make_store_folder, shard_path, store_path, workers_path
 from trunkline.store import StoreCorrupt, StoreUnavailable
+from trunkline.store.format import publish, touch
 from trunkline.store.lock import FileLock, give_to_owner
 
 if TYPE_CHECKING:
@@ -114,14 +114,7 @@ def read_workers(path: Path) -> tuple[int, int] | None:
 def _replace(path: Path, content: dict[str, int]) -> None:
     """In one step, which outlives a power cut."""
     new = path.with_name(f"{path.name}-new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
+    touch(new)
+    new.write_text(json.dumps(content), encoding="utf-8")
     give_to_owner(new, path)
-    os.replace(new, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    publish(new, path)
