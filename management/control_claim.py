@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trunkline.broker.net.listening_sockets import bind_file
 from trunkline.config.folder_lock import alone
 from trunkline.management.control_place import (
     PlaceError,
@@ -90,11 +91,7 @@ def _listen(path: Path, tcp: bool) -> Claim:
         if tcp:
             listening.bind(("127.0.0.1", 0))
         else:
-            before = os.umask(0o177)
-            try:
-                listening.bind(str(path))
-            finally:
-                os.umask(before)
+            bind_file(listening, path)
         listening.listen()
         listening.setblocking(False)
         if tcp:

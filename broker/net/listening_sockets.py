@@ -169,11 +169,7 @@ def _bind_file(path: Path, mode: int, backlog: int) -> BoundSocket:
         _remove_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            before = os.umask(0o777 & ~mode)
-            try:
-                sock.bind(str(path))
-            finally:
-                os.umask(before)
+            bind_file(sock, path, mode)
             sock.setblocking(False)
             sock.listen(backlog)
             return BoundSocket(sock, path, _identity(path))
@@ -182,6 +178,19 @@ def _bind_file(path: Path, mode: int, backlog: int) -> BoundSocket:
             if error.errno is None:  # Python's own words for a path that is too long
                 raise OSError(errno.ENAMETOOLONG, str(error)) from error
             raise
+
+
+def bind_file(sock: socket.socket, path: Path, mode: int = 0o600) -> None:
+    """The file has this mode from the beginning.
+
+    Raises:
+        OSError
+    """
+    before = os.umask(0o777 & ~mode)
+    try:
+        sock.bind(str(path))
+    finally:
+        os.umask(before)
 
 
 def _remove_stale(path: Path) -> None:

@@ -8,7 +8,6 @@ to the peer within a turn of the run queue, and what it sends leaves at once, as
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from contextlib import suppress
 from functools import partial
@@ -18,6 +17,7 @@ import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import LinkHello
+from trunkline.broker.net.listening_sockets import bind_file
 from trunkline.broker.net.poller import READ, WRITE
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ class LinkSockets:
             path.unlink()
         sock = socket.socket(socket.AF_UNIX)
         try:
-            before = os.umask(0o177)
-            try:
-                sock.bind(str(path))
-            finally:
-                os.umask(before)
+            bind_file(sock, path)
             sock.listen()
         except OSError:
             sock.close()
