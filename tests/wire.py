@@ -231,15 +231,7 @@ class Wire:
         return b""
 
     def _cut(self) -> bytes | None:
-        """The first packet of the buffer, if it is complete."""
-        reader = raw.Reader(self._buffer)
-        try:
-            reader.take(1)
-            size = reader.varint()
-            reader.take(size)
-        except IndexError:
-            return None
-        packet, self._buffer = self._buffer[: reader.position], self._buffer[reader.position :]
+        packet, self._buffer = raw.cut(self._buffer)
         return packet
 
 

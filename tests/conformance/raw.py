@@ -339,6 +339,18 @@ class Received:
         return [value for key, value in self.properties if key == number]
 
 
+def cut(buffer: bytes) -> tuple[bytes | None, bytes]:
+    """The first packet, if it is complete, and what is behind it."""
+    reader = Reader(buffer)
+    try:
+        reader.take(1)
+        size = reader.varint()
+        reader.take(size)
+    except IndexError:
+        return None, buffer
+    return buffer[: reader.position], buffer[reader.position :]
+
+
 def parse(data: bytes, version: int) -> Received:
     """Takes apart one whole packet that a broker may send."""
     reader = Reader(data)

@@ -162,14 +162,7 @@ class Client:
             self.take(raw.parse(packet, 5))
 
     def _cut(self) -> bytes | None:
-        reader = raw.Reader(self._buffer)
-        try:
-            reader.take(1)
-            size = reader.varint()
-            reader.take(size)
-        except IndexError:
-            return None
-        packet, self._buffer = self._buffer[: reader.position], self._buffer[reader.position :]
+        packet, self._buffer = raw.cut(self._buffer)
         return packet
 
     def say(self, data: bytes) -> None:
