@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast, get_args
 
 from trunkline.broker.net.listening_sockets import SocketsWanted
 from trunkline.config.addresses import ListenerAddress
@@ -108,20 +108,7 @@ Message: TypeAlias = (
     | WantSockets
     | SocketsClosed
 )
-_KINDS: Final[tuple[Callable[..., Any], ...]] = (
-    Welcome,
-    Reload,
-    AllQuiet,
-    SocketsAre,
-    AlarmIs,
-    Ready,
-    Alive,
-    Reloaded,
-    CannotStart,
-    Quiet,
-    WantSockets,
-    SocketsClosed,
-)
+_KINDS: Final[tuple[Callable[..., Any], ...]] = get_args(Message)
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
