@@ -7,7 +7,7 @@ cannot, `trunkline.config.config.NEED_RESTART` names.
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from trunkline.management import logs
 from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from trunkline.broker.node.admin import Admin
     from trunkline.config.section import PluginSettings
@@ -54,12 +54,33 @@ async def reload(broker: Admin) -> Pending:
 
 
 async def _reload(broker: Admin) -> Pending:
-    try:
+    with refusing():
         # in a thread, as plugins that are new are imported
         new = broker.config if broker.read is None else await trio.to_thread.run_sync(broker.read)
         differ, former = changes(broker.config, new), broker.config.plugins
         with nullcontext() if broker.read is None else logs.switching(new.log):
             failed = await broker.reconfiguring.apply(new)
+    failed += await _change_plugins(broker.plugins, former, new.plugins)
+    pending = Pending([key for key in differ if tuple(key.split(".")) in NEED_RESTART], failed)
+    for problem in failed:
+        _logger.error("not applied: %s", problem)
+    if pending.restart:
+        _logger.warning("reloaded; a restart is needed for %s", ", ".join(pending.restart))
+    else:
+        _logger.info("reloaded")
+    return pending
+
+
+@contextmanager
+def refusing() -> Generator[None]:
+    """Around a reload: whatever goes wrong is logged, and refuses it.
+
+    Raises:
+        ReloadError: it is refused.
+    """
+    try:
+        yield
+        return
     except (ConfigError, SecurityError) as error:
         problems = list(map(str, error.problems))
     except OSError as error:
@@ -67,16 +88,6 @@ async def _reload(broker: Admin) -> Pending:
     except Exception as error:  # no error in a reload ends a broker
         _logger.exception("a reload crashed")
         problems = [f"{type(error).__name__}: {error}"]
-    else:
-        failed += await _change_plugins(broker.plugins, former, new.plugins)
-        pending = Pending([key for key in differ if tuple(key.split(".")) in NEED_RESTART], failed)
-        for problem in failed:
-            _logger.error("not applied: %s", problem)
-        if pending.restart:
-            _logger.warning("reloaded; a restart is needed for %s", ", ".join(pending.restart))
-        else:
-            _logger.info("reloaded")
-        return pending
     for problem in problems:
         _logger.error("not reloaded: %s", problem)
     raise ReloadError(problems)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline.actors.exits import innermost
-from trunkline.config.errors import ConfigError
 from trunkline.management import logs
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.control_place import PlaceError
 from trunkline.management.process_start import log_start, time_to_end
+from trunkline.management.reloading import ReloadError, refusing
 from trunkline.management.service_manager import ServiceManager, watchdog_time
 from trunkline.management.stop_signals import RELOAD, STOP, signals
 from trunkline.management.workers.fleet import Fleet, FleetSettings
@@ -139,20 +139,12 @@ async def _say_serving(fleet: Fleet, manager: ServiceManager, stopping: trio.Eve
 async def _reload(fleet: Fleet, read: Callable[[], Config]) -> None:
     """What is wrong with the configuration is found here, once; the workers log all else."""
     try:
-        new = await trio.to_thread.run_sync(read)
-        logs.configure(new.log)
-    except ConfigError as error:
-        problems = list(map(str, error.problems))
-    except OSError as error:
-        problems = [str(error)]
-    except Exception as error:  # no error in a reload ends a broker
-        _logger.exception("a reload crashed")
-        problems = [f"{type(error).__name__}: {error}"]
-    else:
-        await fleet.reload()
+        with refusing():
+            new = await trio.to_thread.run_sync(read)
+            logs.configure(new.log)
+    except ReloadError:
         return
-    for problem in problems:
-        _logger.error("not reloaded: %s", problem)
+    await fleet.reload()
 
 
 def _end_at_once(fleet: Fleet, signum: int, frame: object) -> None:
