@@ -147,20 +147,26 @@ class _Messages(Generic[R]):
         return loop
 
     def next(self, timeout: float | None = None) -> ReceivedMessage:
-        """For loops: wait for a message, and take it."""
+        """For loops: wait for a message, and take it. What ends the client comes after the messages before it."""
         until = None if timeout is None else monotonic() + limit(timeout)
-        while True:
-            self._thread.check()
-            if (message := self._receiver.poll()) is not None:
-                return message
-            if self._receiver.is_over:
-                raise trio.EndOfChannel
-            left = None if until is None else max(0.0, until - monotonic())
+        while (message := self._receiver.poll()) is None:
             try:
-                with suppress(trio.EndOfChannel, ClientClosed):
-                    self._thread.run(left, self._receiver.polled)
+                self._wait(None if until is None else max(0.0, until - monotonic()))
             except TimeoutError:
                 raise TimeoutError(f"no message within {timeout:g} s") from None
+            except Exception:
+                if (message := self._receiver.poll()) is not None:
+                    break
+                raise
+        return message
+
+    def _wait(self, timeout: float | None) -> None:
+        """Until there may be a message."""
+        self._thread.check()
+        if self._receiver.is_over:
+            raise trio.EndOfChannel
+        with suppress(trio.EndOfChannel, ClientClosed):
+            self._thread.run(timeout, self._receiver.polled)
 
     def left(self, message: ReceivedMessage) -> None:
         """For loops: this one was left while it had the message."""

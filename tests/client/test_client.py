@@ -159,6 +159,22 @@ async def test_a_server_that_disconnects_ends_the_block(mqtt_broker: Broker, aut
     assert caught.value.transient
 
 
+async def test_a_task_outside_of_the_block_gets_what_came_before_its_end(
+    mqtt_broker: Broker, autojump_clock: MockClock
+) -> None:
+    with pytest.raises(DisconnectedByServer):
+        async with client_of(mqtt_broker, "c") as client:
+            messages = await client.subscribe("a")
+            for word in ("x", "y"):
+                await client.publish("a", word, qos=1)
+            mqtt_broker.kick("c")
+            await trio.sleep_forever()
+    assert (await messages.receive()).payload == b"x"
+    assert [message.payload async for message in messages] == [b"y"]
+    with pytest.raises(trio.EndOfChannel):
+        await messages.receive()
+
+
 async def test_a_takeover_is_final(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     with pytest.raises(DisconnectedByServer) as caught:
         async with client_of(mqtt_broker, "c"), client_of(mqtt_broker, "c"):

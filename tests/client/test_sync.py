@@ -19,11 +19,13 @@ import trio
 from trunkline import client as trio_client
 from trunkline import testing
 from trunkline.client import block, sync
+from trunkline.client.client_thread import ClientThread
 from trunkline.client.errors import (
     ClientClosed,
     ClientError,
     ConnectFailed,
     Disconnected,
+    DisconnectedByServer,
     PublishRefused,
     RequestQueueFull,
     SessionLost,
@@ -297,6 +299,48 @@ def test_a_loop_ends_when_the_subscription_does(broker: ThreadBroker) -> None:
         with pytest.raises(trio.EndOfChannel):
             messages.receive()
     assert broker.subscriptions == []
+
+
+@pytest.mark.parametrize(("kind", "qos"), [(sync.Client, 1), (sync.SessionClient, 0)])
+def test_what_came_before_the_end_of_the_client_is_handed_out_first(
+    broker: ThreadBroker, kind: type[sync.Client | sync.SessionClient], qos: int
+) -> None:
+    client = kind(settings_of(broker)).open()
+    one, many = client.subscribe("one", qos=qos), client.subscribe("many")
+    for topic in ("one", "many", "many"):
+        client.publish(topic, "x", qos=1)
+    with client_of(broker):  # takes the session over
+        with pytest.raises(DisconnectedByServer):
+            client.publish_nowait("a", qos=1).wait(timeout=SOON)
+        assert one.receive(timeout=SOON).payload == b"x"
+        with pytest.raises(DisconnectedByServer):
+            one.receive(timeout=SOON)
+        loop = iter(many)
+        assert [next(loop).payload for _ in range(2)] == [b"x", b"x"]
+        with pytest.raises(DisconnectedByServer):
+            next(loop)
+        with pytest.raises(DisconnectedByServer):
+            client.close()
+
+
+def test_what_comes_while_a_call_begins_is_handed_out_before_the_end(
+    broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of(broker).open()
+    messages = client.subscribe("a")
+    run = ClientThread[Any].run
+
+    def run_late(thread: ClientThread[Any], *args: Any) -> object:
+        monkeypatch.undo()
+        client.publish("a", "x", qos=1)
+        broker.kick("c")
+        thread.opened.finished.exception(SOON)
+        return run(thread, *args)
+
+    monkeypatch.setattr(ClientThread, "run", run_late)
+    assert messages.receive(timeout=SOON).payload == b"x"
+    with pytest.raises(DisconnectedByServer):
+        client.close()
 
 
 def test_several_threads_share_a_subscription(broker: ThreadBroker) -> None:
