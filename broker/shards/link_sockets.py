@@ -19,6 +19,7 @@ from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import LinkHello
 from trunkline.broker.net.listening_sockets import bind_file
 from trunkline.broker.net.poller import READ, WRITE
+from trunkline.broker.shards.peer_process import is_own_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,7 +108,7 @@ class LinkSockets:
                 _logger.warning("a link cannot be accepted: %s", error.strerror)
                 await trio.sleep(LONGEST_PAUSE)
                 continue
-            if self._strangers >= MAX_STRANGERS:
+            if self._strangers >= MAX_STRANGERS or not is_own_user(sock):
                 sock.close()
                 continue
             self._strangers += 1
@@ -153,11 +154,14 @@ class LinkSockets:
             sock = trio.socket.socket(trio.socket.AF_UNIX)
             try:
                 await sock.connect(path)
+                is_shard = is_own_user(sock)
             except OSError:  # it is not there yet, or not any more
-                sock.close()
+                is_shard = False
             except BaseException:
                 sock.close()
                 raise
+            if not is_shard:
+                sock.close()
             else:
                 began = trio.current_time()
                 connection = self._connect(peer, _plain(sock), b"")

@@ -10,13 +10,16 @@ import socket
 from collections import deque
 from contextlib import suppress
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.net.listener import ACCEPTED_AT_ONCE, OUT_OF_RESOURCES, PAUSE
+from trunkline.broker.net.listening_sockets import bind_file
 from trunkline.broker.net.passed import PassedConnection
 from trunkline.broker.net.poller import READ
 from trunkline.broker.shards.passed_frames import BadPassage, cut
+from trunkline.broker.shards.peer_process import is_own_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +43,7 @@ class PassageListener:
     is_new = False
 
     def __init__(self, path: str, services: NetServices, take: Callable[[PassedConnection], None]) -> None:
-        """The folder's permissions say who may hand over. What is at `path` was this shard's before.
+        """Processes of this user may hand over. What is at `path` was this shard's before.
 
         Raises:
             OSError: it cannot listen there.
@@ -57,7 +60,7 @@ class PassageListener:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._sock.setblocking(False)
-            self._sock.bind(path)
+            bind_file(self._sock, Path(path))
             self._sock.listen(_BACKLOG)
             self.poller.register(self._sock, READ, self)
         except OSError:
@@ -76,7 +79,10 @@ class PassageListener:
             self.out_of_descriptors(error.strerror or str(error))
             return
         try:
-            self._incoming.add(_Incoming(sock, self))
+            if is_own_user(sock):
+                self._incoming.add(_Incoming(sock, self))
+            else:
+                sock.close()
         except OSError:
             sock.close()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trunkline.broker.net.poller import READ, WRITE
 from trunkline.broker.shards.passages import MAX_WAITING
 from trunkline.broker.shards.passed_frames import MAX_FRAME, frame_of
+from trunkline.broker.shards.peer_process import is_own_user
 
 if TYPE_CHECKING:
     from trunkline.actors import Ref
@@ -72,6 +73,8 @@ class SocketPassage:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.setblocking(False)
             sock.connect(self._path)
+            if not is_own_user(sock):
+                raise PermissionError(errno.EACCES, "it is another user's")
             self._poller.register(sock, READ, self)
         except OSError as error:
             if sock is not None:
