@@ -281,6 +281,7 @@ _CONTROL: Final = "The answer to the reload goes through this socket, and progra
 NEED_RESTART: Final[Mapping[Keys, str]] = {
     ("node", "name"): "Message ids, the store's place and the event log begin with it.",
     ("node", "workers"): "Each session is in the store of one of them.",
+    ("node", "worker_timeout"): "The supervisor and the workers agree on it at their start.",
     ("store", "path"): "What the broker holds in memory is in this store.",
     ("store", "durability"): "Acknowledgements have promised it.",
     ("streams",): "Streams are made when the broker starts; `trunkline streams` changes those of a running one.",

@@ -30,6 +30,13 @@ class NodeSettings(Section):
         "cores that the broker may use. A broker inside another process is in that one.",
         "processes",
     )
+    worker_timeout: OptionalDuration = key(
+        None,
+        "A worker whose event loop does not come round for this long is killed, and started again. 0 turns this off. "
+        "When it is not set: `WatchdogSec=` of a service of systemd, or else 30 s.",
+        "seconds",
+        ge=0,
+    )
     watchdog: OptionalDuration = key(
         None,
         "When something blocks the broker for this long, the log names the actor, the callback, its plugin and "

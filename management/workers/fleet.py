@@ -92,6 +92,7 @@ class Fleet:
     async def _keep(self, number: int) -> None:
         backoff = Backoff()
         while not self._stopping:
+            is_stuck = False
             try:
                 worker = self._start(number)
             except OSError as error:
@@ -99,7 +100,7 @@ class Fleet:
             else:
                 await self._live(worker, backoff)
                 ran_for = trio.current_time() - worker.started_at
-                text = self._how_ended(worker)
+                text, is_stuck = self._how_ended(worker), worker.is_stuck
             if self._stopping or self.failed.is_set():
                 return
             if not self.serving.is_set():
@@ -109,6 +110,8 @@ class Fleet:
             _logger.error("%s; it starts again in %g s", text, pause)
             if backoff.is_loop:
                 self._alarm(number, f"{text}, {backoff.crashes} times in a row")
+            elif is_stuck:
+                self._alarm(number, text)
             with trio.move_on_after(pause):
                 await self._until_stopping()
 
@@ -144,7 +147,8 @@ class Fleet:
     def _how_ended(self, worker: WorkerProcess) -> str:
         if worker.failure is not None:
             return f"worker {worker.number} cannot start: {'; '.join(worker.failure.problems)}"
-        return f"worker {worker.number} (process {worker.pid}) {worker.end}"
+        why = f" has shown no sign of life for {self._settings.sign_of_life:g} s and" if worker.is_stuck else ""
+        return f"worker {worker.number} (process {worker.pid}){why} {worker.end}"
 
     def _fail(self, failure: CannotStart) -> None:
         """The node cannot start."""
@@ -258,17 +262,18 @@ class Fleet:
             worker.kill()
 
     async def _watch(self) -> None:
-        """Kill a worker whose event loop does not come round, as the service manager would."""
+        """Kill a worker whose event loop does not come round."""
         limit = self._settings.sign_of_life
         while not self._stopping:
             before = trio.current_time()
             await trio.sleep(limit / 4)
             now = trio.current_time()
             if now > before + limit / 2:
-                continue  # this process was held up itself, and has not read what they said
+                continue  # held up itself, perhaps as all processes of the machine: it has not read what they said
             for worker in self.workers.values():
                 if worker.ready and now > worker.alive_at + limit:
                     _logger.critical("worker %d has shown no sign of life for %g s and is killed", worker.number, limit)
+                    worker.is_stuck = True
                     worker.kill()
 
     async def _until_stopping(self) -> None:

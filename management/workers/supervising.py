@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline")
 
+#: Seconds without a sign of life after which a worker is killed, unless the settings or the service manager say others.
+WORKER_TIMEOUT: Final = 30.0
 #: Seconds that the supervisor gives its workers besides the time that they give themselves, and that it has itself
 #: besides that.
 GRACE: Final = 5.0
@@ -53,7 +55,7 @@ def supervise(config: Config, read: Callable[[], Config], source: str) -> int:
         try:
             terms = StartTerms(config, count)
             try:
-                fleet, sockets = _fleet(count, folder, terms)
+                fleet, sockets = _fleet(config, folder, terms)
                 trio.run(_serve, config, read, fleet, sockets)
             finally:
                 terms.close()
@@ -72,10 +74,17 @@ def _say_waiting(folder: Path) -> None:
     _logger.warning("waiting for the workers of a supervisor that has ended: they still have %s", folder)
 
 
-def _fleet(count: int, folder: RuntimeFolder, terms: StartTerms) -> tuple[Fleet, SharedSockets]:
+def _fleet(config: Config, folder: RuntimeFolder, terms: StartTerms) -> tuple[Fleet, SharedSockets]:
     sockets = SharedSockets()
-    settings = FleetSettings(count, folder.path, sys.argv[1:], [folder.descriptor], watchdog_time())
+    count, within = config.node.worker_count, sign_of_life(config)
+    settings = FleetSettings(count, folder.path, sys.argv[1:], [folder.descriptor], within)
     return Fleet(settings, terms, sockets), sockets
+
+
+def sign_of_life(config: Config) -> float:
+    """Seconds within which a worker has to show that it lives; 0: it need not."""
+    timeout = config.node.worker_timeout
+    return watchdog_time() or WORKER_TIMEOUT if timeout is None else timeout
 
 
 async def _serve(config: Config, read: Callable[[], Config], fleet: Fleet, sockets: SharedSockets) -> None:

@@ -42,6 +42,8 @@ class WorkerProcess:
         self.is_quiet = False
         #: It has been asked to read its configuration again, and has not answered.
         self.is_reloading = False
+        #: It was killed because it has shown no sign of life.
+        self.is_stuck = False
         #: Why it could not start.
         self.failure: CannotStart | None = None
         self.started_at = self.alive_at = trio.current_time()

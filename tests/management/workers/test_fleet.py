@@ -48,7 +48,7 @@ class Worker(WorkerProcess):
         del arguments, inherited
         self.welcome = welcome
         self.number = welcome.number
-        self.ready = self.is_quiet = self.is_reloading = False
+        self.ready = self.is_quiet = self.is_reloading = self.is_stuck = False
         self.failure = None
         self.started_at = self.alive_at = trio.current_time()
         self.heard = trio.Event()
@@ -315,7 +315,24 @@ async def test_one_that_shows_no_life_is_killed(
             await node.say(1, Alive())
         assert hanging.exit_code == -9
         assert living.exit_code is None
+        text = "worker 0 (process 1) has shown no sign of life for 10 s and was killed by SIGKILL"
+        assert await node.heard(1) == AlarmIs("worker_crashes.0", text)
     assert "worker 0 has shown no sign of life for 10 s and is killed" in caplog.text
+
+
+async def test_nobody_is_killed_for_a_time_in_which_the_machine_was_suspended(
+    monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
+) -> None:
+    async with running(monkeypatch, sign_of_life=10) as node:
+        for _ in range(3):
+            mock_clock.jump(3600)
+            await settle()
+        for _ in range(4):
+            for number in range(2):
+                await node.say(number, Alive())
+            mock_clock.jump(2.5)
+            await settle()
+        assert [node.worker(number).exit_code for number in range(2)] == [None, None]
 
 
 async def test_sockets_are_shared_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

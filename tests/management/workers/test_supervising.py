@@ -19,10 +19,13 @@ from tests.test_main import ADDRESS, Process, client, processes
 from trunkline.client import Disconnected
 from trunkline.client.settings import WillMessage
 from trunkline.client.sync import Client
+from trunkline.config.config import Config
+from trunkline.config.node_settings import NodeSettings
 from trunkline.management.cli import cli
 from trunkline.management.control_client import ControlClient, NoBroker
 from trunkline.management.control_place import worker_sockets
 from trunkline.management.service_manager import READY, SOCKET, STOPPING, WATCHDOG
+from trunkline.management.workers.supervising import sign_of_life
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no workers there")
 
@@ -249,14 +252,26 @@ def test_the_service_manager_sees_one_service(start: Start, runtime: Path) -> No
             manager.recv(1000)
 
 
-def test_a_worker_that_hangs_is_killed_and_starts_again(start: Start, runtime: Path) -> None:
-    """As the service manager would do with a single process."""
-    node = Node(start(**{SOCKET: str(runtime / "nobody"), WATCHDOG: "2000000"}))
+@pytest.mark.parametrize("by", [{SOCKET: "nobody", WATCHDOG: "2000000"}, {"TRUNKLINE_NODE__WORKER_TIMEOUT": "2s"}])
+def test_a_worker_that_hangs_is_killed_and_starts_again(start: Start, by: dict[str, str]) -> None:
+    """As the service manager would do with a single process, or as the settings say."""
+    node = Node(start(**by))
     os.kill(node.workers[1], signal.SIGSTOP)
     node.process.wait_for("CRITICAL trunkline.workers: worker 1 has shown no sign of life for 2 s and is killed")
     assert node.note_start() == 1
     node.wait_for_ready(1)
     assert node.process.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    ("watchdog", "settings", "expected"),
+    [("", {}, 30), ("5000000", {}, 5), ("5000000", {"worker_timeout": 7}, 7), ("5000000", {"worker_timeout": 0}, 0)],
+)
+def test_how_long_a_worker_may_show_no_life(
+    watchdog: str, settings: dict[str, int], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WATCHDOG, watchdog)
+    assert sign_of_life(Config(node=NodeSettings(workers=2, **settings))) == expected
 
 
 def test_a_second_signal_ends_all_at_once(start: Start) -> None:
