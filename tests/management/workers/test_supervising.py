@@ -271,7 +271,7 @@ def test_how_long_a_worker_may_show_no_life(
     watchdog: str, settings: dict[str, int], expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(WATCHDOG, watchdog)
-    assert sign_of_life(Config(node=NodeSettings(workers=2, **settings))) == expected
+    assert sign_of_life(Config(node=NodeSettings.model_validate({"workers": 2, **settings}))) == expected
 
 
 def test_a_second_signal_ends_all_at_once(start: Start) -> None:
