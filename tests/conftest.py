@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import timeouts
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
@@ -142,6 +144,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from trunkline.testing import running
 
         running.DEFAULTS["workers"] = workers
+    config.pluginmanager.register(timeouts)
     config.pluginmanager.register(SharedFixtures())  # this module itself is not asked for fixtures of the session
 
 
