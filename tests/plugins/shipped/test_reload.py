@@ -1,7 +1,6 @@
 """Each plugin that comes with the broker, reloaded while clients need it: nothing is lost, done twice, or refused."""
 
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -25,6 +24,8 @@ pytest.importorskip("pyarrow")
 from tests.events.recordings import recorded
 
 RELOADS = 4
+#: Seconds for which a login holds, where it ends. The broker's time does not go on with the machine's.
+LOGIN = 1000
 NOT_AUTHORIZED, BANNED, QUOTA, INVALID = 0x87, 0x8A, 0x97, 0x99
 
 
@@ -143,6 +144,7 @@ class Faults(Task):
 
 class HttpAuth(Task):
     async def begin(self, here: Room) -> None:
+        service.expire_at = int(here.node.wall()) + LOGIN
         self.ends = await here.client("ends", username="ends", password="p")
         self.client = await here.client("c", username="u", password="p")
 
@@ -154,7 +156,7 @@ class HttpAuth(Task):
             assert answer.reason == reason
 
     async def end(self, here: Room, done: int) -> None:
-        await _login_ends(self.ends, 1000)
+        await _login_ends(self.ends)
 
 
 class Jwt(Task):
@@ -162,20 +164,20 @@ class Jwt(Task):
         return signed(claims, private_key("RSA"), "RS256", kid="k")
 
     async def begin(self, here: Room) -> None:
-        self.ends = await here.client("ends", password=self._token(exp=time.time() + 1000))
+        self.ends = await here.client("ends", password=self._token(exp=here.node.wall() + LOGIN))
 
     async def once(self, here: Room, number: int) -> None:
         assert await log_in(here, password=self._token()) == 0
         assert await log_in(here, password=signed({}, SECRET)) == 0x86
 
     async def end(self, here: Room, done: int) -> None:
-        await _login_ends(self.ends, 1000)
+        await _login_ends(self.ends)
 
 
-async def _login_ends(client: Any, seconds: float) -> None:
+async def _login_ends(client: Any) -> None:
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, MockClock)
-    clock.jump(seconds + 1)
+    clock.jump(LOGIN + 1)
     await client.expect_disconnect(NOT_AUTHORIZED)
 
 
@@ -276,6 +278,8 @@ class Service:
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        #: When one login ends, in seconds since the epoch.
+        self.expire_at = 0
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/jwks":
@@ -285,7 +289,7 @@ class Service:
             return Reply(204)
         if request.path == "/acl":
             return as_json({"result": "deny" if request.json["topic"] == "shut" else "allow"})
-        ends = {"expire_at": int(time.time()) + 1000} if request.json["username"] == "ends" else {}
+        ends = {"expire_at": self.expire_at} if request.json["username"] == "ends" else {}
         return as_json({"result": "allow", **ends})
 
 
