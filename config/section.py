@@ -3,11 +3,14 @@ meaning; docs/configuration.md is written from them (`python -m trunkline.manage
 immutable, so that a part of the broker may keep the section that it read. Changing a setting means a new `Config`.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trunkline.config.units import Duration, Flag, Whole
+
+#: What a plugin runs once for.
+Scope: TypeAlias = Literal["worker", "node"]
 
 
 def key(default: Any, text: str, unit: str = "", **limits: Any) -> Any:
@@ -39,11 +42,22 @@ class PluginSettings(Section):
     imports: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
+    scope: Scope = key(
+        "worker",
+        "Which of several workers of a node run the plugin: each, or for `node` the first alone. A plugin with hooks "
+        "runs in each.",
+    )
     start_timeout: Duration = key(60.0, "A plugin whose start takes longer has failed.", "seconds", gt=0)
     restarts: Whole = key(5, "Crashes within `restarts_within` after which the plugin is restarted.", "restarts", ge=0)
     restarts_within: Duration = key(
         60.0, "The time in which crashes are counted. One more than `restarts` disables the plugin.", "seconds", gt=0
     )
+
+    @model_validator(mode="after")
+    def _decides_everywhere(self) -> Self:
+        if self.scope == "node" and self.guards:
+            raise ValueError(f'scope = "node" is not for a plugin that decides: it guards {", ".join(self.guards)}')
+        return self
 
     @property
     def authenticates(self) -> bool:

@@ -64,7 +64,7 @@ class ControlGroup:
 
         if operation in EVERYWHERE or len(self._workers) == 1:
             return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
-        if operation in ANYWHERE:
+        if operation in ANYWHERE or (operation == "plugins.call" and self._is_of_node(arguments["name"])):
             return self._workers[0].call(operation, **arguments)
         if operation not in SOMEWHERE:
             path = self._workers[0].path
@@ -79,6 +79,10 @@ class ControlGroup:
                 unknown = unknown or error
         assert unknown is not None
         raise unknown
+
+    def _is_of_node(self, plugin: object) -> bool:
+        """Whether the first worker runs it for all."""
+        return any(row["scope"] == "node" for row in self.rows("plugins.list") if row["name"] == plugin)
 
     def pages(self, operation: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
         """As of a `ControlClient`, in the order of the listing.

@@ -141,7 +141,7 @@ def _change_broker(path: Path | None, name: str, change: str) -> None:
 
     with connected(path) as broker:
         status = next((row["status"] for row in broker.rows("plugins.list") if row["name"] == name), "")
-        running = status in ("running", "starting")
+        running = status in ("running", "starting", "in worker 0")
         if change == "disable" and not running:
             click.echo(f"{name}: it does not run in the broker {broker.node}.")
             return

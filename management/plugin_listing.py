@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from trunkline.config.files import read_text
 from trunkline.config.reader import MAX_FILE, PLUGIN_PREFIX, ConfigReader
+from trunkline.config.section import PluginSettings
 from trunkline.config.toml_text import toml_text
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
@@ -30,17 +31,17 @@ def installed_rows(path: Path | None) -> list[Row]:
     Raises:
         ValueError: the file cannot be read, or is not TOML.
     """
-    enabled, problems = _configured(path)
+    configured, enabled, problems = _configured(path)
     offered = installed()
     rows: list[Row] = []
     for name in sorted({*offered, *enabled, *problems}):
         found = offered.get(name)
-        problem, does = problems.get(name), ""
+        problem, does, scope = problems.get(name), "", ""
         try:
             factory = load(name)
             words = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split()).removeprefix(f"{name}: ")
             does = words[:1].upper() + words[1:]
-            settings_of(factory)
+            scope = configured[name].scope if name in configured else settings_of(factory).model_fields["scope"].default
         except PluginError as error:
             problem = problem or "; ".join(error.problems)
         rows.append(
@@ -49,6 +50,7 @@ def installed_rows(path: Path | None) -> list[Row]:
                 "package": found.package if found else "",
                 "version": found.version if found else "",
                 "enabled": name in enabled,
+                "scope": scope,
                 "does": does,
                 "problem": problem,
             }
@@ -143,8 +145,8 @@ def _setting(key: str, field: FieldInfo) -> Row:
     }
 
 
-def _configured(path: Path | None) -> tuple[set[str], dict[str, str]]:
-    """The plugins that are enabled, and the problems of settings by plugin."""
+def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], set[str], dict[str, str]]:
+    """The settings that are right, the plugins that are enabled, and the problems of settings by plugin."""
     reader = ConfigReader(settings_model)
     if path is not None:
         try:
@@ -156,11 +158,11 @@ def _configured(path: Path | None) -> tuple[set[str], dict[str, str]]:
             raise ValueError("plugins: accepted is a table for each plugin, [plugins.NAME]")
         reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)
     reader.take_environment({name: text for name, text in os.environ.items() if name.startswith(PLUGIN_PREFIX)})
-    reader.plugins()
+    configured = reader.plugins()
     problems = dict[str, str]()
     for problem in reader.problems:
         problems.setdefault(problem.key.split(".")[1], str(problem))
-    return reader.enabled_plugins(), problems
+    return configured, reader.enabled_plugins(), problems
 
 
 def _text(factory: Factory, where: str) -> str:

@@ -1,5 +1,6 @@
 """Checks what a valid configuration refers to before a broker starts: files, addresses, control socket and store."""
 
+import inspect
 import os
 import socket
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.store_place import NoStateFolder, store_path
 from trunkline.management.control_place import PlaceError, check_place
+from trunkline.plugins.declaring import marks
+from trunkline.plugins.finding import load
+from trunkline.plugins.registered import misplaced
 from trunkline.store import StoreError
 from trunkline.store.sqlite import SqliteEngine
 
 
 def obstacles(config: Config) -> list[str]:
     """All problems that can be found without opening a listener or starting a plugin."""
-    return [*_files(config), *_addresses(config), *_control(config), *_store(config)]
+    return [*_files(config), *_addresses(config), *_control(config), *_store(config), *_plugins(config)]
 
 
 def _files(config: Config) -> Iterator[str]:
@@ -79,3 +83,12 @@ def _store(config: Config) -> Iterator[str]:
     folder = next(folder for folder in path.parents if folder.exists())
     if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         yield f"store.path: {path} cannot be written"
+
+
+def _plugins(config: Config) -> Iterator[str]:
+    """The hooks that a plugin registers when it starts are known only then."""
+    for name, settings in config.plugins.items():
+        if settings.enabled and settings.scope == "node":
+            factory = load(name)
+            for method, mark in marks(factory) if inspect.isclass(factory) else ():
+                yield misplaced(name, mark.point, inspect.getattr_static(factory, method))

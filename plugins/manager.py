@@ -47,6 +47,8 @@ class PluginRow:
 
     name: str
     status: str
+    #: "worker" or "node"; empty if it was never started.
+    scope: str
     package: str
     version: str
     #: Callbacks registered at hook points.
@@ -97,6 +99,8 @@ class Plugins:
             PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.
         """
         async with self._lock:
+            if name in self._plugins and self._plugins[name].is_on:
+                raise PluginError([f"the plugin {name} runs already"])
             await self._enable(name, settings, factory)
 
     async def disable(self, name: str) -> None:
@@ -128,13 +132,19 @@ class Plugins:
             with _going_on(plugin):
                 made = plugin.factory or await load_aside(name, fresh=True)
             given = (settings() if callable(settings) else settings) or plugin.settings
-            if not plugin.is_on:
+            if not plugin.is_here:
                 await self._enable(name, given, plugin.factory)
                 return
             with trio.CancelScope(shield=True):  # half exchanged, neither of the two would work
                 former = plugin.supervision
                 with _going_on(plugin):
-                    await self._start(plugin, made, _checked(name, given, settings_of(made)))
+                    checked = _checked(name, given, settings_of(made))
+                    if self._is_here(checked):
+                        await self._start(plugin, made, checked)
+                if not self._is_here(checked):
+                    await self._stop(plugin)
+                    plugin.leave_to_first(checked)
+                    return
                 assert former is not None
                 if former.running is not None:
                     await former.running.finish_answers()
@@ -149,6 +159,8 @@ class Plugins:
             LookupError: the plugin does not have the command, or the command raised it.
             ValueError: the arguments are wrong.
         """
+        if name in self._plugins and self._plugins[name].status is Status.ELSEWHERE:
+            raise PluginError([f"the plugin {name} runs {Status.ELSEWHERE.value}"])
         running = {each.name: each.current for each in self._plugins.values() if each.current is not None}
         if name not in running:
             raise PluginError([f"the plugin {name} does not run{nearest(name, running)}"])
@@ -173,6 +185,7 @@ class Plugins:
                 PluginRow(
                     name,
                     plugin.status.value,
+                    plugin.settings.scope if plugin.settings is not None else "",
                     known.package if known else "",
                     known.version if known else "",
                     len(current.hooks) if current else 0,
@@ -226,8 +239,6 @@ class Plugins:
         if factory is None:
             find(name)  # otherwise nothing has changed
         plugin = self._plugins.setdefault(name, Supervised(name, self._hooks, self._host))
-        if plugin.is_on:
-            raise PluginError([f"the plugin {name} runs already"])
         await self._stop(plugin)  # its former run may not have ended yet
         try:
             if isinstance(settings, PluginSettings):
@@ -236,13 +247,19 @@ class Plugins:
             made = factory or await load_aside(name)
             plugin.settings = checked = _checked(name, settings, settings_of(made))
             plugin.guard(checked)
-            await self._start(plugin, made, checked)
+            if self._is_here(checked):
+                await self._start(plugin, made, checked)
+            else:
+                plugin.leave_to_first(checked)
         except trio.Cancelled:
             plugin.status, plugin.problem = Status.STOPPED, "its start was cancelled"
             raise
         except Exception as error:
             plugin.fail(Status.FAILED, error)
             raise PluginError(_words(name, error)) from error
+
+    def _is_here(self, settings: Settings) -> bool:
+        return settings.scope == "worker" or self._host.is_first
 
     async def _start(self, plugin: Supervised, made: Factory, settings: Settings) -> None:
         """Raises what the plugin raises in its start."""

@@ -11,6 +11,7 @@ from trunkline.hooks.registration import HookError, Registering, Registration, d
 from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
+    from trunkline.config.section import PluginSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.points import Point
     from trunkline.hooks.registration import Callback, RegistrationOptions
@@ -23,6 +24,8 @@ class HookOwner(Protocol):
     def name(self) -> str: ...
     @property
     def authenticates(self) -> bool: ...
+    @property
+    def settings(self) -> PluginSettings: ...
     def check_alive(self) -> None: ...
     def forget_decisions(self, *points: Point) -> None: ...
 
@@ -42,10 +45,13 @@ class PluginHooks(Registering):
         """Register a callback, as `trunkline.hooks.Hooks.add`.
 
         Raises:
-            PluginError: the point does not exist, or the callback cannot be called as the point calls it.
+            PluginError: the point does not exist, or the callback cannot be called as the point calls it; or other
+                workers would not call it.
         """
         self._owner.check_alive()
         point = _point(point, callback)
+        if self._owner.settings.scope == "node":
+            raise PluginError([misplaced(self._owner.name, point.name, callback)])
         try:
             if point in AUTHENTICATION and self._owner.authenticates:
                 options["authenticator"] = self._owner.name
@@ -110,6 +116,11 @@ class PluginHooks(Registering):
 
     def owns(self, callback: object) -> bool:
         return any(registration.callback == callback for registration in self._registered)
+
+
+def misplaced(plugin: str, point: str, callback: Callback) -> str:
+    """What is wrong with a hook of a plugin that runs in one worker."""
+    return f'{plugin}: scope = "node" is not for hooks: {describe(callback)} would see {point} in worker 0 alone'
 
 
 def _point(point: Point | str, callback: Callback) -> Point:

@@ -90,7 +90,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
         self.gauges: dict[str, Gauge] = {}
         #: Functions that end its subscriptions.
         self.subscriptions: list[Callable[[], None]] = []
-        self.logger = logger_of(name)
+        self.logger: logging.Logger = logger_of(name)
         #: The alarms that it has raised, by name.
         self.alarms = set[str]()
         #: The alarms that are to end if it starts.

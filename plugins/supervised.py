@@ -35,6 +35,8 @@ class Status(Enum):
     STOPPED = "stopped"
     STARTING = "starting"
     RUNNING = "running"
+    #: It is the node's, and this is another worker.
+    ELSEWHERE = "in worker 0"
     #: It could not start, or does not end.
     FAILED = "failed"
     #: It crashed too often.
@@ -91,8 +93,17 @@ class Supervised:
             _logger.info("the plugin %s runs", self.name)
             self.clear_alarm()
 
+    def leave_to_first(self, settings: Settings) -> None:
+        """The first worker runs it."""
+        self.settings, self.problem, self.status = settings, "", Status.ELSEWHERE
+        self.clear_alarm()
+
     @property
     def is_on(self) -> bool:
+        return self.is_here or self.status is Status.ELSEWHERE
+
+    @property
+    def is_here(self) -> bool:
         return self.status in (Status.STARTING, Status.RUNNING)
 
     def ended(self) -> None:

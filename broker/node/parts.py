@@ -251,6 +251,10 @@ class Node:
         name = self.config.node.name
         return name if self.place is None else self.place.named(name)
 
+    @property
+    def is_first(self) -> bool:
+        return self.place is None or self.place.number == 0
+
     def wall(self) -> float:
         """The time in seconds since the epoch."""
         return trio.current_time() + self.clock.calendar

@@ -102,8 +102,8 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
         (
             "zzz = 1",
             (
-                "plugins.greeting.zzz: unknown key; known are enabled, start_timeout, restarts, restarts_within, word, "
-                "wait, "
+                "plugins.greeting.zzz: unknown key; known are enabled, scope, start_timeout, restarts, "
+                "restarts_within, word, wait, "
             ),
         ),
         ("wait = 'soon'", 'plugins.greeting.wait: "soon": accepted is seconds, or text such as "15s", "2h"'),
@@ -118,6 +118,11 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
         ("more_files = ['not there']", "plugins.greeting.more_files[0]: no file "),
         ("password = 12345", "plugins.greeting.password: what it holds: accepted is text"),
         ("key_file = 'not there'", "plugins.greeting.key_file: no file "),
+        ("scope = 'broker'", 'plugins.greeting.scope: "broker": accepted is "worker" or "node"'),
+        (
+            "scope = 'node'",
+            'plugins.greeting: scope = "node" is not for a plugin that decides: it guards client.authenticate',
+        ),
         ("restarts = -1", "plugins.greeting.restarts: -1: accepted is a whole number, 0 or more"),
     ],
 )

@@ -50,6 +50,24 @@ def group(folder: Path, answer: Answer, dead: tuple[int, ...] = ()) -> ControlGr
     return ControlGroup(folder, connect)
 
 
+@pytest.mark.parametrize(("scope", "asked"), [("node", [100]), ("worker", [])])
+def test_a_command_of_a_plugin_that_runs_once_is_for_its_worker(folder: Path, scope: str, asked: list[int]) -> None:
+    called: list[int] = []
+
+    def answer(pid: int, operation: str, **arguments: object) -> Any:
+        if operation == "plugins.list":
+            return [{"name": "other", "scope": "worker"}, {"name": "bell", "scope": scope}]
+        return called.append(pid)
+
+    with group(folder, answer) as node:
+        if not asked:
+            with pytest.raises(ControlError, match="the node has several workers"):
+                node.call("plugins.call", name="bell", command="ring")
+        else:
+            node.call("plugins.call", name="bell", command="ring")
+    assert called == asked
+
+
 def test_all_are_asked_and_closed(folder: Path) -> None:
     asked = []
     with group(folder, lambda pid, *_, **__: asked.append(pid)) as node:

@@ -35,7 +35,7 @@ def test_list(file: Path) -> None:
     file.write_text("[plugins.bell]\n")
     result = run("list", "--config", file)
     assert result.exit_code == 0
-    assert "bell             bells      1.2      yes      Rings when a client connects.\n" in result.stdout
+    assert "bell             bells      1.2      yes      worker  Rings when a client connects.\n" in result.stdout
     assert "bells: here" not in result.stdout
 
 
@@ -48,6 +48,7 @@ def test_list_as_data_has_nothing_else_in_it(file: Path) -> None:
         "package": "bells",
         "version": "1.2",
         "enabled": True,
+        "scope": "worker",
         "does": "Rings when a client connects.",
         "problem": None,
     }

@@ -8,7 +8,7 @@ from trunkline.management.plugin_listing import Row, as_cells, installed_rows, p
 from trunkline.plugins import PluginError
 
 DOES = "Rings when a client connects."
-BELL_ROW = {"name": "bell", "package": "bells", "version": "1.2", "enabled": True}
+BELL_ROW = {"name": "bell", "package": "bells", "version": "1.2", "enabled": True, "scope": "worker"}
 
 
 @pytest.fixture
@@ -46,11 +46,14 @@ def test_enabled_by_a_file_or_a_variable(install: Install, file: Path, monkeypat
     found = rows(file)
     assert found["bell"]["enabled"]
     assert not found["function"]["enabled"]
+    assert found["function"]["scope"] == "worker"
+    monkeypatch.setenv("TRUNKLINE_PLUGINS__DELAYED_PUBLISH__SCOPE", "node")
     monkeypatch.setenv("TRUNKLINE_PLUGINS__BELL__ENABLED", "no")
     monkeypatch.setenv("TRUNKLINE_PLUGINS__FUNCTION__ENABLED", "yes")
     found = rows(file)
     assert not found["bell"]["enabled"]
     assert found["function"]["enabled"]
+    assert found["delayed-publish"]["scope"] == "node"
 
 
 def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:

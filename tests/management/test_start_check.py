@@ -1,4 +1,5 @@
-"""What is found to keep a broker from starting does keep it from that, and the other way round."""
+"""What is found to keep a broker from starting does keep it from that, and the other way round. A plugin that cannot
+start is found as well; a broker runs without it."""
 
 import os
 import socket
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.management.plugin_packages import installing
 from trunkline.broker.net.listeners import ListenError
 from trunkline.broker.node.opening import open_node
 from trunkline.config.config import Config
@@ -15,6 +17,7 @@ from trunkline.config.reader import from_mapping
 from trunkline.management import logs
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.start_check import obstacles
+from trunkline.plugins.finding import settings_model
 from trunkline.store import StoreError
 
 URL = "tcp://127.0.0.1:0"
@@ -100,6 +103,18 @@ async def test_nothing_is_found_where_a_broker_starts(tmp_path: Path) -> None:
     config = from_mapping({"listeners": [URL, {"name": "second", "url": URL}], **table})
     assert obstacles(config) == []
     assert await starts(config)
+
+
+def test_hooks_that_one_worker_alone_would_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with installing(tmp_path, monkeypatch) as install:
+        install("watching", "from tests.plugins.test_scope import Watch, watch", watch="Watch", late="watch")
+        table = {name: {"scope": "node"} for name in ("watch", "late")}
+        problem = 'watch: scope = "node" is not for hooks: tests.plugins.test_scope.Watch.greet would see '
+        assert obstacles(from_mapping({"plugins": table}, settings_model)) == [
+            f"{problem}client.connected in worker 0 alone"
+        ]
+        table["watch"]["scope"] = "worker"
+        assert obstacles(from_mapping({"plugins": table}, settings_model)) == []
 
 
 async def test_a_broker_that_runs_does_not_stand_against_its_own_configuration(tmp_path: Path) -> None:

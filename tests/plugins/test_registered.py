@@ -2,12 +2,14 @@
 
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.hooks.points import Point
+from trunkline.plugins import Settings
 from trunkline.plugins.registered import PluginHooks
 
 
 class Run:
     name = "diary"
     authenticates = False
+    settings = Settings()
 
     def __init__(self) -> None:
         self.forgotten: list[str] = []

@@ -11,10 +11,12 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from tests.management.plugin_packages import describe
 from tests.test_main import ADDRESS, Process, client, processes
 from trunkline.client import Disconnected
 from trunkline.client.settings import WillMessage
@@ -88,9 +90,13 @@ def ended(pid: int) -> bool:
         return True
 
 
-def clients_of(runtime: Path, number: int) -> list[str]:
+def rows_of(runtime: Path, number: int, operation: str) -> list[dict[str, Any]]:
     with ControlClient(runtime / "trunkline" / "trunkline.workers" / f"{number}.sock") as worker:
-        return [row["client_id"] for row in worker.rows("clients.list")]
+        return list(worker.rows(operation))
+
+
+def clients_of(runtime: Path, number: int) -> list[str]:
+    return [row["client_id"] for row in rows_of(runtime, number, "clients.list")]
 
 
 def leave(*clients: Client) -> None:
@@ -152,19 +158,48 @@ def test_a_worker_that_is_killed_starts_again_and_the_others_go_on(start: Start,
     assert node.process.end(signal.SIGTERM) == 0
 
 
+def test_a_plugin_of_the_node_runs_in_the_first_worker_and_starts_again_with_it(start: Start, runtime: Path) -> None:
+    describe(runtime / "bells.dist-info", "bells", "1", {"bell": "bells:bell"})
+    (runtime / "bells.py").write_text(
+        "def bell(context):\n"
+        "    context.subscribe('ring', lambda message: context.publish('rung', context.process_name))\n"
+    )
+    scope = {"TRUNKLINE_PLUGINS__BELL__SCOPE": "node", "PYTHONPATH": os.pathsep.join([str(runtime), *sys.path])}
+    node = Node(start(**scope))
+
+    def status() -> list[tuple[str, str]]:
+        return [
+            (row["status"], row["scope"])
+            for number in node.workers
+            for row in rows_of(runtime, number, "plugins.list")
+            if row["name"] == "bell"
+        ]
+
+    assert status() == [("running", "node"), ("in worker 0", "node")]
+    for _ in range(2):
+        ringing = [client(node.port, client_id=f"c{number}").open() for number in range(8)]
+        assert {number for number in node.workers if clients_of(runtime, number)} == {0, 1}
+        heard = ringing[0].subscribe("rung")
+        for each in ringing:
+            each.publish("ring", qos=1)
+            assert heard.receive(timeout=120).payload == b"trunkline.0"
+        assert len(heard) == 0
+        leave(*ringing)
+        os.kill(node.workers[0], signal.SIGKILL)
+        assert node.note_start() == 0
+        node.wait_for_ready(0)
+    assert status()[0] == ("running", "node")
+    assert node.process.end(signal.SIGTERM) == 0
+
+
 def test_what_a_killed_worker_has_acknowledged_is_there_again(start: Start, runtime: Path) -> None:
     node = Node(start())
     with client(node.port, client_id="a", clean_start=False, session_expiry=100) as first:
         first.subscribe("t", qos=1)
-    (number,) = [number for number in node.workers if (runtime / f"a.{number}.db").exists() and _has(runtime, number)]
+    (number,) = [number for number in node.workers if rows_of(runtime, number, "sessions.list")]
     os.kill(node.workers[number], signal.SIGKILL)
     node.process.wait_for(r"restored in .* s: .*1 session")
     assert node.process.end(signal.SIGTERM) == 0
-
-
-def _has(runtime: Path, number: int) -> bool:
-    with ControlClient(runtime / "trunkline" / "trunkline.workers" / f"{number}.sock") as worker:
-        return bool(list(worker.rows("sessions.list")))
 
 
 def test_workers_end_with_their_supervisor_and_the_next_one_waits_for_them(start: Start, runtime: Path) -> None:
