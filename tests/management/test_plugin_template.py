@@ -84,4 +84,4 @@ def test_it_passes_its_own_tests_and_can_be_enabled(tmp_path: Path, monkeypatch:
     assert run("config", "check") == "Good: configuration broker.toml.\n"
     (line,) = [line for line in run("plugins", "list").splitlines() if line.startswith(f"{name} ")]
     does = "Greets clients, and reports how many there were."
-    assert line.split(maxsplit=4)[1:] == [project["name"], "0.1.0", "yes", does]
+    assert line.split(maxsplit=5)[1:] == [project["name"], "0.1.0", "yes", "worker", does]
