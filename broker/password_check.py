@@ -10,6 +10,7 @@ import trio
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED
 from trunkline.broker.fair_queue import FairQueue, QueueFull
+from trunkline.broker.node_use import ALONE
 from trunkline.hooks.decisions import ALLOW, Deny
 from trunkline.hooks.exchange import Exchange
 from trunkline.hooks.tries import TOO_MANY, Tries, address_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.node_use import NodeUse
     from trunkline.config.security_settings import PasswordSettings
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Allow
@@ -29,6 +31,7 @@ A = TypeVar("A")
 _logger = logging.getLogger("trunkline.authentication")
 
 _BUSY: Final = Deny(Reason.SERVER_BUSY, "too many logins are waiting")
+_FAILED: Final = "login failed"
 #: Seconds between two log records about guessed passwords.
 REPORTED_EVERY: Final = 60.0
 
@@ -74,12 +77,16 @@ class PasswordCheck:
         settings: PasswordSettings,
         queue: PasswordQueue,
         report: GuessReport | None,
+        use: NodeUse = ALONE,
     ) -> None:
-        """`by_listener` has an entry for each listener with files of its own."""
+        """`by_listener` has an entry for each listener with files of its own. `use` tells other shards of failures,
+        which count there, too: who guesses has as many tries as at one shard."""
         self._by_listener = by_listener
         self._default = default
         self._queue = queue
         self._report = report
+        self._use = use
+        use.hear(_FAILED, self._failed_elsewhere)
         self._tries = Tries(
             max_failures=settings.max_failures,
             max_failures_by_address=settings.max_failures_by_address,
@@ -119,7 +126,16 @@ class PasswordCheck:
         return answer if isinstance(answer, Deny) else None
 
     def _of(self, client: ClientInfo) -> PasswordAuthenticator | None:
-        return self._by_listener.get(client.listener, self._default)
+        return self._at(client.listener)
+
+    def _at(self, listener: str) -> PasswordAuthenticator | None:
+        return self._by_listener.get(listener, self._default)
+
+    def _failed_elsewhere(self, failure: tuple[str, str, str]) -> None:
+        listener, address, name = failure
+        authenticator = self._at(listener)
+        if authenticator is not None:
+            self._tries.failed(address, _whose(authenticator, name), trio.current_time())
 
     async def _verify(
         self,
@@ -129,7 +145,7 @@ class PasswordCheck:
         password: bytes | None,
         verify: Callable[[ClientInfo, bytes | None], A],
     ) -> A | Deny:
-        address, whose, given = address_of(client), f"{id(authenticator)}\0{name}", password or b""
+        address, whose, given = address_of(client), _whose(authenticator, name), password or b""
         tries = self._tries
         refusal = tries.refusal(address, whose, given, trio.current_time())
         if refusal is None:
@@ -145,6 +161,8 @@ class PasswordCheck:
                             # otherwise no file has the name, and the password is neither right nor wrong
                             right = not isinstance(answer, Deny)
                             tries.note(address, whose, given, trio.current_time(), right=right)
+                            if not right:
+                                self._use.tell(_FAILED, (client.listener, address, name))
                         return answer
             except QueueFull:
                 return _BUSY
@@ -167,6 +185,11 @@ class PasswordQueue:
     async def run(self, verify: Callable[[], A]) -> A:
         """Not cancelled when the client disconnects: an abandoned thread would go on, in addition to `threads`."""
         return await trio.to_thread.run_sync(verify, limiter=self._threads)
+
+
+def _whose(authenticator: PasswordAuthenticator, name: str) -> str:
+    """Users of different files may have one name."""
+    return f"{id(authenticator)}\0{name}"
 
 
 def _name(client: ClientInfo) -> str:

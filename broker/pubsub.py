@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from outcome import Value
 
 from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.broker.node_use import ALONE, SUBSCRIPTIONS
 from trunkline.broker.routes import MakeRoutes, Queued, RemoveRoutes, Request, RouteWriter
 from trunkline.broker.stored_retained import restore_retained
 from trunkline.hooks.points import MESSAGE_ROUTED
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
+    from trunkline.broker.node_use import NodeUse
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
@@ -77,6 +79,8 @@ class PubSub:
     ) -> None:
         """`committer` stores the messages for durable sessions."""
         self.router = router
+        #: What other shards use of the limits of the node.
+        self.use: NodeUse = ALONE
         self._upgrade_qos = config.session.upgrade_qos
         self._match = router.match
         self.retained = retained
@@ -117,11 +121,16 @@ class PubSub:
         return RouteWriter(
             self.router,
             self.retained,
-            lambda: self.max_subscriptions,
+            self._has_room,
             self._begin,
             self._delete_expired,
             self.route_watchers,
         )
+
+    def _has_room(self) -> bool:
+        """For one more subscription."""
+        limit = self.max_subscriptions
+        return not 0 < limit <= self.router.subscriptions + self.use.elsewhere(SUBSCRIPTIONS)
 
     def make_routes(
         self,

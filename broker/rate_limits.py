@@ -11,10 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import LimitKind
+from trunkline.broker.node_use import ALONE
 from trunkline.broker.token_bucket import TokenBucket
 from trunkline.config.units import parse_rate
 
 if TYPE_CHECKING:
+    from trunkline.broker.node_use import NodeUse
     from trunkline.config.listener_settings import ListenerRateSettings
     from trunkline.config.mqtt_settings import RateSettings
 
@@ -34,13 +36,36 @@ class RateLimit(TokenBucket):
         self.text = text
 
 
-def limit_of(kind: LimitKind, rates: RateSettings | ListenerRateSettings) -> RateLimit | None:
-    """The configured limit of a kind; None where there is none."""
-    _, holder, what = kind.counter.split(".")
-    key = what if holder in ("node", "listener") else f"{holder}_{what}"
+class SharedRateLimit(RateLimit):
+    """All shards of a node draw from it, each from a bucket that has what all have drawn."""
+
+    __slots__ = ("_name", "_use")
+
+    def __init__(self, kind: LimitKind, rate: float, burst: float, text: str, name: str, use: NodeUse) -> None:
+        """`name` is the same at all shards."""
+        super().__init__(kind, rate, burst, text)
+        self._name = name
+        self._use = use
+        use.when_drawn(name, super().take)
+
+    def take(self, amount: float, now: float) -> None:
+        super().take(amount, now)
+        self._use.drawn(self._name, amount)
+
+
+def limit_of(
+    kind: LimitKind, rates: RateSettings | ListenerRateSettings, use: NodeUse = ALONE, holder: str = ""
+) -> RateLimit | None:
+    """The configured limit of a kind; None where there is none. Shards of a node draw from one of the node or of a
+    listener together: `holder` is its name."""
+    _, whose, what = kind.counter.split(".")
+    key = what if whose in ("node", "listener") else f"{whose}_{what}"
     text = getattr(rates, key)
     rate = None if text is None else parse_rate(text)
-    return None if rate is None else RateLimit(kind, rate.per_second, rate.burst, f"{key} = {text}")
+    if rate is None:
+        return None
+    known = kind, rate.per_second, rate.burst, f"{key} = {text}"
+    return RateLimit(*known) if use.is_alone else SharedRateLimit(*known, f"{kind.counter} {holder}", use)
 
 
 class Buckets:
@@ -128,11 +153,12 @@ class ClientRegistry:
 class NodeLimits:
     """The limits of messages and bytes of all listeners together."""
 
-    __slots__ = ("clients", "rates", "shared")
+    __slots__ = ("clients", "rates", "shared", "use")
 
-    def __init__(self, rates: RateSettings) -> None:
+    def __init__(self, rates: RateSettings, use: NodeUse = ALONE) -> None:
         self.rates = rates
-        self.shared = limit_of(LimitKind.NODE_MESSAGES, rates), limit_of(LimitKind.NODE_BYTES, rates)
+        self.use = use
+        self.shared = limit_of(LimitKind.NODE_MESSAGES, rates, use), limit_of(LimitKind.NODE_BYTES, rates, use)
         #: For listeners without rates of their own.
         self.clients = ClientRegistry(rates)
 
@@ -143,17 +169,22 @@ class RateLimits:
     __slots__ = ("_clients", "_node", "_rates", "_shared", "is_unlimited", "pauses")
 
     def __init__(
-        self, node: NodeLimits, own: ListenerRateSettings | None = None, zone: RateSettings | None = None
+        self,
+        node: NodeLimits,
+        own: ListenerRateSettings | None = None,
+        zone: RateSettings | None = None,
+        listener: str = "",
     ) -> None:
-        """`own` is None for connections inside the process. Rates of clients and connections
-        that it does not set come from `zone`, or else from the node."""
+        """`own` is None for connections inside the process. Rates of clients and connections that it does not set come
+        from `zone`, or else from the node. `listener` is its name."""
         self._node = node
         #: What holds for each client id and each connection.
         self._rates = rates = _merged(zone or node.rates, own)
         self._clients = node.clients if rates == node.rates else ClientRegistry(rates)
         self._shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
         if own is not None:
-            self._shared = limit_of(LimitKind.LISTENER_MESSAGES, own), limit_of(LimitKind.LISTENER_BYTES, own)
+            kinds, use = (LimitKind.LISTENER_MESSAGES, LimitKind.LISTENER_BYTES), node.use
+            self._shared = limit_of(kinds[0], own, use, listener), limit_of(kinds[1], own, use, listener)
         #: Whether connections over a limit are not read from. Otherwise their messages are refused.
         self.pauses = rates.over == "pause"
         per_connection = (rates.connection_messages, rates.connection_bytes, rates.client_messages, rates.client_bytes)

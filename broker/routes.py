@@ -105,8 +105,8 @@ class RemoveRoutes(Request[str, bool]):
 
 class RouteWriter(Actor[Due]):
     __slots__ = (
+        "_has_room",
         "_later",
-        "_limit",
         "_on_start",
         "_open",
         "_retained",
@@ -120,16 +120,16 @@ class RouteWriter(Actor[Due]):
         self,
         router: Router[Subscriber],
         retained: RetainedStore,
-        limit: Callable[[], int],
+        has_room: Callable[[], bool],
         on_start: Callable[[RouteWriter], None],
         sweep: Callable[[float], None],
         watchers: Sequence[Callable[[str], None]] = (),
     ) -> None:
-        """`limit` gives the maximum number of subscriptions, 0 for no limit. `sweep` deletes expired retained messages,
+        """`has_room` says whether there may be one more subscription. `sweep` deletes expired retained messages,
         a limited number at a time. The `watchers` are told the filter of each route that was made or removed."""
         self._router = router
         self._retained = retained
-        self._limit = limit
+        self._has_room = has_room
         self._on_start = on_start
         self._sweep = sweep
         self._watchers = watchers
@@ -186,7 +186,7 @@ class RouteWriter(Actor[Due]):
 
     def make(self, subscriber: Subscriber, filter: str, options: Options) -> Grant | Reason:
         router = self._router
-        if 0 < self._limit() <= router.subscriptions and router.subscription(subscriber, filter) is None:
+        if not self._has_room() and router.subscription(subscriber, filter) is None:
             return Reason.QUOTA_EXCEEDED
         grant = Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
         for watcher in self._watchers:

@@ -6,6 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trunkline.broker.node_use import ALONE
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import SecurityError
 from trunkline.config.files import read_text
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
+    from trunkline.broker.node_use import NodeUse
     from trunkline.broker.password_check import GuessReport
     from trunkline.config.config import Config
     from trunkline.config.security_settings import CredentialFiles
@@ -77,8 +79,9 @@ def read_files(config: Config) -> SecurityFiles:
 
 
 class Security:
-    def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None) -> None:
+    def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None, use: NodeUse = ALONE) -> None:
         self._hooks = hooks
+        self._use = use
         self._report = report
         self._queue = PasswordQueue(config.passwords)
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
@@ -89,7 +92,7 @@ class Security:
         self.unload()
         self._queue.resize(config.passwords)
         if default_passwords is not None or any(passwords.values()):
-            check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
+            check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report, self._use)
             self._register(CLIENT_AUTHENTICATE, check, check.concerns, authenticator=PASSWORDS)
             for point in AUTHENTICATION:
                 self._register(point, check.demand, check.demands, priority=CLIENT_IDS)

@@ -87,6 +87,10 @@ class Tries:
             return
         self._right.pop(login, None)
         self._keep(self._wrong, login, now + self._pause)
+        self.failed(address, whose, now)
+
+    def failed(self, address: str, whose: str, now: float) -> None:
+        """A login has failed, here or elsewhere."""
         self._count(address, whose, now, self._max_failures)
         if address:
             self._count(address, None, now, self._max_by_address)

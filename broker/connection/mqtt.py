@@ -32,7 +32,7 @@ class Mqtt:
         self._services = services
         self._directory = directory
         self._failures = failures
-        self._limits = NodeLimits(services.config.rate)
+        self._limits = NodeLimits(services.config.rate, services.pubsub.use)
 
     def at(self, config: Config, settings: ListenerSettings | None) -> ListenerProtocol:
         """The `ProtocolFactory`."""
@@ -44,7 +44,7 @@ class Mqtt:
     def limits_of(self, config: Config) -> NodeLimits:
         """The limits of all listeners together, whatever they speak."""
         if config.rate != self._limits.rates:  # otherwise what has been drawn stays drawn
-            self._limits = NodeLimits(config.rate)
+            self._limits = NodeLimits(config.rate, self._services.pubsub.use)
         return self._limits
 
 

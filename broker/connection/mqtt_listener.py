@@ -76,7 +76,7 @@ class MqttListener:
         else:
             self.name = settings.label
             self.config = config.at(settings)
-            self.limits = RateLimits(limits, settings.rate, self.config.rate)
+            self.limits = RateLimits(limits, settings.rate, self.config.rate, self.name)
             self.versions = frozenset(version for version in Version if str(version) in settings.versions)
             self.durable = settings.durability != "memory"
             self.authenticators = settings.authenticators

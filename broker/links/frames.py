@@ -29,6 +29,8 @@ class FrameKind(IntEnum):
     BEAT = 7
     HOLD = 8
     RELEASE = 9
+    SAID = 10
+    ANSWERED = 11
 
 
 class BadFrame(Exception):
@@ -127,9 +129,25 @@ class ReleasePublisher(NamedTuple):
     in_vain: float
 
 
-ControlFrame: TypeAlias = (
-    LinkHello | RouteChanges | RoutesUsed | BurstsStored | LinkCredit | LinkBeat | HoldPublisher | ReleasePublisher
-)
+class Said(NamedTuple):
+    """What a part of a shard has to say to the same part of the other. It is lost with the connection."""
+
+    subject: str
+    #: `ShardAnswer` with this number is to follow; 0: nothing is.
+    request: int
+    #: A plain value.
+    content: Any
+
+
+class ShardAnswer(NamedTuple):
+    request: int
+    #: A plain value; None where nobody knows an answer.
+    content: Any
+
+
+#: What is lost with a connection, and needs no credit: little, or seldom.
+Word: TypeAlias = HoldPublisher | ReleasePublisher | Said | ShardAnswer
+ControlFrame: TypeAlias = LinkHello | RouteChanges | RoutesUsed | BurstsStored | LinkCredit | LinkBeat | Word
 LinkFrame: TypeAlias = ControlFrame | BurstFrame
 
 
@@ -160,6 +178,10 @@ def _written(frame: ControlFrame) -> tuple[FrameKind, bytes]:
             return FrameKind.HOLD, pack(tuple(frame))
         case ReleasePublisher():
             return FrameKind.RELEASE, pack(tuple(frame))
+        case Said():
+            return FrameKind.SAID, pack(tuple(frame))
+        case ShardAnswer():
+            return FrameKind.ANSWERED, pack(tuple(frame))
 
 
 def decode(kind: int, body: memoryview) -> LinkFrame:
@@ -219,6 +241,16 @@ def _release(body: memoryview) -> ReleasePublisher:
     return ReleasePublisher(_text(client_id), _natural(holder), float(in_vain))
 
 
+def _said(body: memoryview) -> Said:
+    subject, request, content = unpack(body)
+    return Said(_text(subject), _natural(request), content)
+
+
+def _answered(body: memoryview) -> ShardAnswer:
+    request, content = unpack(body)
+    return ShardAnswer(_natural(request), content)
+
+
 def _natural(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise BadFrame(f"no number: {value!r:.40}")
@@ -241,4 +273,6 @@ _READERS: Final[Mapping[int, Callable[[memoryview], LinkFrame]]] = {
     FrameKind.BEAT: _beat,
     FrameKind.HOLD: _hold,
     FrameKind.RELEASE: _release,
+    FrameKind.SAID: _said,
+    FrameKind.ANSWERED: _answered,
 }

@@ -17,15 +17,14 @@ from trunkline.broker.links.frames import (
     BadFrame,
     BurstFrame,
     BurstsStored,
-    HoldPublisher,
     LinkBeat,
     LinkCredit,
     LinkHello,
     LinkPlace,
     LinkRoute,
-    ReleasePublisher,
     RouteChanges,
     RoutesUsed,
+    Word,
     encode,
 )
 from trunkline.broker.links.outgoing import OutgoingBursts
@@ -76,7 +75,7 @@ class BurstCame(NamedTuple):
 
 
 #: What is to be done.
-Event: TypeAlias = LinkUp | RoutesChanged | BurstCame | HoldPublisher | ReleasePublisher
+Event: TypeAlias = LinkUp | RoutesChanged | BurstCame | Word
 
 
 class LinkEnd:
@@ -140,10 +139,10 @@ class LinkEnd:
         else:
             self._outgoing.add(burst, stored)
 
-    def say(self, frame: HoldPublisher | ReleasePublisher) -> None:
+    def say(self, word: Word) -> None:
         """It is lost with the connection."""
         if self.state is LinkState.UP:
-            self._frames.append(frame)
+            self._frames.append(word)
 
     def set_route(self, filter: str, route: LinkRoute | None) -> None:
         """What sessions of this shard want of a filter; None: nothing any more."""
@@ -238,12 +237,12 @@ class LinkEnd:
                 self._outgoing.worked_off(total, self._granted)
             case RoutesUsed(number):
                 self._told.used(number)
-            case HoldPublisher() | ReleasePublisher():
-                events.append(frame)
             case LinkHello():
                 raise BadFrame("a second HELLO")
             case LinkBeat():
                 pass
+            case _:
+                events.append(frame)
 
     # What leaves
 

@@ -59,7 +59,9 @@ class NatsListener:
         #: The settings that hold here: those of the listener's zone before the general ones.
         self.config = config if settings is None else config.at(settings)
         self.name = IN_PROCESS if settings is None else settings.label
-        self.limits = RateLimits(limits) if settings is None else RateLimits(limits, settings.rate, self.config.rate)
+        self.limits = RateLimits(limits)
+        if settings is not None:
+            self.limits = RateLimits(limits, settings.rate, self.config.rate, self.name)
         #: The authenticators that it asks; None if it asks all.
         self.authenticators = None if settings is None else settings.authenticators
         self._place = ("", 0) if settings is None else (settings.host, settings.port)

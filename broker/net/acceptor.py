@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 class Acceptor:
     """The connections of one listener."""
 
-    __slots__ = ("_admission", "_layers", "_passed_admission", "_services", "connections", "protocol")
+    __slots__ = (
+        "_admission",
+        "_counted",
+        "_layers",
+        "_passed_admission",
+        "_services",
+        "admitted",
+        "connections",
+        "protocol",
+    )
 
     def __init__(
         self,
@@ -31,8 +40,9 @@ class Acceptor:
         layers: Sequence[LayerFactory],
         services: NetServices,
         admission: Admission | None = None,
+        counted: Callable[[], None] = lambda: None,
     ) -> None:
-        """`layers` are those of the listener."""
+        """`layers` are those of the listener. `counted` is called when `admitted` has changed."""
         self.protocol = protocol
         self._services = services
         self.use(layers)
@@ -41,6 +51,9 @@ class Acceptor:
         #: What another shard passes on comes with its address.
         self._passed_admission = admission
         self.connections: set[ProtocolActor[Any]] = set()
+        #: How many they are without those that another shard relays, where they count.
+        self.admitted = 0
+        self._counted = counted
 
     def use(self, layers: Sequence[LayerFactory]) -> None:
         """Put these on the transport of each new connection, the first one at the bottom."""
@@ -73,7 +86,7 @@ class Acceptor:
         self._start(transport, self._admission, self._closed)
 
     def take(self, passed: PassedConnection) -> None:
-        """Serve a connection that another shard has accepted, counted, and freed of the listener's layers.
+        """Serve a connection that another shard has admitted, counted, and freed of the listener's layers.
 
         Raises:
             Exception: it cannot be served. The caller keeps the socket.
@@ -84,17 +97,25 @@ class Acceptor:
         assert self._services.poller is not None
         transport: Transport = transport_of(passed, self._services.poller)
         if passed.relayed:  # all layers stay there
-            self._start(transport, None, self.connections.discard)
+            self._start(transport, None, self.connections.discard, counts=False)
             return
         for layer in self._services.layers:
             transport = layer(transport)
         self._start(transport, self._passed_admission, self._closed_passed)
 
     def _start(
-        self, transport: Transport, admission: Admission | None, closed: Callable[[ProtocolActor[Any]], None]
+        self,
+        transport: Transport,
+        admission: Admission | None,
+        closed: Callable[[ProtocolActor[Any]], None],
+        *,
+        counts: bool = True,
     ) -> None:
         connection = self.protocol.connect(transport, closed)
         self.connections.add(connection)
+        if counts:
+            self.admitted += 1
+            self._counted()
         if admission is not None:
             admission.enter(transport.peer)
         try:
@@ -113,6 +134,8 @@ class Acceptor:
     def _leave(self, connection: ProtocolActor[Any], admission: Admission | None) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            self.admitted -= 1
+            self._counted()
             if admission is not None:
                 admission.leave(connection.peer)
 

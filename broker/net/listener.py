@@ -159,12 +159,12 @@ class Listener:
         self._serve(sock, serve, partial(self._allows, peer))
 
     def take(self, passed: PassedConnection) -> None:
-        """Serve a connection that another shard of the node has accepted, by the same listener there, or close it.
+        """Serve a connection that another shard of the node has admitted, by the same listener there, or close it.
 
         Raises:
             OSError: the system is out of memory.
         """
-        self._serve(passed.sock, partial(self.acceptor.take, passed), partial(self._allows_passed, passed))
+        self._serve(passed.sock, partial(self.acceptor.take, passed), lambda: True)
 
     def _serve(self, sock: socket.socket, serve: Callable[[], None], allows: Callable[[], bool]) -> None:
         try:
@@ -219,12 +219,8 @@ class Listener:
             except trio.ClosedResourceError:
                 return
 
-    def _allows_passed(self, passed: PassedConnection) -> bool:
-        """One that is relayed was admitted where it counts, with its descriptor."""
-        return passed.relayed or self._allows(passed.peer, is_known=True)
-
-    def _allows(self, peer: Peer, *, is_known: bool = False) -> bool:
-        refusal = self.admission.refusal(peer, len(self.acceptor.connections), is_known=is_known)
+    def _allows(self, peer: Peer) -> bool:
+        refusal = self.admission.refusal(peer, self.acceptor.admitted)
         if refusal:
             self._services.metrics.connections_refused += 1
             self._refused.note(refusal, self.address[0] if peer is None else peer[0], "")

@@ -13,6 +13,7 @@ from trunkline.broker.net.acceptor import Acceptor
 from trunkline.broker.net.admission import Admission
 from trunkline.broker.net.listener import Listener, State
 from trunkline.broker.net.pipeline import layers_of
+from trunkline.broker.node_use import CONNECTIONS
 from trunkline.broker.rate_limits import RateLimit, limit_of
 from trunkline.config.addresses import ANY_HOST
 from trunkline.config.errors import SecurityError
@@ -60,7 +61,7 @@ class Listeners(Sequence[Listener]):
         self._opened: list[Listener] = []
         self._acceptors: list[Acceptor] = []
         #: Of all listeners together.
-        self._rate = limit_of(LimitKind.NODE_CONNECTIONS, config.rate)
+        self._rate = self._node_rate(config)
         #: For connections without a socket.
         self.inside = self._acceptor(inside(config, None))
         #: The names of those that could not be opened at a reload; the next one tries again.
@@ -81,19 +82,30 @@ class Listeners(Sequence[Listener]):
         """All open connections, during or after the handshake."""
         return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
 
-    def _count_connections(self) -> int:
-        return sum(len(acceptor.connections) for acceptor in self._acceptors)
+    def _admitted(self) -> int:
+        return sum(acceptor.admitted for acceptor in self._acceptors)
+
+    def _admitted_at_all(self) -> int:
+        return self._admitted() + self._services.use.elsewhere(CONNECTIONS)
 
     def _acceptor(
         self, protocol: ListenerProtocol, layers: Sequence[LayerFactory] = (), admission: Admission | None = None
     ) -> Acceptor:
-        acceptor = Acceptor(protocol, layers, self._services, admission)
+        def counted() -> None:
+            self._services.use.has(CONNECTIONS, self._admitted(), self._config.limits.max_connections)
+            if admission is not None:
+                admission.count(acceptor.admitted)
+
+        acceptor = Acceptor(protocol, layers, self._services, admission, counted)
         self._acceptors.append(acceptor)
         return acceptor
 
+    def _node_rate(self, config: Config) -> RateLimit | None:
+        return limit_of(LimitKind.NODE_CONNECTIONS, config.rate, self._services.use)
+
     def _rates(self, settings: ListenerSettings) -> list[RateLimit]:
         """The limits of new connections at a listener."""
-        own = limit_of(LimitKind.LISTENER_CONNECTIONS, settings.rate)
+        own = limit_of(LimitKind.LISTENER_CONNECTIONS, settings.rate, self._services.use, settings.label)
         return [limit for limit in (self._rate, own) if limit is not None]
 
     @cached_property
@@ -123,7 +135,7 @@ class Listeners(Sequence[Listener]):
             use_tls()
             former, self._config = self._config, config
             if config.rate.connections != former.rate.connections:  # otherwise what has been drawn stays drawn
-                self._rate = limit_of(LimitKind.NODE_CONNECTIONS, config.rate)
+                self._rate = self._node_rate(config)
             self.inside.protocol.configure(config, None)
             for listener, settings in stay:
                 self._renew(listener, settings)
@@ -178,7 +190,8 @@ class Listeners(Sequence[Listener]):
         """
         config, metrics = self._config, self._services.metrics
         tls = None if settings.tls is None else self._tls.open(settings.tls, settings.label)
-        admission = Admission(settings, config.limits.max_connections, self._count_connections, metrics.limited)
+        most, use = config.limits.max_connections, self._services.use
+        admission = Admission(settings, most, self._admitted_at_all, metrics.limited, use)
         protocol = self._protocols[settings.address.scheme](config, settings)
         acceptor = self._acceptor(protocol, layers_of(settings, admission, tls), admission)
         listener = Listener(settings, acceptor, admission, self._services, self._rates(settings))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trunkline.broker.net.listening_sockets import open_sockets
+from trunkline.broker.node_use import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from trunkline.broker.net.listening_sockets import OpenSockets
     from trunkline.broker.net.poller import Poller
     from trunkline.broker.net.protocol import LayerFactory
+    from trunkline.broker.node_use import NodeUse
 
 
 @dataclass(slots=True, eq=False)
@@ -39,3 +41,5 @@ class NetServices:
     layers: Sequence[LayerFactory] = ()
     #: Of a listener.
     open_sockets: OpenSockets = open_sockets
+    #: What other shards use of the limits of the node.
+    use: NodeUse = ALONE

@@ -84,8 +84,6 @@ class Node:
         self.scheduler = Scheduler(now=trio.current_time())
         self.clock = StoreClock(MachineClock() if standalone else EmbeddedClock(), trio.current_time())
         self.alarms = Alarms(self.hooks, self.wall)
-        self.security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
-        self.security.apply(config, files)
         self.router: Router[Subscriber] = Router()
         self.retained = RetainedStore()
         #: None where everything ends with the process.
@@ -95,6 +93,9 @@ class Node:
             self.alarms, lambda: self.services.pubsub.new_writer(), lambda: self.plugins.supervisor
         )
         self.services = self._services(config)
+        report, use = GuessReport(self.alarms, self.scheduler.call_at), self.services.pubsub.use
+        self.security = Security(config, self.hooks, report, use)
+        self.security.apply(config, files)
         self.sessions = Directory(self.services, self.supervisors.sessions)
         #: Connections that their layers ended.
         self.failures = FailureLog(self.metrics, self.scheduler.call_at)
@@ -180,6 +181,7 @@ class Node:
             self.wall,
             layers,
             open_sockets if self.place is None else self.place.open_sockets,
+            self.services.pubsub.use,
         )
 
     def _listeners(self) -> Listeners:

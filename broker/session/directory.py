@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedList
 
 from trunkline.broker.alarms import SESSIONS_FULL
+from trunkline.broker.node_use import SESSIONS
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.making import Making
@@ -38,11 +39,15 @@ class Directory:
         "_sessions",
         "_supervisor",
         "_takeovers",
+        "_use",
         "making",
     )
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
+        #: With what other shards have.
+        self._use = services.pubsub.use
+        self._use.when_fewer(SESSIONS, self._has_fewer)
         self._supervisor = supervisor
         self._sessions: dict[str, Occupant] = {}
         #: Those that are no actors yet.
@@ -74,6 +79,7 @@ class Directory:
         """Sessions of a store. Nobody has claimed their client ids."""
         self._dormant.update({each.client_id: each for each in dormants})
         self._ids.update(self._dormant)
+        self._count()
         self._last_number = max([self._last_number, *[each.number for each in self._dormant.values()]])
 
     def page(self, after: str = "", limit: int = 100) -> list[Occupant]:
@@ -84,7 +90,8 @@ class Directory:
     def has_room(self, client_id: str) -> bool:
         """Check that this client id may have a session. Call this before each `open`."""
         limit: int = self._services.config.limits.max_sessions
-        if not 0 < limit <= len(self) or client_id in self._sessions or client_id in self._dormant:
+        is_full = 0 < limit <= len(self) + self._use.elsewhere(SESSIONS)
+        if not is_full or client_id in self._sessions or client_id in self._dormant:
             return True
         self._services.alarms.activate(SESSIONS_FULL, f"{limit} sessions: no further clients are accepted")
         return False
@@ -137,6 +144,7 @@ class Directory:
     def _claim(self, client_id: str, occupant: Occupant) -> None:
         if client_id not in self._ids:
             self._ids.add(client_id)
+            self._count()
         self._sessions[client_id] = occupant
 
     def _store(self, session: Session) -> None:
@@ -149,9 +157,16 @@ class Directory:
         if known is not None and known.session is session:
             del self._sessions[session.client_id]
             self._ids.remove(session.client_id)
-            self._services.alarms.deactivate(SESSIONS_FULL)
+            self._count()
+            self._has_fewer()
             if session.durable is not None:
                 self._end_stored(session.client_id, session.durable)
+
+    def _count(self) -> None:
+        self._use.has(SESSIONS, len(self), self._services.config.limits.max_sessions)
+
+    def _has_fewer(self) -> None:
+        self._services.alarms.deactivate(SESSIONS_FULL)
 
     def _end_stored(self, client_id: str, durable: Storage) -> None:
         commit = self._ending[client_id] = durable.gathering

@@ -10,6 +10,7 @@ from trunkline.mqtt.stored_codec import publication_from_plain, publication_to_p
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trunkline.actors import Scheduler
     from trunkline.mqtt.publication import Publication
 
 
@@ -41,3 +42,12 @@ def decode_burst(data: bytes | memoryview, epoch: float) -> list[Forwarded]:
         Forwarded(publication_from_plain(row, epoch), share, tuple(tried), *rest)
         for row, share, tried, *rest in unpack(data)
     ]
+
+
+def decoded(burst: bytes | memoryview, epoch: float, scheduler: Scheduler) -> list[Forwarded]:
+    """As `decode_burst`; nothing, if nobody can read it: it would be the same if it came again."""
+    try:
+        return decode_burst(burst, epoch)
+    except Exception as error:  # noqa: BLE001 - whoever waits for what follows is not to wait for ever
+        scheduler.blame(None, decode_burst, error)
+        return []

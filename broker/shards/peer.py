@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
-from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher
+from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher, Said, ShardAnswer
 from trunkline.broker.links.link import BEAT, CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
-from trunkline.broker.shards.bursts import decode_burst, encode_burst
+from trunkline.broker.shards.bursts import decoded, encode_burst
 from trunkline.broker.shards.held import HeldPublishers
 from trunkline.mqtt.session.ledger import all_of
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.committer import Committer
-    from trunkline.broker.links.frames import LinkRoute
+    from trunkline.broker.links.frames import LinkRoute, Word
     from trunkline.broker.links.link import Event, LinkEnd
     from trunkline.broker.shards.bursts import Forwarded
     from trunkline.broker.shards.held import Publishers
     from trunkline.broker.shards.outbox import LinkOutbox
     from trunkline.broker.shards.places import LinkPlaces
+    from trunkline.broker.shards.words import Words
     from trunkline.mqtt.session.ledger import Wait
 
 #: Bytes of publications in one burst, unless a single one is larger.
@@ -117,6 +118,7 @@ class Peer:
         "_unsafe",
         "_unstored",
         "_weight",
+        "_words",
         "client_id",
         "durable",
         "link",
@@ -132,6 +134,7 @@ class Peer:
         scheduler: Scheduler,
         side: Side,
         publishers: Publishers,
+        words: Words,
         epoch: float,
         store: PeerStore | None = None,
     ) -> None:
@@ -150,6 +153,7 @@ class Peer:
         self._side = side
         self._epoch = epoch
         self._store = store
+        self._words = words
         self._decoder = FrameDecoder()
         self._send: Callable[[bytes], None] | None = None
         self._close: Callable[[], None] | None = None
@@ -220,7 +224,7 @@ class Peer:
 
     def resend(self, number: int, burst: bytes) -> None:
         """What this shard's life before has kept."""
-        for forwarded in _decoded(burst, self._epoch, self._scheduler):
+        for forwarded in decoded(burst, self._epoch, self._scheduler):
             self._append(forwarded)
         self.until_there(partial(self._sent, number))
 
@@ -319,17 +323,9 @@ class Peer:
             self._armed = False  # whatever an error has left
             self._arm()
 
-    # Publishers, see `trunkline.broker.session.slow_consumer`
-
-    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
-        """Stop reading from one whose session is there. Returns False if it cannot be asked."""
-        if self.is_up:
-            self.link.say(HoldPublisher(client_id, id(holder), trusted))
-            self._arm()
-        return self.is_up
-
-    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
-        self.link.say(ReleasePublisher(client_id, id(holder), in_vain))
+    def say(self, word: Word) -> None:
+        """It is lost if there is no connection, or that is lost."""
+        self.link.say(word)
         self._arm()
 
     # Routes
@@ -351,8 +347,9 @@ class Peer:
 
     def connected(self, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
         """There is a connection; one that there was is given up. `send` never waits, and both may be called at once."""
-        if self._close is not None:
-            self._close()
+        if (former := self._close) is not None:
+            self.lost()
+            former()
         self._send, self._close = send, close
         self._decoder = FrameDecoder()
         self.link.connect(now := trio.current_time())
@@ -370,11 +367,13 @@ class Peer:
 
     def lost(self) -> None:
         """The connection is gone."""
-        if self.is_up:
-            _logger.warning("the link to worker %d is down", self.number)
+        was_up = self.is_up
         self._send = self._close = None
         self._timer.cancel()
         self.link.lose()
+        if was_up:
+            _logger.warning("the link to worker %d is down", self.number)
+            self._words.has_gone(self.number)
         self._held.has_room()
         self._held.lost()
         self._arm()
@@ -404,14 +403,17 @@ class Peer:
                 self._held.hold(event)
             case ReleasePublisher():
                 self._held.release(event)
+            case Said() | ShardAnswer():
+                self._words.heard(self.number, event)
             case LinkUp(is_new):
                 if is_new:
                     self._side.begins_anew(self)
                 _logger.info("the link to worker %d is up", self.number)
+                self._words.has_come(self.number)
 
     def _take(self, burst: BurstCame) -> None:
         waits = list[Any]()
-        for forwarded in _decoded(burst.data, self._epoch, self._scheduler):
+        for forwarded in decoded(burst.data, self._epoch, self._scheduler):
             try:
                 waits += self._side.take(self, forwarded)
             except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
@@ -429,12 +431,3 @@ class Peer:
         self._unstored -= 1
         self.link.applied(term, number)
         self._arm()
-
-
-def _decoded(burst: bytes | memoryview, epoch: float, scheduler: Scheduler) -> list[Forwarded]:
-    """Nothing, if nobody can read it: it would be the same if it came again."""
-    try:
-        return decode_burst(burst, epoch)
-    except Exception as error:  # noqa: BLE001 - whoever waits for what follows is not to wait for ever
-        scheduler.blame(None, decode_burst, error)
-        return []

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trunkline.broker.node_use import SUBSCRIPTIONS
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
 from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.common_use import CommonUse
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import Wants
+from trunkline.broker.shards.words import Words
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
 from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
@@ -61,10 +64,12 @@ class ShardPubSub(PubSub):
         self.number = number = place.number
         #: By number.
         self.peers: dict[int, Peer] = {}
+        self.words = Words(self.peers, scheduler)
+        self.use = CommonUse(self.words, scheduler, place.count)
         #: Where other shards want what.
         self._away: Router[Peer] = Router()
         self.wants = Wants(self.router, scheduler, self.peers.values, durable=self.committer is not None)
-        self.route_watchers.append(self.wants.change)
+        self.route_watchers += [self.wants.change, self._count_subscriptions]
         #: Shards that have told what they want, and whether all have.
         self._known: set[int] = set()
         self.are_known = trio.Event()
@@ -342,6 +347,9 @@ class ShardPubSub(PubSub):
         done: Callable[[list[Grant | Reason]], None],
     ) -> None:
         super().make_routes(subscriber, wanted, lambda granted: self.wants.when_told(partial(done, granted)))
+
+    def _count_subscriptions(self, _: str) -> None:
+        self.use.has(SUBSCRIPTIONS, self.router.subscriptions, self.max_subscriptions)
 
     def presence_changed(self, filters: Iterable[str]) -> None:
         for filter in filters:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from trunkline.broker.links.frames import NOWHERE
+from trunkline.broker.links.frames import NOWHERE, HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import LinkEnd
 from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
@@ -54,23 +54,26 @@ class Shards:
                 known = stored.reached.get(number)
                 reached = NOWHERE if known is None else known.place
                 link = LinkEnd(place.number, place.term, number, reached, beat=place.beat)
-                pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, place.epoch, store)
+                pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, pubsub.words, place.epoch, store)
 
     @property
     def peers(self) -> Mapping[int, Peer]:
         """By number. Whoever has a connection to one says so there, in a turn of the run queue."""
         return self._pubsub.peers
 
-    # Publishers whose sessions are at other shards
+    # Publishers whose sessions are at other shards, see `trunkline.broker.session.slow_consumer`
 
     def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
         home = self._home_of(client_id)
-        return home is not None and home.hold_publisher(client_id, holder, trusted)
+        if home is None or not home.is_up:
+            return False
+        home.say(HoldPublisher(client_id, id(holder), trusted))
+        return True
 
     def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
         home = self._home_of(client_id)
         if home is not None:
-            home.release_publisher(client_id, holder, in_vain)
+            home.say(ReleasePublisher(client_id, id(holder), in_vain))
 
     def _home_of(self, client_id: str) -> Peer | None:
         hand_over = self.place.hand_over

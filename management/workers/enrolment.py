@@ -91,7 +91,7 @@ class Enrolment:
 
     def configured(self, config: Config) -> Config:
         """The settings of this worker: it has a store and a control socket of its own, and its part of the disk, of
-        the machine's memory and of the limits of the node."""
+        the machine's memory."""
         store, control, overload, workers = config.store, config.control, config.overload, self._welcome.workers
         if config.durability(standalone=True) != "memory":
             path = shard_path(store_path(store, config.node), self.number)
@@ -103,11 +103,7 @@ class Enrolment:
                 update={"path": self._folder / f"{self.number}{SOCKET}", "transport": "unix"},
             )
         overload = overload.model_copy(update=marks)
-        limits = type(config.limits)(
-            **{name: -(-value // workers) for name, value in config.limits.model_dump().items()}  # 0 is no limit
-        )
-        own = {"store": store, "control": control, "overload": overload, "limits": limits}
-        return config.model_copy(update=own)
+        return config.model_copy(update={"store": store, "control": control, "overload": overload})
 
     @property
     def place(self) -> ShardPlace:

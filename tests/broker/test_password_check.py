@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED, Alarms
+from trunkline.broker.node_use import ALONE, Alone, NodeUse
 from trunkline.broker.password_check import REPORTED_EVERY, GuessReport, PasswordCheck, PasswordQueue
 from trunkline.config.security_settings import PasswordSettings
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.hooks.passwords import REFUSED, PasswordAuthenticator
 from trunkline.hooks.tries import TOO_MANY
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.reasons import Reason
 
 
@@ -41,7 +44,7 @@ class Queue(PasswordQueue):
 
 
 class Desk:
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, use: NodeUse = ALONE, **settings: Any) -> None:
         self.authenticator = Instant()
         self.timers: list[tuple[float, Any]] = []
         self.alarms = Alarms(Hooks(), trio.current_time)
@@ -52,6 +55,7 @@ class Desk:
             chosen,
             Queue(chosen),
             GuessReport(self.alarms, lambda *args: self.timers.append(args)),
+            use,
         )
 
     async def login(self, client_id: str, user: str, password: str, address: str = "10.0.0.1") -> Allow | Deny | None:
@@ -74,6 +78,42 @@ async def test_somebody_who_guesses_is_not_looked_at_for_long(autojump_clock: Mo
     assert await desk.login("a", "bob", "right") is ALLOW
     await trio.sleep(60)
     assert await desk.login("a", "ann", "right") is ALLOW
+
+
+class Beside(Alone):
+    """Of one of two shards: what this one says, the other hears at once."""
+
+    other: "Beside"
+
+    def __init__(self) -> None:
+        self.hearers: dict[str, Callable[[Any], None]] = {}
+
+    def tell(self, subject: str, content: object) -> None:
+        hearer = self.other.hearers.get(subject)
+        if hearer is not None:
+            hearer(unpack(pack(content)))
+
+    def hear(self, subject: str, hearer: Callable[[Any], None]) -> None:
+        self.hearers[subject] = hearer
+
+
+async def test_who_guesses_at_two_shards_has_as_many_tries_as_at_one(autojump_clock: MockClock) -> None:
+    uses = Beside(), Beside()
+    uses[0].other, uses[1].other = uses[1], uses[0]
+    desks = [Desk(use, max_failures=5, max_failures_by_address=8) for use in uses]
+    tries = [await desks[number % 2].login(f"g{number}", "ann", f"guess{number}") for number in range(12)]
+    assert tries.count(TOO_MANY) == 7
+    assert sum(len(desk.authenticator.verified) for desk in desks) == 5
+    for number in range(3):
+        await desks[0].login("g", f"user{number}", "guess")
+    assert await desks[1].login("a", "bob", "right") is TOO_MANY, "all those at the address together"
+
+
+async def test_a_failure_at_a_listener_without_passwords_counts_for_nobody() -> None:
+    use = Beside()
+    check = PasswordCheck({"none": None}, Instant(), PasswordSettings(), Queue(PasswordSettings()), None, use)
+    use.hearers["login failed"](("none", "10.0.0.1", "ann"))
+    assert await check(ClientInfo("a", "ann", ("10.0.0.1", 1)), b"right") is ALLOW
 
 
 async def test_others_behind_the_same_address_come_in_while_somebody_guesses(autojump_clock: MockClock) -> None:

@@ -11,7 +11,7 @@ from trunkline.client.settings import ConnectionSettings, WillMessage
 from trunkline.config.config import LISTS, WHOLE, Config, key_paths
 from trunkline.config.declared_streams import StreamSettings
 from trunkline.config.listener_settings import ListenerSettings
-from trunkline.config.mqtt_settings import ZoneSettings
+from trunkline.config.mqtt_settings import RateSettings, ZoneSettings
 from trunkline.config.reader import load
 from trunkline.config.section import PluginSettings, Section
 from trunkline.config.tls_settings import TlsSettings
@@ -94,6 +94,17 @@ def test_the_table_of_limits_has_every_limit_with_its_default() -> None:
         settings = model.model_validate(needed | given)
         assert getattr(settings, key) == model.model_fields[key].get_default(call_default_factory=True), name
         assert bool(default) == (getattr(settings, key) is not None), name
+
+
+def test_the_page_of_cores_says_of_each_limit_how_it_holds_with_several_workers() -> None:
+    page = (DOCS / "limits.md").read_text(encoding="utf-8")
+    limits = re.findall(r"^\| `([\w.]+)` \| (?:`.+?` )?\|", page, re.MULTILINE)
+    rates = [f"rate.{key}" for key in RateSettings.model_fields if key != "over"]
+    known = {each for each in limits if "." in each} | {*rates, *[f"listeners.{rate}" for rate in rates]}
+    page = (DOCS / "cores.md").read_text(encoding="utf-8")
+    section = page[page.index("## Limits") : page.index("## `ctl`")]
+    rows = re.findall(r"^\| .+? \| (`.+) \|$", section, re.MULTILINE)
+    assert sorted(re.findall(r"`([\w.]+\.\w+)`", " ".join(rows))) == sorted(known), "each once"
 
 
 def test_its_example_is_a_configuration(tmp_path: Path) -> None:

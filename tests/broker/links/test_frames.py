@@ -13,19 +13,24 @@ from trunkline.broker.links.frames import (
     BurstFrame,
     BurstsStored,
     FrameKind,
+    HoldPublisher,
     LinkBeat,
     LinkCredit,
     LinkHello,
     LinkPlace,
     LinkRoute,
+    ReleasePublisher,
     RouteChanges,
     RoutesUsed,
+    Said,
+    ShardAnswer,
     decode,
 )
 from trunkline.mqtt.packing import pack
 
 NUMBERS = st.integers(0, 2**64 - 1)
 ROUTES = st.builds(LinkRoute, st.integers(0, 2), st.booleans(), st.integers(0, 9), st.integers(0, 9))
+PLAIN = st.none() | st.integers(-(2**63), 2**63) | st.dictionaries(st.text(), st.lists(st.text() | st.binary()))
 FRAMES = st.one_of(
     st.builds(LinkHello, NUMBERS, NUMBERS, NUMBERS, st.builds(LinkPlace, NUMBERS, NUMBERS, NUMBERS)),
     st.builds(RouteChanges, NUMBERS, st.booleans(), st.booleans(), st.dictionaries(st.text(), st.none() | ROUTES)),
@@ -34,6 +39,10 @@ FRAMES = st.one_of(
     st.builds(BurstsStored, NUMBERS),
     st.builds(LinkCredit, NUMBERS),
     st.builds(LinkBeat),
+    st.builds(HoldPublisher, st.text(), NUMBERS, st.booleans()),
+    st.builds(ReleasePublisher, st.text(), NUMBERS, st.floats(0, 100)),
+    st.builds(Said, st.text(), NUMBERS, PLAIN),
+    st.builds(ShardAnswer, NUMBERS, PLAIN),
 )
 
 
@@ -68,6 +77,9 @@ def test_every_kind_is_read() -> None:
         (FrameKind.CREDIT, b"", "no CREDIT"),
         (FrameKind.PUBLISH, bytes(7), "no PUBLISH"),
         (FrameKind.BEAT, b"x", "a BEAT says nothing"),
+        (FrameKind.SAID, pack((1, 0, None)), "no text: 1"),
+        (FrameKind.SAID, pack(("a", -1, None)), "no number: -1"),
+        (FrameKind.ANSWERED, pack((None, 1)), "no number: None"),
     ],
 )
 def test_what_is_none(kind: int, body: bytes, text: str) -> None:
@@ -78,7 +90,7 @@ def test_what_is_none(kind: int, body: bytes, text: str) -> None:
     assert decoder.error is not None
 
 
-@given(st.integers(0, 10), st.binary(max_size=60))
+@given(st.integers(0, 12), st.binary(max_size=60))
 def test_any_bytes_are_a_frame_or_a_mistake(kind: int, body: bytes) -> None:
     with suppress(BadFrame):
         assert wire_of(decode(kind, body))

@@ -150,9 +150,9 @@ async def test_what_was_drawn_stays_drawn_while_the_rate_is_the_same() -> None:
         listeners.close()
 
 
-@pytest.mark.parametrize("why", ["no such listener", "closed", "cannot be served", "too many"])
+@pytest.mark.parametrize("why", ["no such listener", "closed", "cannot be served"])
 async def test_a_passed_connection_that_nobody_serves_is_closed(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with testing.broker(listeners=[{"url": "tcp://127.0.0.1:0", "name": "at", "max_connections": 1}]) as b:
+    async with testing.broker(listeners=[{"url": "tcp://127.0.0.1:0", "name": "at"}]) as b:
         node = inside(b.node)
         (listener,) = node.listeners
         ours, theirs = socket.socketpair()
@@ -161,7 +161,7 @@ async def test_a_passed_connection_that_nobody_serves_is_closed(why: str, monkey
             if why == "closed":
                 listener.close()
             elif why == "cannot be served":
-                monkeypatch.setattr(type(listener.admission), "refusal", None)
+                monkeypatch.setattr(listener.acceptor, "protocol", None)
             node.listeners.take(
                 PassedConnection(theirs, "other" if why == "no such listener" else "at", None, None, b"", False)
             )
@@ -171,5 +171,4 @@ async def test_a_passed_connection_that_nobody_serves_is_closed(why: str, monkey
             ours.close()
             assert len(list(node.listeners.connections)) == 1
             assert node.metrics.connections_failed == (why == "cannot be served")
-            assert node.metrics.connections_refused == (why == "too many")
             assert node.metrics.connections_accepted == 1

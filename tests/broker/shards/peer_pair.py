@@ -17,6 +17,7 @@ from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
 from trunkline.broker.shards.stored_links import NO_LINKS, StoredLinks, find_links
+from trunkline.broker.shards.words import Words
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import Wait
@@ -128,7 +129,10 @@ class Shard:
         self.side = Side(committer)
         place = stored.reached[other].place if other in stored.reached else NOWHERE
         link = LinkEnd(number, term, other, place)
-        self.peer = Peer(link, self.scheduler, self.side, self.publishers, epoch, store)
+        peers = dict[int, Peer]()
+        self.words = Words(peers, self.scheduler)
+        self.peer = Peer(link, self.scheduler, self.side, self.publishers, self.words, epoch, store)
+        peers[other] = self.peer
         #: What leaves, while there is a connection.
         self.sent: list[bytes] = []
         #: Of its connections, how many it has closed itself.

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.broker.links.wires import wire_of
 from tests.broker.shards.peer_pair import Pair, Shard, message, pair
-from trunkline.broker.links.frames import LinkBeat, LinkHello, LinkPlace, LinkRoute
+from trunkline.broker.links.frames import HoldPublisher, LinkBeat, LinkHello, LinkPlace, LinkRoute, ReleasePublisher
 from trunkline.broker.links.link import BEAT, BEATS
 from trunkline.broker.shards import peer as peers
 from trunkline.broker.shards.bursts import Forwarded, decode_burst
@@ -519,22 +519,22 @@ async def test_what_is_retained_may_find_no_room(monkeypatch: pytest.MonkeyPatch
 async def test_a_slow_session_holds_publishers_at_the_other_shard() -> None:
     here, there, ends = pair()
     slow, other = object(), object()
-    assert here.peer.hold_publisher("p", slow, False)
-    assert here.peer.hold_publisher("p", other, True)
+    here.peer.say(HoldPublisher("p", id(slow), False))
+    here.peer.say(HoldPublisher("p", id(other), True))
     ends.settle()
     assert there.publishers.asked == [("p", (0, id(slow)), False), ("p", (0, id(other)), True)]
-    here.peer.release_publisher("p", slow, 2.5)
-    here.peer.release_publisher("q", slow, 2.5)
+    here.peer.say(ReleasePublisher("p", id(slow), 2.5))
+    here.peer.say(ReleasePublisher("q", id(slow), 2.5))
     ends.settle()
     assert there.publishers.released == [("p", (0, id(slow)), 2.5)]
-    here.peer.release_publisher("p", slow, 2.5)
+    here.peer.say(ReleasePublisher("p", id(slow), 2.5))
     ends.settle()
     assert there.publishers.held == ["p"], "the other one still holds it"
     ends.cut()
     assert there.publishers.held == [], "nobody could release it any more"
     assert there.publishers.released[1:] == [("p", (0, id(other)), 0.0)]
-    assert not here.peer.hold_publisher("p", slow, True)
-    here.peer.release_publisher("p", slow, 0.0)
+    here.peer.say(HoldPublisher("p", id(slow), True))
+    here.peer.say(ReleasePublisher("p", id(slow), 0.0))
     ends.connect()
     assert there.publishers.held == []
     assert len(there.publishers.asked) == 2
@@ -543,8 +543,8 @@ async def test_a_slow_session_holds_publishers_at_the_other_shard() -> None:
 async def test_a_publisher_that_may_not_be_held_there_is_not_released() -> None:
     here, there, ends = pair()
     there.publishers.allows = False
-    here.peer.hold_publisher("p", here, True)
-    here.peer.release_publisher("p", here, 1.0)
+    here.peer.say(HoldPublisher("p", id(here), True))
+    here.peer.say(ReleasePublisher("p", id(here), 1.0))
     ends.settle()
     assert len(there.publishers.asked) == 1
     assert there.publishers.released == []

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.broker.session.test_durable import committer_of
 from trunkline.actors import Scheduler
-from trunkline.broker.links.frames import NOWHERE, LinkPlace
+from trunkline.broker.links.frames import NOWHERE, HoldPublisher, LinkPlace, ReleasePublisher
 from trunkline.broker.shards.hand_over import ShardHandOver
 from trunkline.broker.shards.homes import Homes, dealt
 from trunkline.broker.shards.outbox import LinkOutbox, Unsent
@@ -17,6 +17,7 @@ from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.places import Reached
 from trunkline.broker.shards.shards import MAX_UNKNOWN, Shards
 from trunkline.broker.shards.stored_links import NO_LINKS, StoredLinks
+from trunkline.broker.shards.words import Words
 from trunkline.store.memory import MemoryEngine
 
 
@@ -26,6 +27,7 @@ class Routing:
     def __init__(self, outbox: LinkOutbox | None = None) -> None:
         self.outbox = outbox
         self.peers: dict[int, Any] = {}
+        self.words = Words(self.peers, Scheduler())
         self.are_known = trio.Event()
         self.begun: list[Unsent] = []
         self.begin = self.begun.append
@@ -106,8 +108,7 @@ async def test_a_publisher_is_held_by_the_home_of_its_session() -> None:
     made, asked = shards(0, 3, Routing(), hand_over=ShardHandOver(homes)), list[Any]()
     for number in list(made.peers):
         made._pubsub.peers[number] = SimpleNamespace(  # type: ignore[assignment]
-            hold_publisher=lambda *what, number=number: asked.append((number, *what)) is None,
-            release_publisher=lambda *what, number=number: asked.append((number, *what)),
+            is_up=True, say=lambda word, number=number: asked.append((number, word))
         )
     clients = {home: next(str(each) for each in range(99) if homes.home_of(str(each)) == home) for home in range(3)}
     assert not made.hold_publisher(clients[0], "holder", True), "it would be here, and is gone"
@@ -115,7 +116,10 @@ async def test_a_publisher_is_held_by_the_home_of_its_session() -> None:
     assert asked == []
     assert made.hold_publisher(clients[2], "holder", True)
     made.release_publisher(clients[1], "holder", 1.0)
-    assert asked == [(2, clients[2], "holder", True), (1, clients[1], "holder", 1.0)]
+    held, released = HoldPublisher(clients[2], id("holder"), True), ReleasePublisher(clients[1], id("holder"), 1.0)
+    assert asked == [(2, held), (1, released)]
+    made.peers[2].is_up = False  # type: ignore[misc]
+    assert not made.hold_publisher(clients[2], "holder", True), "it cannot be asked"
 
 
 async def test_where_sessions_have_no_homes_nobody_is_held_elsewhere() -> None:
