@@ -67,6 +67,7 @@ class Excess:
         unread = self._cursor.members.unread
         merge, woken = Merge(), [(member.backlog.number, member.read) for member in unread]
         try:
+            await self._read_queue()
             count, weight = await self._count(unread, token)
             count, weight = await self._shed(count, weight, token, reason)
             if cut is not None and (count > 0 or weight > 0) and self._is_wanted(token) and self._go_to(cut, reason):
@@ -91,6 +92,13 @@ class Excess:
             self.reason = None
             self._cursor.reader.end_cut()
 
+    async def _read_queue(self) -> None:
+        """Those to be dropped may be there. What the queue alone has above the limits, it drops."""
+        while unread := self._context.session.queue.unread:
+            is_read = trio.Event()
+            unread.then(is_read.set)
+            await is_read.wait()
+
     async def _count(self, unread: list[Membership], token: Merge) -> tuple[int, float]:
         """How many messages, and how many bytes, are above the limits."""
         session, (max_length, max_bytes) = self._context.session, self._limits
@@ -110,10 +118,6 @@ class Excess:
     async def _shed(self, count: int, weight: float, token: Merge, reason: DropReason) -> tuple[int, float]:
         """Drop what is in the queue. Returns how many messages, and how many bytes, are still to be dropped."""
         context = self._context
-        while unread := context.session.queue.unread:  # those to be dropped may be there
-            is_read = trio.Event()
-            unread.then(is_read.set)
-            await is_read.wait()
         while (count > 0 or weight > 0) and self._is_wanted(token):
             dropped = context.session.queue.shed(count, weight, MESSAGES_AT_ONCE)
             if not dropped:

@@ -29,6 +29,20 @@ async def test_the_limit_is_kept_when_the_client_is_back() -> None:
         assert life.node.metrics.dropped[DropReason.QUEUE_FULL] == 180
 
 
+async def test_a_queue_above_a_lower_limit_is_not_dropped_twice() -> None:
+    """What is read of it is above the limit by itself; what is in backlogs comes besides."""
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "away", ("t", 1), ("$share/g/s", 1))
+        await publish(life, "s", *[b"s%d" % number for number in range(10)])
+    async with disk.broker(session={"max_queue_length": 5}) as life:
+        await publish(life, "t", b"1", b"2")
+        wire, _ = await life.stay("away")
+        assert await messages(wire, 5) == [b"s7", b"s8", b"s9", b"1", b"2"]
+        await nothing_more(wire)
+        assert life.node.metrics.dropped[DropReason.QUEUE_FULL] == 7
+
+
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("limit", ["max_queue_length", "max_queue_bytes"])
 @given(qos=st.lists(st.integers(0, 2), max_size=24), filters=st.sampled_from([("t",), ("t", "+", "#")]))
