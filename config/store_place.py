@@ -58,6 +58,12 @@ def shard_path(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
+def whole_path(part: Path) -> Path | None:
+    """The store that this would be a part of; None if it has no name of one."""
+    stem, dot, number = part.stem.rpartition(".")
+    return part.with_name(f"{stem}{part.suffix}") if dot and stem and number.isdecimal() else None
+
+
 def workers_path(path: Path) -> Path:
     """The file that says how many workers the store that would lie at this path is divided among."""
     return path.with_name(f"{path.name}-workers")

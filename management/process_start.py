@@ -12,6 +12,7 @@ from trunkline import __version__
 from trunkline.config.store_place import store_path, workers_path
 from trunkline.config.units import NEVER
 from trunkline.store import StoreUnavailable
+from trunkline.store.replacing import finish_what_was_begun
 
 if TYPE_CHECKING:
     from trunkline.config.config import Config
@@ -46,13 +47,14 @@ def _about_expiry(config: Config) -> str:
 def check_alone(config: Config) -> None:
     """
     Raises:
-        StoreUnavailable: the store was that of several workers, and is divided.
+        StoreError: the store is that of several workers, and is divided, or another process has it.
     """
     if config.durability(standalone=True) == "memory":
         return
-    path = store_path(config.store, config.node)
+    path = store_path(config.store, config.node).absolute()
+    finish_what_was_begun(path)
     if workers_path(path).exists():
         raise StoreUnavailable(
             f"the store {path} is divided among several workers, and node.workers is 1: set it to their number, which "
-            f"{workers_path(path).name} says"
+            f"{workers_path(path).name} says, or bring all into one store with `trunkline store reshard 1`"
         )

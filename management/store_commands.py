@@ -1,114 +1,48 @@
-"""`trunkline store`: what is in the broker's store, copies of it, and its repair."""
+"""`trunkline store`: what is in the broker's store, copies of it, its repair, and its division among workers."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sys
-from contextlib import contextmanager, suppress
-from functools import wraps
-from itertools import chain, count
+from contextlib import ExitStack, closing
+from itertools import count as count_up
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from trunkline.config.errors import ConfigError
-from trunkline.config.reader import Override, load
-from trunkline.config.store_place import make_store_folder, shard_path, store_path, workers_path
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
+from trunkline.config.store_place import make_store_folder, workers_path
+from trunkline.config.units import MAX_WORKERS
+from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
-from trunkline.management.store_export import NotAnExport, export_lines, import_lines
-from trunkline.mqtt.explanations import quoted
-from trunkline.store import StoreCorrupt, StoreError, StoreInUse
-from trunkline.store.format import publish
-from trunkline.store.lock import FileLock, give_to_owner
+from trunkline.management.resharding import import_store as import_into
+from trunkline.management.resharding import reshard_store
+from trunkline.management.store_checking import is_whole, lost_messages, messages, print_defects
+from trunkline.management.store_export import NotAnExport, export_lines
+from trunkline.management.store_files import expect_unused, locked, made_aside
+from trunkline.management.store_place import of_store, progress_of
+from trunkline.store.format import sync_folder
+from trunkline.store.replacing import beside
 from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Iterator
 
-    from trunkline.broker.mending import LostMessages
-    from trunkline.config.node_settings import StoreSettings
-    from trunkline.store import Defect, Progress
+    from trunkline.management.store_place import Place, StorePart
 
-#: Clients that are named because they have lost most.
-MAX_NAMED: Final = 10
 #: Bytes that are given back between two steps of the progress.
 COMPACTED: Final = 4 << 20
 
 
-class Place(NamedTuple):
-    """The store that a command is for."""
-
-    path: Path
-    settings: StoreSettings
-
-    def open_to_read(self, *, verify: bool = False) -> SqliteEngine:
-        """Beside a broker that runs."""
-        return SqliteEngine(self.path, read_only=True, verify=verify)
-
-
-def _of_store(command: Callable[..., None]) -> Callable[..., None]:
-    """The command is given the place of the store that it is for; what the store refuses becomes a line."""
-
-    @wraps(command)
-    def run(path: Path | None, store: str | None, **parameters: Any) -> None:
-        try:
-            command(_place(path, store), **parameters)
-        except BrokenPipeError:  # of `| head`: click ends without a word then
-            raise
-        except StoreInUse as error:
-            fail([f"{error}: stop that broker first"], FAILED)
-        except (StoreError, OSError) as error:
-            fail([error], FAILED)
-
-    return config_option(
-        click.option("--store", metavar="FILE", help="The store's file. [default: what the configuration says]")(run)
-    )
-
-
-def _place(config: Path | None, file: str | None) -> Place:
-    overrides = {} if file is None else {"store.path": Override("--store", file)}
-    try:
-        loaded = load(config, None, overrides, sections=("node", "store")).config
-    except ConfigError as error:
-        fail(error.problems, BAD_USAGE)
-    if loaded.store.durability == "memory" and file is None:
-        fail(['the broker keeps nothing: store.durability is "memory"'], BAD_USAGE)
-    path = store_path(loaded.store, loaded.node).absolute()
-    if workers_path(path).exists():
-        part = shard_path(path, 0)
-        fail(
-            [f"the store {path} is divided among several workers: name the part of one with --store {part}"], BAD_USAGE
-        )
-    return Place(path, loaded.store)
-
-
-@contextmanager
-def _progress(words: str, unit: str) -> Generator[Progress]:
-    """A bar at a terminal."""
-    # imported here: it takes as long as all the rest
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn(words), BarColumn(), TaskProgressColumn())
-    counted = TextColumn("{task.completed:,} of {task.total:,} " + unit)
-    with Bar(*columns, counted, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=0)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 @click.group()
 def store() -> None:
-    """Look at the broker's store, copy it and repair it.
+    """Look at the broker's store, copy it, repair it, and divide it among another number of workers.
 
-    `info`, `check`, `backup` and `export` work while the broker runs.
+    `info`, `check`, `backup` and `export` work while the broker runs. Where the store is divided among several workers,
+    each command is for all parts; `--store …/NODE.0.db` names one.
 
     The exit code is 1 if a command fails or `check` finds something, and 2 if the command or the configuration is
     wrong.
@@ -116,224 +50,285 @@ def store() -> None:
 
 
 @store.command()
-@_of_store
+@of_store
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(place: Place, as_json: bool) -> None:
     """Show what is in the store, and how large it is."""
-    engine = place.open_to_read()
-    try:
-        counts, size = {space.name: engine.count(space) for space in engine.spaces()}, engine.size()
-    finally:
-        engine.close()
+    found = [_info(part) for part in place.parts]
+    totals = dict[str, int]()
+    for each in found:
+        for name, rows in each["rows"].items():
+            totals[name] = totals.get(name, 0) + rows
+    size = sum(each["size"] for each in found)
     if as_json:
-        click.echo(json.dumps({"path": str(place.path), "format": engine.format, "size": size, "rows": counts}))
+        whole = {"path": str(place.path), "size": size, "rows": totals, "parts": found}
+        click.echo(json.dumps(whole if place.is_divided else found[0]))
         return
-    click.echo(f"{printable(str(place.path))}: format {engine.format}, {size:,} bytes")
-    if counts:
-        print_columns(["space", "rows"], [[printable(name), f"{rows:,}"] for name, rows in counts.items()], [])
+    for each in found:
+        click.echo(f"{printable(each['path'])}: format {each['format']}, {each['size']:,} bytes")
+    if place.is_divided:
+        click.echo(f"{printable(str(place.path))}: {len(found)} parts, {size:,} bytes")
+    if totals:
+        columns = [*(found if place.is_divided else ()), {"rows": totals}]
+        heads = [f"part {number}" for number in range(len(columns) - 1)]
+        rows = [[printable(name), *[f"{each['rows'].get(name, 0):,}" for each in columns]] for name in sorted(totals)]
+        print_columns(["space", *heads, "rows"], rows, [])
+
+
+def _info(part: StorePart) -> dict[str, Any]:
+    with closing(part.open_to_read()) as engine:
+        counts = {space.name: engine.count(space) for space in engine.spaces()}
+        return {"path": str(part.path), "format": engine.format, "size": engine.size(), "rows": counts}
 
 
 @store.command()
-@_of_store
+@of_store
 def check(place: Place) -> None:
     """Read the whole store and report what is damaged: then the exit code is 1."""
-    engine = place.open_to_read()
-    try:
-        found = _check(engine)
-        rows = sum(map(engine.count, engine.spaces()))
-        messages = "" if found else _messages(engine)
-    finally:
-        engine.close()
-    if not found:
-        place.open_to_read(verify=True).close()  # looks at the log too
-    click.echo(f"{rows:,} rows: {found or 'no'} problem{'s' * (found != 1)}")
-    if found:
+    found = list[tuple[int, int]]()
+    code = place.for_each_part(lambda part: found.append(_checked(part)))
+    if place.is_divided:
+        click.echo(f"{len(place.parts)} parts, {_rows_and_problems(*map(sum, zip(*found, strict=True)))}")
+    if code or any(problems for _, problems in found):
         raise SystemExit(FAILED)
-    if messages:
-        click.echo(messages)
 
 
-def _check(engine: SqliteEngine) -> int:
-    found = 0
-    for found, defect in enumerate(_defects(engine), 1):  # noqa: B007 - it is returned
-        where = "" if defect.space is None or defect.key is None else f"{defect.space.name} {defect.key!r}: "
-        click.echo(printable(f"{where}{defect.text}"))
-    return found
+def _checked(part: StorePart) -> tuple[int, int]:
+    """How many rows there are, and how many problems."""
+    with closing(part.open_to_read()) as engine:
+        problems = print_defects(engine)
+        rows = sum(map(engine.count, engine.spaces()))
+        counted = "" if problems else messages(engine)
+    if not problems:
+        part.open_to_read(verify=True).close()  # looks at the log too
+    click.echo(_rows_and_problems(rows, problems))
+    if counted:
+        click.echo(counted)
+    return rows, problems
 
 
-def _defects(engine: SqliteEngine) -> Iterator[Defect]:
-    # imported here: it needs the broker
-    from trunkline.broker.row_check import malformed
-
-    with _progress("Checking", "rows") as progress:
-        yield from chain(engine.check(progress), _ignoring_damage(malformed(engine)))
+def _rows_and_problems(rows: int = 0, problems: int = 0) -> str:
+    return f"{rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"
 
 
-def _messages(engine: SqliteEngine) -> str:
-    """Nothing of a store that has none."""
-    # imported here: they need the broker
-    from trunkline.broker.mending import messages_in
-    from trunkline.broker.stored_publications import MESSAGES
+@store.command()
+@of_store
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+def backup(place: Place, target: Path) -> None:
+    """Copy the store, as it is now, to a new file, and check the copy. That of several workers is copied to a new
+    folder, a file for each.
 
-    count = engine.count(MESSAGES)
-    return f"messages: {messages_in(engine):,} in {count:,} rows, each as it was published" if count else ""
+    The copy is a store: `--store` takes it.
+    """
+    _expect_new(target)
+    parts = place.parts
+    with ExitStack() as stack:
+        # all are opened before the first is copied: what each has is that of this moment
+        engines = [stack.enter_context(closing(part.open_to_read())) for part in parts]
+        if not place.is_divided:
+            _copy(engines[0], target)
+        else:
+            _copy_parts(place, engines, target)
+    if place.is_divided:
+        size = sum(file.stat().st_size for file in target.iterdir())
+        click.echo(f"{target}: {len(parts)} parts, {size:,} bytes, checked; `--store {target / place.path.name}`")
+    else:
+        click.echo(f"{target}: {target.stat().st_size:,} bytes, checked")
 
 
-def _is_whole(place: Place) -> bool:
+def _copy_parts(place: Place, engines: list[SqliteEngine], target: Path) -> None:
+    """It has its name when it is whole."""
+    new = beside(target, "-new")
+    shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+    new.mkdir(mode=0o700)
     try:
-        engine = place.open_to_read(verify=True)
-    except StoreCorrupt:
-        return False
+        for part, engine in zip(place.parts, engines, strict=True):
+            _copy(engine, new / part.path.name, part.name)
+        shutil.copy2(workers_path(place.path), new)
+        sync_folder(new)
+        os.rename(new, target)
+        sync_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _copy(engine: SqliteEngine, target: Path, name: str = "") -> None:
+    """Checked."""
+    with progress_of(f"Copying {name}".rstrip(), "pages") as progress:
+        engine.backup(target, progress)
+    copy = SqliteEngine(target, read_only=True, verify=False)
     try:
-        return next(_defects(engine), None) is None
+        found = print_defects(copy)
     finally:
-        engine.close()
-
-
-def _ignoring_damage(defects: Iterator[Defect]) -> Iterator[Defect]:
-    """Up to the first row that is damaged, which was found before."""
-    with suppress(StoreCorrupt):
-        yield from defects
+        copy.close()
+        for suffix in ("-wal", "-shm"):  # what a reader leaves
+            beside(target, suffix).unlink(missing_ok=True)
+    if found:
+        target.unlink()
+        what = f"{name} of the store" if name else "the store"
+        fail([f"{what} is damaged, and {target} was not made: `trunkline store repair` keeps what is whole"], FAILED)
 
 
 def _expect_new(target: Path) -> None:
     if os.path.lexists(target):
-        fail([f"{target} is there already: name a new file"], FAILED)
+        fail([f"{target} is there already: name another"], FAILED)
     if not target.parent.is_dir():
         fail([f"no folder {target.parent}"], FAILED)
 
 
 @store.command()
-@_of_store
-@click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
-def backup(place: Place, target: Path) -> None:
-    """Copy the store, as it is now, to a new file, and check the copy.
-
-    The copy is a store: `--store` takes it.
-    """
-    _expect_new(target)
-    engine = place.open_to_read()
-    try:
-        with _progress("Copying", "pages") as progress:
-            engine.backup(target, progress)
-    finally:
-        engine.close()
-    copy = SqliteEngine(target, read_only=True, verify=False)
-    try:
-        found = _check(copy)
-    finally:
-        copy.close()
-        for suffix in ("-wal", "-shm"):  # what a reader leaves
-            _beside(target, suffix).unlink(missing_ok=True)
-    if found:
-        target.unlink()
-        fail([f"the store is damaged, and {target} was not made: `trunkline store repair` keeps what is whole"], FAILED)
-    click.echo(f"{target}: {target.stat().st_size:,} bytes, checked")
-
-
-@store.command()
-@_of_store
+@of_store
 def compact(place: Place) -> None:
     """Give room that is no longer needed back to the file system. The broker must not run."""
-    if not place.path.exists():
-        fail([f"there is no store {place.path}"], FAILED)
-    before = place.path.stat().st_size
-    engine = SqliteEngine(place.path)
+    sizes = list[tuple[int, int]]()
+    code = place.for_each_part(lambda part: sizes.append(_compacted(part.path)))
+    if place.is_divided:
+        before, now = map(sum, zip((0, 0), *sizes, strict=True))
+        click.echo(f"{len(place.parts)} parts: {before:,} bytes before, {now:,} now")
+    if code:
+        raise SystemExit(code)
+
+
+def _compacted(path: Path) -> tuple[int, int]:
+    """Bytes of the file before, and now."""
+    if not path.exists():
+        fail([f"there is no store {path}"], FAILED)
+    before = path.stat().st_size
+    engine = SqliteEngine(path)
     try:
-        with _progress("Compacting", "bytes") as progress:
+        with progress_of("Compacting", "bytes") as progress:
             left = total = engine.compact(1)
             while left:
                 left = engine.compact(COMPACTED)
                 progress(total - left, total)
     finally:
         engine.close()
-    click.echo(f"{place.path}: {before:,} bytes before, {place.path.stat().st_size:,} now")
+    now = path.stat().st_size
+    click.echo(f"{path}: {before:,} bytes before, {now:,} now")
+    return before, now
 
 
 @store.command("export")
-@_of_store
+@of_store
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 def export_store(place: Place, target: Path) -> None:
     """Write all rows as lines of JSON to a new FILE, or to standard output if it is `-`.
 
-    `import` makes a store of them, on any machine.
+    `import` makes a store of them, on any machine, for a node of any number of workers.
     """
-    if str(target) != "-":
-        _expect_new(target)
-    engine = place.open_to_read(verify=True)
+    if str(target) == "-":
+        for line in _exported(place):
+            click.echo(line)
+        return
+    _expect_new(target)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with _progress("Exporting", "rows") as progress:
-            lines = export_lines(engine, progress)
-            if str(target) == "-":
-                for line in lines:
-                    click.echo(line)
-                return
-            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                    file.writelines(f"{line}\n" for line in lines)
-                    file.flush()
-                    os.fsync(descriptor)
-            except BaseException:
-                target.unlink()
-                raise
-    finally:
-        engine.close()
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in _exported(place))
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        target.unlink()
+        raise
     click.echo(f"{target}: {target.stat().st_size:,} bytes")
 
 
+def _exported(place: Place) -> Iterator[str]:
+    parts = place.parts
+    with ExitStack() as stack:
+        # all are opened before the first is read, as for a backup
+        engines = [stack.enter_context(closing(part.open_to_read(verify=True))) for part in parts]
+        for number, (part, engine) in enumerate(zip(parts, engines, strict=True)):
+            with progress_of(f"Exporting {part.name}".rstrip(), "rows") as progress:
+                yield from export_lines(engine, progress, (number, len(parts)) if place.is_divided else None)
+
+
 @store.command("import")
-@_of_store
+@of_store
 @click.argument("source", metavar="FILE", type=click.File(encoding="utf-8"))
 def import_store(place: Place, source: Any) -> None:
-    """Make a store of what `export` wrote; `-` is standard input. There must be none at that place yet."""
-    make_store_folder(place.settings, place.path)
-    if place.path.exists():
-        _expect_unused(place.path)
-        fail([f"{place.path} is there already: move it away, or name another place with --store"], FAILED)
+    """Make a store of what `export` wrote; `-` is standard input. There must be none at that place yet.
+
+    It is divided among as many workers as the configuration says.
+    """
+    make_store_folder(place.config.store, place.path)
+    place.expect_settled()
+    for path in (place.path, workers_path(place.path)):
+        if path.exists():
+            expect_unused(place.path)
+            fail([f"{path} is there already: move it away, or name another place with --store"], FAILED)
     try:
-        with _lock(place.path), _made_aside(place.path) as engine, _progress("Importing", "rows") as progress:
-            counts = import_lines(source, engine, progress)
+        rows = import_into(place, source)
     except (NotAnExport, UnicodeDecodeError) as error:
         fail([f"{source.name}: {error}"], FAILED)
-    click.echo(f"{place.path}: {sum(counts.values()):,} rows")
+    click.echo(f"{place.path}: {rows:,} rows{_in_parts(place)}")
+
+
+def _in_parts(place: Place) -> str:
+    return f" in {len(place.parts)} parts" if place.is_divided else ""
 
 
 @store.command()
-@_of_store
+@of_store
+@click.argument("count", metavar="N", type=click.IntRange(1, MAX_WORKERS))
+def reshard(place: Place, count: int) -> None:
+    """Divide the store among N workers, as `node.workers` says from then on. The broker must not run.
+
+    Every session goes to its worker with all that it has. The new store takes the place of the present one at once: a
+    command that is interrupted leaves one of the two. Make a backup before.
+    """
+    if os.name == "nt" and count > 1:
+        fail(["this system has one process for all"], BAD_USAGE)
+    if place.is_part:
+        fail([f"{place.path} is one part of a store: name the whole one"], BAD_USAGE)
+    if reshard_store(place, count):
+        click.echo(f"{place.path}: divided among {count} workers" if count > 1 else f"{place.path}: one store")
+        click.echo(f"Set node.workers to {count}.")
+    else:
+        click.echo(f"{place.path}: it is that of {count} worker{'s' * (count > 1)}; nothing was changed")
+
+
+@store.command()
+@of_store
 def repair(place: Place) -> None:
     """Make a new store of all that is whole in a damaged one, and say what is lost. The broker must not run.
 
     The damaged file stays beside it, as `FILE-damaged`.
     """
-    path = place.path
+    if code := place.for_each_part(_repair):
+        raise SystemExit(code)
+
+
+def _repair(part: StorePart) -> None:
+    path = part.path
     if not path.exists():
         fail([f"there is no store {path}"], FAILED)
     if not path.is_file():
         fail([f"{path} is no file"], FAILED)
-    _expect_unused(path)
-    if _is_whole(place):
+    expect_unused(path)
+    if is_whole(part):
         click.echo(f"{path}: nothing is damaged; nothing was changed")
         return
     damaged = next(
-        name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
+        name for number in count_up(1) if not (name := beside(path, f"-damaged{number if number > 1 else ''}")).exists()
     )
-    with _lock(path), _made_aside(path, damaged) as engine, _progress("Reading", "rows") as progress:
+    with locked(path), made_aside(path, damaged) as engine, progress_of("Reading", "rows") as progress:
         # imported here: it needs the broker
         from trunkline.broker.mending import mend
 
         spaces, log_defect = salvage(path, engine, progress)
         lost = mend(engine)
         kept = {space: engine.count(space) for space, _, _ in spaces}
-        messages = _messages(engine)
+        counted = messages(engine)
     all_there = log_defect is None
     for space, _, former in spaces:
         rows = kept[space]
         missing = "how many there were cannot be told" if former is None else f"{former - rows:,} lost"
         all_there = all_there and former == rows
         click.echo(printable(f"{space.name}: {rows:,} rows kept, {missing}"))
-    if messages:
-        click.echo(messages)
+    if counted:
+        click.echo(counted)
     for line in lost_messages(lost):
         click.echo(printable(line))
     if log_defect:
@@ -341,74 +336,3 @@ def repair(place: Place) -> None:
     click.echo(f"{path}: made anew; what was there is {damaged}")
     if all_there:
         click.echo("All rows are there.")
-
-
-def lost_messages(lost: LostMessages) -> Iterator[str]:
-    if lost.by_client:
-        yield f"lost: {lost.by_client.total():,} messages that waited, of {_most(lost.by_client)}"
-    if lost.of_filters:
-        yield f"lost: {lost.of_filters:,} messages that waited for filters that are lost"
-    if lost.by_stream:
-        yield f"lost: {lost.by_stream.total():,} messages in streams, of {_most(lost.by_stream)}"
-
-
-def _most(losers: Counter[str]) -> str:
-    named = [f"{quoted(name)} {count:,}" for name, count in losers.most_common(MAX_NAMED)]
-    return ", ".join(named) + (f" and {len(losers) - len(named):,} others" if len(losers) > len(named) else "")
-
-
-def _set_aside(path: Path, damaged: Path) -> None:
-    """The file keeps its name until the new one takes it: at no moment there is none, and a broker would begin anew."""
-    log = _beside(path, "-wal")
-    if log.exists():
-        os.replace(log, _beside(damaged, "-wal"))
-    try:
-        os.link(path, damaged)
-    except OSError:  # the file system has no links
-        shutil.copy2(path, damaged)
-
-
-@contextmanager
-def _lock(path: Path) -> Generator[None]:
-    lock = FileLock(path)
-    try:
-        if path.exists():
-            lock.lock_store()
-        yield
-    finally:
-        lock.discard()
-
-
-def _expect_unused(path: Path) -> None:
-    with _lock(path):
-        pass
-
-
-@contextmanager
-def _made_aside(path: Path, damaged: Path | None = None) -> Generator[SqliteEngine]:
-    """A store under another name, which takes its place when it is done, and is gone when it is not. What was there
-    becomes `damaged`."""
-    aside = _beside(path, "-made")
-    _remove(aside)
-    try:
-        engine = SqliteEngine(aside)
-        try:
-            yield engine
-        finally:
-            engine.close()
-        if damaged is not None:
-            _set_aside(path, damaged)
-        give_to_owner(aside, path if path.exists() else path.parent)
-        publish(aside, path)
-        _beside(path, "-shm").unlink(missing_ok=True)
-    finally:
-        _remove(aside)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", "-lock"):
-        _beside(path, suffix).unlink(missing_ok=True)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)

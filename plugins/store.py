@@ -24,6 +24,16 @@ PLUGINS: Final = Space("plugins")
 _BETWEEN: Final = b"\0"
 
 
+def row_key(plugin: str, key: str) -> bytes:
+    return plugin.encode() + _BETWEEN + key.encode()
+
+
+def key_in_row(row: bytes) -> tuple[str, str]:
+    """Of the key of a row: the plugin, and its own key."""
+    plugin, _, key = row.partition(_BETWEEN)
+    return plugin.decode(), key.decode()
+
+
 class PluginStoreFull(ValueError):
     """A plugin has as much in its store as it may have. What was there is there still."""
 
@@ -165,7 +175,7 @@ class PluginStores:
     def write(self, batch: WriteBatch) -> None:
         changed, self._changed = self._changed, {}
         for plugin, key in changed:
-            row, packed = plugin.encode() + _BETWEEN + key.encode(), self._stores[plugin].packed(key)
+            row, packed = row_key(plugin, key), self._stores[plugin].packed(key)
             if packed is None:
                 batch.delete(PLUGINS, row)
             else:
@@ -174,10 +184,10 @@ class PluginStores:
     def rows(self) -> Iterator[Row]:
         """All that is kept, as it is stored."""
         for plugin, store in self._stores.items():
-            yield from ((plugin.encode() + _BETWEEN + key.encode(), packed) for key, packed in store.all_packed())
+            yield from ((row_key(plugin, key), packed) for key, packed in store.all_packed())
 
     def restore(self, rows: Iterable[Row]) -> None:
         """Take in what was stored, whatever the limit is now."""
         for row, packed in rows:
-            plugin, _, key = row.partition(_BETWEEN)
-            self.of(plugin.decode()).restore(key.decode(), packed)
+            plugin, key = key_in_row(row)
+            self.of(plugin).restore(key, packed)

@@ -124,11 +124,20 @@ def touch(path: Path, *, new: bool = False) -> None:
 
 def publish(new: Path, path: Path) -> None:
     """Give a finished file its name, for good."""
-    with open(new, "rb+") as file:
-        os.fsync(file.fileno())
+    sync_file(new)
     os.replace(new, path)
+    sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """What names are in it, where the system has that."""
     if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:

@@ -7,8 +7,6 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.whole_figures import summed
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.alarm import Alarm
     from trunkline.plugins.context import Client
 
-#: How metrics begin of the process, which all shards share.
-_PROCESS: Final = "process."
+#: How metrics begin of what every shard has, or the process as a whole.
+_SAME: Final = ("loop.lag.", "messages.retained", "process.", "retained.")
 
 
 class Whole:
@@ -83,5 +81,7 @@ class Whole:
     async def figures(self) -> dict[str, int]:
         """All counters and gauges."""
         tables = [await shard.figures() for shard in self.shards]
-        process = {name: value for name, value in tables[0].items() if name.startswith(_PROCESS)}
-        return summed(tables) | process
+        return {
+            name: (max if name.startswith(_SAME) else sum)([table.get(name, 0) for table in tables])
+            for name in {name: None for table in tables for name in table}
+        }

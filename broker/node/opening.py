@@ -108,6 +108,7 @@ def _store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] |
         )
 
     def open_engine() -> Engine:
+        from trunkline.store.replacing import finish_what_was_begun
         from trunkline.store.sqlite import SqliteEngine
 
         settings = config.store
@@ -116,6 +117,7 @@ def _store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] |
             make_store_folder(settings, path)
         except NoStateFolder as error:
             raise StoreUnavailable(str(error)) from error
+        finish_what_was_begun(path)
         return SqliteEngine(path, durability=durability, max_size=settings.max_size, verify=False)
 
     return open_engine

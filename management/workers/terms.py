@@ -15,6 +15,7 @@ from trunkline.config.store_place import make_store_folder, shard_path, store_pa
 from trunkline.store import StoreCorrupt, StoreUnavailable
 from trunkline.store.format import publish, touch
 from trunkline.store.lock import FileLock, give_to_owner
+from trunkline.store.replacing import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,21 +54,27 @@ class StartTerms:
 
     def _read(self, store: Path) -> int:
         """The last term."""
+        finish(store)
+        again = f"divide it anew with `trunkline store reshard {self._count}`"
         if store.exists():
             raise StoreUnavailable(
-                f"the store {store} is that of one process, and node.workers is {self._count}: start it with "
-                "node.workers = 1, or give another store.path, or move the file away"
+                f"the store {store} is that of one process, and node.workers is {self._count}: {again}, or start it "
+                "with node.workers = 1, or give another store.path"
             )
         recorded = read_workers(workers_path(store))
         if recorded is None:
             if shard_path(store, self._count).exists():
-                raise StoreUnavailable(f"there are stores of more than {self._count} workers beside {store}")
+                raise StoreUnavailable(
+                    f"there are parts of more than {self._count} workers beside {store}, and "
+                    f"{workers_path(store).name}, which would say of how many, is gone: put a backup in their place, "
+                    "or give another store.path"
+                )
             return 0
         count, last = recorded
         if count != self._count:
             raise StoreUnavailable(
-                f"the stores beside {store} are those of {count} workers, and node.workers is {self._count}: start it "
-                f"with node.workers = {count}, or give another store.path"
+                f"the store {store} is that of {count} workers, and node.workers is {self._count}: {again}, or start "
+                f"it with node.workers = {count}, or give another store.path"
             )
         return last
 
@@ -80,7 +87,7 @@ class StartTerms:
         self._last = max(self._last + 1, int(self._now()))
         if self._path is not None:
             try:
-                _replace(self._path, {"format": FORMAT, "workers": self._count, "term": self._last})
+                _replace(self._path, content(self._count, self._last))
             except OSError as error:
                 if not self._path.exists():
                     raise
@@ -111,10 +118,15 @@ def read_workers(path: Path) -> tuple[int, int] | None:
         raise StoreCorrupt(f"{path} is damaged: it says how many workers the stores beside it are of") from error
 
 
-def _replace(path: Path, content: dict[str, int]) -> None:
+def content(workers: int, term: int) -> str:
+    """Of the file: how many workers there are, and the last term."""
+    return json.dumps({"format": FORMAT, "workers": workers, "term": term})
+
+
+def _replace(path: Path, text: str) -> None:
     """In one step, which outlives a power cut."""
     new = path.with_name(f"{path.name}-new")
     touch(new)
-    new.write_text(json.dumps(content), encoding="utf-8")
+    new.write_text(text, encoding="utf-8")
     give_to_owner(new, path)
     publish(new, path)

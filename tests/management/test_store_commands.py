@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -21,7 +22,8 @@ from tests.store.puts import COLOURS, OTHERS, put
 from trunkline.broker.mending import LostMessages, messages_in
 from trunkline.broker.stored_publications import MESSAGES
 from trunkline.management.cli import cli
-from trunkline.management.store_commands import lost_messages
+from trunkline.management.store_checking import lost_messages
+from trunkline.management.workers.terms import content
 from trunkline.store import WriteBatch
 from trunkline.store.format import VERSION
 from trunkline.store.sqlite import SqliteEngine
@@ -62,11 +64,116 @@ def test_info(file: Path) -> None:
     }
 
 
-def test_the_store_of_several_workers_is_not_one(tmp_path: Path) -> None:
-    (tmp_path / "a.db-workers").touch()
-    SqliteEngine(tmp_path / "a.0.db").close()
-    assert f"--store {tmp_path / 'a.0.db'}" in call("info", "--store", tmp_path / "a.db", code=2)
-    assert "a.0.db" in call("info", "--store", tmp_path / "a.0.db")
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """The store of three workers: a row more in each."""
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for number in range(3):
+        with closing(SqliteEngine(folder / f"a.{number}.db")) as engine:
+            put(engine, COLOURS, **{f"{row:04}": b"x" * 500 for row in range(number + 1)})
+            put(engine, OTHERS if number else COLOURS, red=b"1")
+    (folder / "a.db-workers").write_text(content(3, 100))
+    return folder / "a.db"
+
+
+def test_all_parts_are_shown(several: Path) -> None:
+    lines = call("info", "--store", several).splitlines()
+    assert [line.partition(":")[0] for line in lines[:4]] == [str(part(several, each)) for each in range(3)] + [
+        str(several)
+    ]
+    size = sum(part(several, each).stat().st_size for each in range(3))
+    assert lines[3].endswith(f": 3 parts, {size:,} bytes")
+    assert [line.split() for line in lines[4:]] == [
+        ["space", "part", "0", "part", "1", "part", "2", "rows"],
+        ["colours", "2", "2", "3", "7"],
+        ["others", "0", "1", "1", "2"],
+    ]
+    shown = json.loads(call("info", "--store", several, "--json"))
+    assert (shown["path"], shown["size"], shown["rows"]) == (str(several), size, {"colours": 7, "others": 2})
+    assert [each["path"] for each in shown["parts"]] == [str(part(several, each)) for each in range(3)]
+    assert shown["parts"][0]["rows"] == {"colours": 2}
+    assert "part 0" not in call("info", "--store", part(several, 1))
+
+
+def part(path: Path, number: int) -> Path:
+    return path.with_name(f"a.{number}.db")
+
+
+def test_all_parts_are_checked_and_the_worst_is_the_exit_code(several: Path) -> None:
+    assert call("check", "--store", several).splitlines() == [
+        "part 0:",
+        "2 rows: no problems",
+        "part 1:",
+        "3 rows: no problems",
+        "part 2:",
+        "4 rows: no problems",
+        "3 parts, 9 rows: no problems",
+    ]
+    assert call("check", "--store", part(several, 1)) == "3 rows: no problems\n"
+    whole = part(several, 1).read_bytes()
+    damage(part(several, 1), whole.index(b"x" * 500) + 250)
+    part(several, 0).write_bytes(b"nothing")
+    done = CliRunner().invoke(cli, ["store", "check", "--store", str(several)])
+    assert done.exit_code == 1
+    assert str(part(several, 0)) in done.stderr
+    assert done.stdout.splitlines()[-3:] == ["part 2:", "4 rows: no problems", "3 parts, 7 rows: 1 problem"]
+
+
+def test_all_parts_are_repaired(several: Path) -> None:
+    damage(part(several, 1), part(several, 1).read_bytes().index(b"x" * 500) + 250)
+    said = call("repair", "--store", several).splitlines()
+    assert said[0] == "part 0:"
+    assert said[1].endswith("nothing was changed")
+    assert "colours: 1 rows kept, 1 lost" in said
+    assert "8 rows: no problems" in call("check", "--store", several)
+    assert {file.name for file in several.parent.glob("*damaged")} == {"a.1.db-damaged"}
+    part(several, 0).unlink()
+    assert f"there is no store {part(several, 0)}" in call("repair", "--store", several, code=1)
+
+
+def test_all_parts_are_compacted(several: Path) -> None:
+    said = call("compact", "--store", several).splitlines()
+    assert said[-1].startswith("3 parts: ")
+    with closing(SqliteEngine(part(several, 1))):
+        assert "a.1.db is in use" in call("compact", "--store", several, code=1)
+
+
+def test_a_backup_of_several_workers_is_a_store_of_them(several: Path, tmp_path: Path) -> None:
+    said = call("backup", tmp_path / "copy", "--store", several)
+    assert f"--store {tmp_path / 'copy' / 'a.db'}" in said
+    assert {file.name for file in (tmp_path / "copy").iterdir()} == {"a.0.db", "a.1.db", "a.2.db", "a.db-workers"}
+    assert "3 parts, 9 rows: no problems" in call("check", "--store", tmp_path / "copy" / "a.db")
+    assert "copy is there already" in call("backup", tmp_path / "copy", "--store", several, code=1)
+
+
+def test_a_backup_that_fails_half_way_leaves_nothing(several: Path, tmp_path: Path) -> None:
+    damage(part(several, 2), part(several, 2).read_bytes().index(b"x" * 500) + 250)
+    assert "part 2 of the store is damaged" in call("backup", tmp_path / "copy", "--store", several, code=1)
+    assert {file.name for file in tmp_path.iterdir()} == {"several"}
+    (tmp_path / "copy-new").mkdir()  # of one that was killed
+    (tmp_path / "copy-new" / "a.0.db").touch()
+    call("repair", "--store", several)
+    call("backup", tmp_path / "copy", "--store", several)
+    assert {file.name for file in tmp_path.iterdir()} == {"several", "copy"}
+
+
+def test_a_backup_is_of_the_moment_at_which_it_begins(
+    several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all parts, however long the first takes."""
+    copy = SqliteEngine.backup
+
+    def backup(engine: SqliteEngine, *arguments: Any) -> None:
+        with closing(SqliteEngine(part(several, 2))) as broker:
+            put(broker, OTHERS, late=b"1")
+        copy(engine, *arguments)
+
+    monkeypatch.setattr(SqliteEngine, "backup", backup)
+    call("backup", tmp_path / "copy", "--store", several)
+    monkeypatch.undo()
+    assert "3 parts, 9 rows" in call("check", "--store", tmp_path / "copy" / "a.db")
+    assert "3 parts, 10 rows" in call("check", "--store", several)
 
 
 def test_the_store_of_the_configuration(state: Path, tmp_path: Path) -> None:
@@ -252,7 +359,7 @@ def test_repair_needs_the_store_for_itself(file: Path) -> None:
 
 def test_a_backup_replaces_nothing(file: Path, tmp_path: Path) -> None:
     for command in ("backup", "export"):
-        assert "a.db is there already: name a new file" in call(command, file, "--store", file, code=1)
+        assert "a.db is there already: name another" in call(command, file, "--store", file, code=1)
         assert f"no folder {tmp_path / 'none'}" in call(command, tmp_path / "none" / "b", "--store", file, code=1)
 
 

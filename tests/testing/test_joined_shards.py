@@ -22,7 +22,7 @@ async def test_each_shard_has_its_part_of_the_store(tmp_path: Path) -> None:
         assert len(b.subscriptions) == 3
         await b.restart(keep_sessions=False, keep_retained=False)
         assert not b.sessions
-    with pytest.raises(StoreUnavailable, match="those of 3 workers"):
+    with pytest.raises(StoreUnavailable, match="that of 3 workers"):
         async with testing.broker(workers=2, store=store):
             pass
 

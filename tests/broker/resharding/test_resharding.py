@@ -1,0 +1,96 @@
+"""All of a store, divided anew; and what cannot be."""
+
+from typing import Any
+
+import pytest
+
+from tests.broker.disk import Disk
+from tests.broker.resharding.divided import all_rows, divide, holding
+from tests.broker.session.test_cursor import leave, publish
+from tests.store.puts import COLOURS
+from trunkline.broker.alive_note import NODE
+from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, QUEUES
+from trunkline.broker.resharding.resharding import NotReshardable, reshard
+from trunkline.broker.row_check import malformed
+from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.stored_window import WINDOWS
+from trunkline.broker.shards.outbox import OUTBOX, SPREADING
+from trunkline.broker.shards.places import LINKS
+from trunkline.broker.stored_publications import MESSAGES
+from trunkline.mqtt.packing import pack, unpack
+from trunkline.store import Space
+from trunkline.store.memory import MemoryEngine
+from trunkline.streams.keys import CONSUMERS, OF_A_STREAM, STREAMS
+
+
+async def filled(**settings: Any) -> MemoryEngine:
+    disk = Disk()
+    async with disk.broker(**settings) as life:
+        for number in range(5):
+            await leave(life, f"c{number}", ("t/#", 1), (f"own/{number}", 1))
+        await publish(life, "t/1", b"1", b"2")
+        await publish(life, "own/3", b"3")
+    assert isinstance(disk.engine, MemoryEngine)
+    return disk.engine
+
+
+async def test_a_broker_could_have_written_the_new_parts() -> None:
+    for engine in divide(await filled(), into=3):
+        assert [*malformed(engine)] == []
+        assert engine.count(FILTERS) == 0
+
+
+async def test_numbers_do_not_grow_however_often_a_store_is_divided() -> None:
+    engines: list[MemoryEngine] = [await filled()]
+    for count in (3, 1) * 5:
+        engines = divide(*engines, into=count)
+    (engine,) = engines
+    count = engine.count(MESSAGES)  # what sessions share is where each of them was
+    assert 3 <= count <= 2 * 3 + 1
+    assert unpack(all_rows(engine, NODE)[0][1])[1] == count
+    (sequence, _, _) = unpack(all_rows(engine, POSITIONS)[0][1])
+    assert sequence == count + 1
+
+
+async def test_links_begin_anew() -> None:
+    rows = [(LINKS, b"\0\1", pack((1, 2, 3))), (SPREADING, b"t", pack(1))]
+    for engine in divide(holding(*rows), holding(), into=2):
+        assert engine.count(LINKS) == engine.count(SPREADING) == 0
+
+
+async def test_streams_are_at_the_first_part_as_they_were() -> None:
+    former = await filled(streams=[{"name": "s", "filters": ["t/#"]}])
+    assert former.count(STREAMS)
+    first, *others = divide(former, into=3)
+    for space in (STREAMS, *OF_A_STREAM):
+        assert all_rows(first, space) == all_rows(former, space), space
+        assert not any(engine.count(space) for engine in others)
+    (one,) = divide(first, *others, into=1)
+    async with Disk(lambda: one).broker(streams=[{"name": "s", "filters": ["t/#"]}]) as life:
+        assert life.admin.streams.info("s").messages == 2
+
+
+@pytest.mark.parametrize(
+    ("space", "error"),
+    [
+        (OUTBOX, "part 1 has 1 rows of outbox, publications that another worker has not got yet: start the node once"),
+        (QUEUES, "part 1 has 1 rows of queues, as an earlier version wrote them: start the node once"),
+        (CONSUMERS, "part 1 has streams, and only those of part 0 can be kept"),
+        (COLOURS, "part 1 has 1 rows of colours, of which this version does not know"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(space: Space, error: str) -> None:
+    new = [MemoryEngine()]
+    with pytest.raises(NotReshardable, match=error):
+        reshard([holding(), holding((space, b"k", b"v"))], new, upgrade_qos=False)
+    assert new[0].spaces() == []
+
+
+async def test_progress_is_told_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.resharding.resharding._ROWS_A_STEP", 1)
+    former, steps = await filled(), list[tuple[int, int]]()
+    reshard([former], [MemoryEngine()], upgrade_qos=False, progress=lambda done, total: steps.append((done, total)))
+    total = steps[-1][1]
+    assert steps == [*[(done, total) for done in range(1, total + 1)], (total, total)]
+    dealt = (SESSIONS, SUBSCRIPTIONS, WINDOWS, ENTRIES, POSITIONS, MESSAGES)
+    assert total == sum(map(former.count, dealt))

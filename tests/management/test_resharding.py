@@ -1,0 +1,259 @@
+"""The store of a node, divided among another number of workers: every client gets what it should, whatever happens
+meanwhile."""
+
+import os
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from tests.conformance import raw
+from tests.management import killed_resharding
+from tests.management.resharded import (
+    broker,
+    call,
+    end,
+    expect,
+    leave,
+    opened,
+    parts,
+    publish,
+    stored,
+    together,
+)
+from tests.wire import Wire
+from trunkline.broker.backlogs.rows import ENTRIES
+from trunkline.broker.stored_publications import MESSAGES, REFERENCES
+from trunkline.config.config import Config
+from trunkline.config.node_settings import StoreSettings
+from trunkline.config.store_place import workers_path
+from trunkline.management.process_start import check_alone
+from trunkline.management.workers.terms import StartTerms, read_workers
+from trunkline.store import Row, StoreFull, StoreUnavailable, WriteBatch
+from trunkline.store.engine import rows
+from trunkline.store.lock import FileLock
+from trunkline.store.replacing import finish_what_was_begun
+from trunkline.store.sqlite import SqliteEngine
+from trunkline.testing.broker import Broker
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no workers there")
+
+#: How many workers, one after the other.
+CHAIN = [3, 1, 2, 5, 3]
+STEPS = range(1, len(CHAIN))
+#: Clients of a kind for each step: they are at several shards.
+EACH = 4
+
+
+class Story:
+    """Each step has clients of its own, which come then. The others wait."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[tuple[str, bytes, int]]] = {}
+
+    async def begin(self, b: Broker) -> None:
+        for step in STEPS:
+            for number in range(EACH):
+                await self._leave(b, f"one-{step}-{number}", ("t/#", 1))
+                await self._leave(b, f"two-{step}-{number}", ("t/1", 2), ("t/1/#", 1), (f"own/{step}/{number}", 2))
+        await self.publish(b, 10)
+        for step in STEPS:
+            # messages in flight: one not acknowledged, one half
+            name = f"flight-{step}"
+            async with await opened(b, name) as wire:
+                await wire.subscribe((f"f/{step}", 2))
+                await publish(b, (f"f/{step}", b"1", 1), (f"f/{step}", b"2", 2), (f"f/{step}", b"3", 2))
+                packets = [await wire.expect_type(raw.PUBLISH) for _ in range(3)]
+                await wire.send(raw.ack(raw.PUBREC, packets[1].packet_id))
+                await wire.expect(raw.ack(raw.PUBREL, packets[1].packet_id))
+                await wire.ping()
+            # a message that waits for its PUBREL
+            await leave(b, f"rel-receiver-{step}", (f"rel/{step}", 2))
+            async with await opened(b, f"rel-{step}") as wire:
+                await wire.send(raw.publish(f"rel/{step}", b"once", qos=2, packet_id=7))
+                await wire.expect_type(raw.PUBREC)
+            # members of a group
+            for number in range(EACH):
+                await leave(b, f"member-{step}-{number}", (f"$share/g/s/{step}", 1))
+            await publish(b, *[(f"s/{step}", b"%d" % number, 1) for number in range(20)])
+
+    async def _leave(self, b: Broker, name: str, *filters: tuple[str, int]) -> None:
+        await leave(b, name, *filters)
+        self.waiting[name] = []
+
+    async def publish(self, b: Broker, count: int) -> None:
+        messages = [(f"t/{number % 3}", b"%d-%d" % (b.workers, number), 1 + number % 2) for number in range(count)]
+        messages += [(f"own/{step}/{number}", b"%d" % b.workers, 2) for step in STEPS for number in range(EACH)]
+        await publish(b, *messages)
+        for name, waiting in self.waiting.items():
+            kind, *mine = name.split("-")
+            for topic, payload, qos in messages:
+                if topic.startswith("t/") and (kind == "one" or topic == "t/1"):
+                    waiting.append((topic, payload, min(qos, 1) if kind == "one" else qos))
+                elif kind == "two" and topic == f"own/{'/'.join(mine)}":
+                    waiting.append((topic, payload, qos))
+
+    async def come(self, b: Broker, step: int) -> None:
+        for number in range(EACH):
+            for kind in ("one", "two"):
+                name = f"{kind}-{step}-{number}"
+                await expect(b, name, self.waiting.pop(name))
+        async with await opened(b, f"flight-{step}") as wire:
+            packets = [await wire.receive() for _ in range(3)]
+            await wire.ping()
+            assert [(each.payload, each.qos) for each in packets if each.type == raw.PUBLISH] == [(b"1", 1), (b"3", 2)]
+            assert sum(each.type == raw.PUBREL & 0xF0 for each in packets) == 1
+            await end(wire)
+        async with await opened(b, f"rel-{step}") as wire:
+            await wire.send(raw.publish(f"rel/{step}", b"once", qos=2, packet_id=7, dup=True))
+            await wire.expect_type(raw.PUBREC)
+            await wire.send(raw.ack(raw.PUBREL, 7))
+            await wire.expect_type(raw.PUBCOMP)
+            await end(wire)
+        await expect(b, f"rel-receiver-{step}", [(f"rel/{step}", b"once", 2)])
+        members = [await opened(b, f"member-{step}-{number}") for number in range(EACH)]
+        assert sorted(await together(members, 20), key=int) == [b"%d" % number for number in range(20)]
+        for each in members:
+            await end(each)
+
+
+async def test_every_client_gets_what_it_should(tmp_path: Path) -> None:
+    path, story = tmp_path / "a.db", Story()
+    async with broker(path, CHAIN[0]) as b:
+        await story.begin(b)
+    for step in STEPS:
+        workers = CHAIN[step]
+        call("reshard", workers, "--store", path)
+        assert "no problems" in call("check", "--store", path)
+        async with broker(path, workers) as b:
+            await story.come(b, step)
+            await story.publish(b, 5)
+    assert not story.waiting
+    for space in (ENTRIES, MESSAGES, REFERENCES):
+        assert not any(stored(path, CHAIN[-1], space)), space
+
+
+async def filled(path: Path, workers: int) -> None:
+    async with broker(path, workers) as b:
+        for number in range(6):
+            await leave(b, f"away-{number}", ("t/#", 1))
+        wire = Wire(b.connect())
+        await wire.connect("publisher")
+        for number in range(5):
+            await wire.publish(f"t/{number}", b"x", qos=1, retain=True)
+        await wire.disconnect()
+
+
+def content(path: Path, workers: int) -> list[dict[str, list[Row]]]:
+    """All rows of all parts."""
+    found = list[dict[str, list[Row]]]()
+    for part in parts(path, workers):
+        with closing(SqliteEngine(part, read_only=True)) as engine:
+            found.append({space.name: [*rows(engine, space)] for space in engine.spaces() if engine.count(space)})
+    return found
+
+
+def divided(path: Path) -> int:
+    """How many workers the store is of that a start finds: there is no other."""
+    finish_what_was_begun(path)
+    recorded = read_workers(workers_path(path))
+    count = 1 if recorded is None else recorded[0]
+    there = {file.name for file in path.parent.glob("*.db")}
+    assert there == {part.name for part in parts(path, count)}
+    return count
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 5), (3, 1), (1, 2)])
+async def test_killed_at_any_step_the_old_store_is_whole_or_the_new_one(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    path, copies = tmp_path / "store" / "a.db", tmp_path / "copies"
+    path.parent.mkdir()
+    copies.mkdir()
+    await filled(path, before)
+    old = content(path, before)
+    arguments = [sys.executable, killed_resharding.__file__, str(path), str(after), str(copies)]
+    done = await trio.run_process(arguments, check=False, capture_stderr=True)
+    assert done.returncode == 0, done
+    found = [copies / str(number) / path.name for number in range(len(list(copies.iterdir())))]
+    *killed, ended = found
+    expected = {before: old, after: content(ended, after)}
+    counts = [divided(each) for each in killed]
+    for each, count in zip(killed, counts, strict=True):
+        assert content(each, count) == expected[count], each
+    assert counts == sorted(counts, key=lambda count: count == after)
+    assert {*counts} == {before, after}
+    last_old = killed[counts.index(after) - 1]  # which has a folder that is nearly done
+    call("reshard", after, "--store", last_old)
+    assert content(last_old, after) == expected[after]
+    async with broker(killed[counts.index(after)], after) as b:
+        for number in range(6):
+            await expect(b, f"away-{number}", [(f"t/{topic}", b"x", 1) for topic in range(5)])
+
+
+async def test_a_start_goes_on_with_what_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, after in ((3, 2), (1, 2), (2, 1)):
+        path = tmp_path / f"{before}-{after}" / "a.db"
+        path.parent.mkdir()
+        await filled(path, before)
+        with monkeypatch.context() as patch:
+            patch.setattr("trunkline.store.replacing.finish", lambda path: None)
+            call("reshard", after, "--store", path)
+        assert "go on with `trunkline store reshard N`" in call("info", "--store", path, code=1)
+        assert "go on with" in call("import", os.devnull, "--store", path, code=1)
+        config = Config(store=StoreSettings(path=path))
+        start = check_alone if before == 1 else partial(StartTerms, count=before)
+        with pytest.raises(StoreUnavailable, match=rf"`trunkline store reshard {before}`"):
+            start(config)
+        async with broker(path, after) as b:
+            assert len(b.sessions) == 6
+
+
+def names(folder: Path) -> set[str]:
+    """Without what readers and locks leave."""
+    return {file.name for file in folder.iterdir() if not file.name.endswith(("-wal", "-shm", "-lock"))}
+
+
+async def test_what_is_refused_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    await filled(path, 2)
+    before, files = content(path, 2), names(tmp_path)
+
+    def refused(workers: int = 3, code: int = 1) -> str:
+        text = call("reshard", workers, "--store", path, code=code)
+        assert names(tmp_path) == files
+        assert content(path, 2) == before
+        return text
+
+    assert "it is that of 2 workers; nothing was changed" in call("reshard", 2, "--store", path)
+    assert "name the whole one" in call("reshard", 2, "--store", parts(path, 2)[0], code=2)
+    refused(0, code=2)
+    refused(257, code=2)
+    with FileLock(path):
+        assert "stop that broker first" in refused()
+    with closing(SqliteEngine(parts(path, 2)[1])):
+        assert "stop that broker first" in call("reshard", 3, "--store", path, code=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
+        assert "1,000 free bytes" in refused()
+
+    def full(engine: SqliteEngine, batch: WriteBatch) -> None:
+        raise StoreFull(f"{engine.path.name} is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteEngine, "commit", full)
+        assert "a.0.db is full" in refused()
+    part = parts(path, 2)[1]
+    whole = part.read_bytes()
+    part.write_bytes(whole.replace(b"away-", b"awry-"))
+    assert f"{part} is damaged" in call("reshard", 3, "--store", path, code=1)
+    part.write_bytes(whole)
+    refused(300, code=2)
+
+
+async def test_no_store_is_divided_that_is_not_there(tmp_path: Path) -> None:
+    assert "there is no store" in call("reshard", 2, "--store", tmp_path / "a.db", code=1)
