@@ -347,11 +347,12 @@ class Rates:
     with a factor of 1/e, and irregular updates do not distort the rate.
     """
 
-    __slots__ = ("_averages", "_last", "_updated_at")
+    __slots__ = ("_last", "_updated_at", "averages")
 
     def __init__(self, names: Iterable[str], now: float) -> None:
         self._last = dict.fromkeys(names, 0)
-        self._averages = {(name, window): 0.0 for name in self._last for window in WINDOWS}
+        #: By counter and window.
+        self.averages = {(name, window): 0.0 for name in self._last for window in WINDOWS}
         self._updated_at = now
 
     def update(self, counters: Mapping[str, int], now: float) -> None:
@@ -366,8 +367,8 @@ class Rates:
             rate = (value - last) * 60.0 / elapsed
             for window, decay in decays.items():
                 key = name, window
-                self._averages[key] = rate + decay * (self._averages[key] - rate)
+                self.averages[key] = rate + decay * (self.averages[key] - rate)
 
     def __getitem__(self, key: tuple[str, str]) -> float:
         """The average of a counter over a window, such as `rates["bytes.sent", "5min"]`."""
-        return self._averages[key]
+        return self.averages[key]

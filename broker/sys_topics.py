@@ -5,7 +5,7 @@ turns metrics that were read elsewhere into payloads. The node publishes them, r
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from trunkline.broker.metrics import WINDOWS, DropReason, LimitKind, Rates
+from trunkline.broker.metrics import WINDOWS, DropReason, LimitKind
 
 PREFIX: Final = "$SYS/broker/"
 
@@ -98,8 +98,11 @@ LIMITS: Final[dict[str, str]] = {
 }
 
 
-def sys_topics(version: str, uptime: float, figures: Figures, rates: Rates) -> Iterator[tuple[str, bytes]]:
-    """Every topic with its payload. `figures` holds the counters and the gauges; `uptime` is in seconds."""
+def sys_topics(
+    version: str, uptime: float, figures: Figures, rates: Mapping[tuple[str, str], float]
+) -> Iterator[tuple[str, bytes]]:
+    """Every topic with its payload. `figures` holds the counters and the gauges; `uptime` is in seconds, and
+    `rates` are events a minute, by counter and window."""
     yield PREFIX + "version", f"trunkline version {version}".encode()
     yield PREFIX + "uptime", b"%d seconds" % uptime
     for topic, (names, _) in TOTALS.items():

@@ -115,7 +115,7 @@ class Readings:
         everything = now >= self._all_due
         if everything:
             self._all_due = now + ALL
-        metrics = await self._context.metrics()
+        metrics = await self._context.process_metrics()
         self._metrics = {name: _read(self._metrics.get(name), value, now) for name, value in metrics.items()}
         due = [name for name, figure in self._metrics.items() if everything or figure.is_moving(now)]
         if everything or any(map(_is_telling, due)):

@@ -101,8 +101,10 @@ class ControlGroup:
             yield page
 
     def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        from trunkline.management.merging import merged_rows
+        from trunkline.management.merging import WHOLE, merged_rows
 
+        if operation in WHOLE:
+            return self._workers[0].rows(operation, **arguments)
         skipped = 0
         if isinstance(arguments.get("after"), int):
             skipped = arguments.pop("after")

@@ -34,6 +34,8 @@ EVERYWHERE: Final = frozenset(
         *("bans.add", "bans.remove", "trace.start", "trace.stop", "trace.status"),
     }
 )
+#: Listings that any worker has of the whole node.
+WHOLE: Final = frozenset({"metrics"})
 #: Listings whose rows with the same values here are one row (without any: rows that are alike), and what is added up.
 _SUMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "alarms.history": ((), ()),
@@ -41,7 +43,6 @@ _SUMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "bans.list": ((), ()),
     "hooks.list": (("point", "callback", "priority", "plugin"), ("crashes",)),
     "listeners.list": (("name",), ("connections",)),
-    "metrics": (("name",), ("value",)),
     "plugins.list": (("name",), ()),
     "retained.list": (("topic",), ()),
     "routes.list": (("filter",), ("subscribers",)),
@@ -49,7 +50,12 @@ _SUMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 #: The listing that begins with what is newest.
 _BACKWARD: Final = "trace.list"
 #: What is not the sum of what workers say of themselves.
-_ONE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {"started_at": min, "uptime": max, "alarms": max}
+_ONE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
+    "started_at": min,
+    "uptime": max,
+    "alarms": max,
+    "retained": max,
+}
 
 
 def merged_rows(operation: str, parts: Sequence[Iterable[Row]], after: int) -> Iterator[Row]:

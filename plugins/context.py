@@ -136,6 +136,7 @@ class Host(Protocol):
 
     def wall(self) -> float: ...
     async def figures(self) -> dict[str, int]: ...
+    async def node_figures(self) -> dict[str, int]: ...
 
 
 class TimerDue(NamedTuple):
@@ -349,7 +350,12 @@ class Context(Generic[S_co]):
     # For operators
 
     async def metrics(self) -> dict[str, int]:
-        """All current metrics of the broker and its plugins, by name."""
+        """All current metrics of the broker and its plugins, by name. Those of a node with several workers are the
+        node's."""
+        return await self._host.node_figures()
+
+    async def process_metrics(self) -> dict[str, int]:
+        """The same, of this process alone."""
         return await self._host.figures()
 
     def counter(self, name: str, text: str) -> Counter:

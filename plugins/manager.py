@@ -217,6 +217,11 @@ class Plugins:
             for name, value in plugin.figures.read(logger_of(plugin.name)).items():
                 yield f"plugins.{plugin.name}.{name}", value
 
+    def gauges(self) -> Iterator[str]:
+        """The names of those that are gauges."""
+        for plugin in self._plugins.values():
+            yield from (f"plugins.{plugin.name}.{name}" for name in plugin.figures.gauges)
+
     def meanings(self) -> Iterator[tuple[str, str]]:
         """The descriptions of these metrics, by the same names."""
         for plugin in self._plugins.values():

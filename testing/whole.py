@@ -7,6 +7,8 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.whole_figures import summed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.alarm import Alarm
     from trunkline.plugins.context import Client
 
-#: How metrics begin of what every shard has, or the process as a whole.
-_SAME: Final = ("loop.lag.", "messages.retained", "process.", "retained.")
+#: How metrics begin of the process, which all shards share.
+_PROCESS: Final = "process."
 
 
 class Whole:
@@ -81,7 +83,5 @@ class Whole:
     async def figures(self) -> dict[str, int]:
         """All counters and gauges."""
         tables = [await shard.figures() for shard in self.shards]
-        return {
-            name: (max if name.startswith(_SAME) else sum)([table.get(name, 0) for table in tables])
-            for name in {name: None for table in tables for name in table}
-        }
+        process = {name: value for name, value in tables[0].items() if name.startswith(_PROCESS)}
+        return summed(tables) | process

@@ -108,8 +108,12 @@ class Admin:
         return self._node.wall()
 
     async def figures(self) -> dict[str, int]:
-        """All counters and gauges, by the names of docs/metrics.md."""
+        """All counters and gauges of this shard, by the names of docs/metrics.md."""
         return await self._node.figures()
+
+    async def node_figures(self) -> dict[str, int]:
+        """Those of the node that it is a shard of."""
+        return await self._node.node_figures()
 
     def rates(self, figures: Mapping[str, int]) -> Rates:
         """How fast counters grow, up to these figures."""

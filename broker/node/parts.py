@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.shards.figures import CommonFigures
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.shards import Shards
     from trunkline.broker.stream_keeper import StreamKeeper
@@ -217,8 +218,20 @@ class Node:
             self.scheduler,
             lambda: self.listeners.connections,
             self.plugins.figures,
+            self.plugins.gauges,
             lambda: 0 if self.storing is None else self.storing.size,
+            self._common_figures(),
         )
+
+    def _common_figures(self) -> CommonFigures | None:
+        if self.place is None:
+            return None
+        from trunkline.broker.shards.figures import CommonFigures
+        from trunkline.broker.shards.routing import ShardPubSub
+
+        pubsub, place = self.services.pubsub, self.place
+        assert isinstance(pubsub, ShardPubSub)
+        return CommonFigures(pubsub.words, place.number, place.term, place.epoch)
 
     def _periodic(self) -> PeriodicTasks:
         return PeriodicTasks(
@@ -305,8 +318,12 @@ class Node:
         return self.stream_keeper.streams
 
     async def figures(self) -> dict[str, int]:
-        """All counters and gauges."""
+        """All counters and gauges of this shard."""
         return await self.statistics.take()
+
+    async def node_figures(self) -> dict[str, int]:
+        """Those of the node."""
+        return await self.statistics.of_node()
 
 
 def _subject_of(topic: str) -> str:

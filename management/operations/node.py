@@ -78,9 +78,9 @@ async def metrics(
     after: Position = 0,
     limit: Limit = AT_ONCE,
 ) -> Page[MetricRow]:
-    """Counters, which only grow, and gauges, which show the current state."""
+    """Counters, which only grow, and gauges, which show the current state: those of all workers together."""
     texts = described(Metrics) | described(Gauges) | dict(broker.plugins.meanings())
-    figures = await broker.figures()
+    figures = await broker.node_figures()
     rows = [MetricRow(name, value, texts.get(name, "")) for name, value in figures.items() if name.startswith(prefix)]
     return page_at(rows, after, limit)
 

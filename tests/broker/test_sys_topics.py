@@ -53,7 +53,7 @@ def topics(metrics: Metrics | None = None, gauges: Gauges | None = None, uptime:
     figures = (metrics or Metrics()).snapshot() | (gauges or Gauges()).snapshot()
     rates = Rates(RATED, 0.0)
     rates.update(figures, 60.0)
-    pairs = list(sys_topics("1.2.3", uptime, figures, rates))
+    pairs = list(sys_topics("1.2.3", uptime, figures, rates.averages))
     assert len(dict(pairs)) == len(pairs)
     return {topic.removeprefix(PREFIX): payload.decode() for topic, payload in pairs}
 

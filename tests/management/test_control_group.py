@@ -140,10 +140,22 @@ def test_rows_of_all_come_in_pages(folder: Path) -> None:
         assert found == sorted(found)
 
 
+def test_any_worker_has_the_metrics_of_the_node(folder: Path) -> None:
+    asked: list[int] = []
+
+    def answer(pid: int, operation: str, **arguments: object) -> list[dict[str, object]]:
+        asked.append(pid)
+        return [{"name": "a", "value": pid, **arguments}]
+
+    with group(folder, answer) as node:
+        assert list(node.rows("metrics", after=2)) == [{"name": "a", "value": asked[0], "after": 2}]
+    assert len(asked) == 1
+
+
 def test_rows_that_are_counted_are_counted_in_all(folder: Path) -> None:
     def answer(pid: int, operation: str, **arguments: object) -> list[dict[str, object]]:
         assert "after" not in arguments
-        return [{"name": name, "value": pid} for name in "abc"]
+        return [{"name": name, "connections": pid} for name in "abc"]
 
     with group(folder, answer) as node:
-        assert list(node.rows("metrics", after=2)) == [{"name": "c", "value": 303}]
+        assert list(node.rows("listeners.list", after=2)) == [{"name": "c", "connections": 303}]

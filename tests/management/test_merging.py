@@ -54,13 +54,6 @@ def test_a_retained_message_is_shown_once() -> None:
     assert rows("retained.list", [message], [message], [message]) == [message]
 
 
-def test_figures_are_added_up_and_counted_as_a_whole() -> None:
-    one = [{"name": name, "value": 1, "meaning": ""} for name in "abc"]
-    other = [{"name": name, "value": 10, "meaning": ""} for name in "abcd"]
-    assert [row["value"] for row in rows("metrics", one, other)] == [11, 11, 11, 10]
-    assert [row["name"] for row in rows("metrics", one, other, after=2)] == ["c", "d"]
-
-
 def test_listeners_have_the_connections_of_all() -> None:
     one, other = ([{"name": "a", "url": "tcp://", "connections": count}] for count in (2, 3))
     assert rows("listeners.list", one, other) == [{"name": "a", "url": "tcp://", "connections": 5}]
@@ -79,6 +72,7 @@ STATUS: Row = {
     "uptime": 50.0,
     "listeners": [{"name": "a", "host": "h", "port": 1, "connections": 2}],
     "connections": 2,
+    "retained": 3,
     "alarms": 1,
     "rates": {"bytes_sent": {"1min": 0.1, "5min": 1.0}},
 }
@@ -94,6 +88,7 @@ def test_a_status_is_that_of_the_node() -> None:
         "uptime": 50.0,
         "listeners": [{"name": "a", "host": "h", "port": 1, "connections": 4}],
         "connections": 4,
+        "retained": 3,
         "alarms": 1,
         "rates": {"bytes_sent": {"1min": 0.2, "5min": 2.0}},
     }

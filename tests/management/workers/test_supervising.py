@@ -409,6 +409,33 @@ def test_all_control_sockets_are_in_the_nodes_folder(start: Start, runtime: Path
         ControlClient(found[0])
 
 
+def test_figures_are_those_of_the_node_and_counters_do_not_go_back_when_a_worker_is_killed(
+    start: Start, runtime: Path
+) -> None:
+    node = Node(start())
+    opened = [client(node.port, client_id=f"c{number}").open() for number in range(10)]
+    for number, each in enumerate(opened):
+        each.publish(f"t/{number}", b"x", qos=1, retain=True)
+
+    def figures(number: int) -> dict[str, int]:
+        with ControlClient(runtime / "trunkline" / "trunkline.workers" / f"{number}.sock") as worker:
+            return {row["name"]: row["value"] for row in worker.rows("metrics")}
+
+    names = "messages.received", "retained.count", "connections.count", "connections.accepted"
+    for number in node.workers:
+        assert [figures(number)[name] for name in names] == [10, 10, 10, 10]
+    os.kill(node.workers[1], signal.SIGKILL)
+    node.note_start()
+    node.wait_for_ready(1)
+    left = len(clients_of(runtime, 0))
+    for number in node.workers:
+        found = figures(number)
+        assert [found[name] for name in names[:3]] == [10, 10, left]
+        assert found["connections.accepted"] >= 10
+    leave(*opened)
+    assert node.process.end(signal.SIGTERM) == 0
+
+
 def test_ctl_asks_all_workers_and_gives_one_answer(
     start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
