@@ -4,7 +4,7 @@ only then comes the exception."""
 
 import inspect
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial, wraps
 from types import FrameType
 from typing import Any, Final
@@ -21,10 +21,9 @@ Fail = Callable[[int, FrameType | None], Any]
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer(item: pytest.Function) -> Generator[None, object, object]:
     is_set = yield
-    handler = signal.getsignal(signal.SIGALRM)
-    if callable(handler):  # otherwise a thread watches the time
-        fail: Fail = handler
-        ways = iter([_cancelling(item, fail), partial(_end_run, fail), fail])
+    fail = signal.getsignal(signal.SIGALRM)
+    if callable(fail):  # otherwise a thread watches the time
+        ways: Iterator[Fail] = iter([_cancelling(item, fail), partial(_end_run, fail), fail])
 
         def end(signum: int, frame: FrameType | None) -> None:
             if not trio.lowlevel.in_trio_run():

@@ -148,6 +148,8 @@ class NodeLife:
             self._adopt.go_on(node)
         for settings in config.listeners:
             await node.listeners.open(settings)
+        if node.shards is not None:
+            node.shards.serve()
         await node.periodic.follow()
 
     def _is_subscribed(self, client_id: str, filter: str) -> bool:

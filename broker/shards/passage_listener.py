@@ -54,7 +54,7 @@ class PassageListener:
         self.take = take
         self._path = path
         self._incoming: set[_Incoming] = set()
-        self._reopening = services.scheduler.call_at(inf, self._open)
+        self._reopening = services.scheduler.call_at(inf, self.go_on)
         with suppress(FileNotFoundError):
             os.unlink(path)
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -86,7 +86,11 @@ class PassageListener:
         except OSError:
             sock.close()
 
-    def _open(self) -> None:
+    def hold(self) -> None:
+        """What comes waits with the processes that have it, until it goes on."""
+        self.poller.forget(self._sock)
+
+    def go_on(self) -> None:
         try:
             self.poller.register(self._sock, READ, self)
         except OSError:

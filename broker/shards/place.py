@@ -49,6 +49,10 @@ class OwnShard(Protocol):
         """Serves a connection that another shard hands over."""
         ...
 
+    def when_serving(self, call: Callable[[], None], /) -> None:
+        """Call it as soon as connections can be served."""
+        ...
+
 
 async def _at_once() -> None:
     await trio.lowlevel.checkpoint()

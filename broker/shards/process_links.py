@@ -32,6 +32,8 @@ class ProcessLinks:
         assert net.poller is not None, "processes share listeners where there is a poller"
         links = LinkSockets(number, self._folder, shards.peers, net.poller, net.scheduler)
         passages = PassageListener(self._path(number), net, shards.take)
+        passages.hold()
+        shards.when_serving(passages.go_on)
         try:
             for other in shards.peers:
                 self.hand_over.passages[other] = SocketPassage(self._path(other), net.poller)

@@ -45,6 +45,8 @@ class Shards:
         self.take = take
         self._pubsub = pubsub
         self._unsent = stored.unsent
+        self._is_serving = False
+        self._on_serving: list[Callable[[], None]] = []
         numbers = {shard: each.number for shard, each in stored.reached.items()}
         store: PeerStore | None = None
         if committer is not None and pubsub.outbox is not None:
@@ -86,6 +88,19 @@ class Shards:
     def begin(self) -> None:
         """What is stored is restored."""
         self._pubsub.begin(self._unsent)
+
+    def when_serving(self, call: Callable[[], None]) -> None:
+        """Call it when this shard serves clients, or at once if it does."""
+        if self._is_serving:
+            call()
+        else:
+            self._on_serving.append(call)
+
+    def serve(self) -> None:
+        """Its listeners are open."""
+        self._is_serving = True
+        while self._on_serving:
+            self._on_serving.pop()()
 
     async def drained(self) -> None:
         """Wait until the others have what was published here; not for ever."""

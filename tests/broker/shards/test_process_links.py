@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from tests.broker.net.echo import net_services
 from tests.broker.shards.passage_ends import Client
@@ -28,12 +29,19 @@ pytestmark = pytest.mark.skipif(not polling.available(), reason="there are no Un
 
 
 class Shard:
-    def __init__(self, number: int, folder: Path, term: int = 1, count: int = 2) -> None:
+    def __init__(self, number: int, folder: Path, term: int = 1, count: int = 2, *, serves: bool = True) -> None:
         self.place = SimpleNamespace(number=number)
         self.peers = {other: StandIn(number, term, other) for other in range(count) if other != number}
         self.taken: list[PassedConnection] = []
         self.take = self.taken.append
+        self._serves = serves
+        self.serve: Callable[[], None]
         self.links = ProcessLinks(folder, Homes(number, dealt(count)))
+
+    def when_serving(self, call: Callable[[], None]) -> None:
+        self.serve = call
+        if self._serves:
+            call()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with net_services() as services, trio.open_nursery() as nursery:
@@ -90,6 +98,20 @@ async def test_what_is_published_and_connections_go_to_the_other_shard(folder: P
     client.passed.close()
     client.close()
     assert descriptors() == before
+
+
+async def test_a_connection_waits_for_a_shard_that_does_not_serve_yet(folder: Path) -> None:
+    here, there = Shard(0, folder), Shard(1, folder, serves=False)
+    client = Client()
+    async with running(here, there):
+        await here.peers[1].until_up()
+        assert here.links.hand_over.hand_over(1, client.passed)
+        await wait_all_tasks_blocked()
+        assert there.taken == []
+        there.serve()
+        await until(lambda: bool(there.taken))
+        there.taken[0].close()
+    client.close()
 
 
 async def test_a_shard_that_comes_back_is_joined_again(folder: Path) -> None:

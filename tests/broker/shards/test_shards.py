@@ -126,3 +126,12 @@ async def test_where_sessions_have_no_homes_nobody_is_held_elsewhere() -> None:
     made = shards(0, 2, Routing())
     assert not made.hold_publisher("p", "holder", True)
     made.release_publisher("p", "holder", 1.0)
+
+
+async def test_what_waits_until_it_serves() -> None:
+    made, called = shards(0, 2, Routing()), list[str]()
+    made.when_serving(lambda: called.append("early"))
+    assert called == []
+    made.serve()
+    made.when_serving(lambda: called.append("late"))
+    assert called == ["early", "late"]
