@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.committer import Committer
+    from trunkline.broker.late_refusals import LateRefusals
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.node_use import NodeUse
     from trunkline.broker.routes import Grant, Subscriber
@@ -91,6 +92,8 @@ class PubSub:
         self.committer = committer
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
+        #: None where all streams are in this process.
+        self.late_refusals: LateRefusals | None = None
         self._writer: RouteWriter | None = None
         #: Called with the filter of a subscription that was made or removed.
         self.route_watchers: list[Callable[[str], None]] = []
@@ -182,6 +185,14 @@ class PubSub:
         left, self._left = self._left, []
         for request in sorted(left, key=attrgetter("number")):
             self._ask(request)
+
+    def notify_watchers(self, filter: str) -> None:
+        for watcher in self.route_watchers:
+            watcher(filter)
+
+    def when_routed(self, action: Callable[[], None]) -> None:
+        """Call back when whoever publishes uses the routes as they are now."""
+        action()
 
     def presence_changed(self, filters: Iterable[str]) -> None:
         """The client of a session with these subscriptions has come or gone. Here it is asked when it matters."""

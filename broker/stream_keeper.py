@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from trunkline.broker.republishing import Republishing
-from trunkline.broker.session.stream_feed import CLIENT, FILTER
+from trunkline.broker.session.stream_start import CLIENT, FILTER
 from trunkline.config.errors import Unusable
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
@@ -283,6 +283,12 @@ class StreamKeeper:
             self._committer.after_commit(stored.set)
             await stored.wait()
 
+    async def routed(self) -> None:
+        await trio.lowlevel.checkpoint()
+        known = trio.Event()
+        self._services.pubsub.when_routed(known.set)
+        await known.wait()
+
     async def changed(self, cursor: ConsumerCursor, until: float) -> None:
         woken = trio.Event()
         cursor.watch(woken.set)
@@ -303,14 +309,16 @@ class StreamKeeper:
         return self._services.pubsub.publish(message, trio.current_time())
 
     def route(self, stream: Stream) -> None:
-        router = self._services.pubsub.router
+        pubsub = self._services.pubsub
         sink = self._sinks.setdefault(stream, StreamSink(stream, self))
         is_there = self.registry.find(stream.name) is stream
         wanted = stream.config.filters if is_there else ()
         for topic_filter in sink.filters:
-            router.remove_sink(topic_filter, sink)
+            pubsub.router.remove_sink(topic_filter, sink)
         for topic_filter in wanted:
-            router.add_sink(topic_filter, sink)
+            pubsub.router.add_sink(topic_filter, sink)
+        for topic_filter in {*sink.filters, *wanted}:
+            pubsub.notify_watchers(topic_filter)
         sink.filters = wanted
         self.following.look(stream)
         self._republishing.look(stream, is_there=is_there)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self, cast
 from pydantic import InstanceOf, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from trunkline.config.addresses import NATS, TakenAddresses
+from trunkline.config.addresses import TakenAddresses
 from trunkline.config.declared_streams import StreamSettings, conflicts
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.listener_settings import ListenerSettings
@@ -169,20 +169,8 @@ class Config(Section):
         return self
 
 
-def _for_one_process(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """What a node of several processes does not offer."""
-    alone = f"is for a node of one process, and this one has {config.node.worker_count}: set node.workers to 1"
-    if config.streams:
-        yield ("streams",), alone
-    for index, listener in enumerate(config.listeners):
-        if listener.address.scheme in NATS:
-            yield ("listeners", index), f"{listener.url} {alone}"
-
-
 def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
     """Checks that concern several keys."""
-    if config.node.worker_count > 1:
-        yield from _for_one_process(config)
     labels: dict[str, int] = {}
     taken = TakenAddresses[int]()
     taken_paths: dict[str, int] = {}

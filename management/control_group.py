@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from trunkline.broker.shards.homes import STREAMS_AT
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import worker_sockets
 
@@ -60,8 +61,10 @@ class ControlGroup:
             NoBroker: a worker is gone.
         """
         # imported here: a command for a single process does not need it
-        from trunkline.management.merging import ANYWHERE, EVERYWHERE, SOMEWHERE, merged_results
+        from trunkline.management.merging import ANYWHERE, EVERYWHERE, OF_STREAMS, SOMEWHERE, merged_results
 
+        if operation.startswith(OF_STREAMS):
+            return self._with_streams.call(operation, **arguments)
         if operation in EVERYWHERE or len(self._workers) == 1:
             return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
         if operation in ANYWHERE or (operation == "plugins.call" and self._is_of_node(arguments["name"])):
@@ -84,6 +87,17 @@ class ControlGroup:
         """Whether the first worker runs it for all."""
         return any(row["scope"] == "node" for row in self.rows("plugins.list") if row["name"] == plugin)
 
+    @property
+    def _with_streams(self) -> ControlClient:
+        """The worker that has them.
+
+        Raises:
+            NoBroker: it does not answer.
+        """
+        if STREAMS_AT in self.missing:
+            raise NoBroker(f"worker {STREAMS_AT}, which has the streams, does not answer: is it starting?")
+        return self._workers[STREAMS_AT]
+
     def pages(self, operation: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
         """As of a `ControlClient`, in the order of the listing.
 
@@ -101,8 +115,10 @@ class ControlGroup:
             yield page
 
     def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        from trunkline.management.merging import WHOLE, merged_rows
+        from trunkline.management.merging import OF_STREAMS, WHOLE, merged_rows
 
+        if operation.startswith(OF_STREAMS):
+            return self._with_streams.rows(operation, **arguments)
         if operation in WHOLE:
             return self._workers[0].rows(operation, **arguments)
         skipped = 0

@@ -19,10 +19,10 @@ SOMEWHERE: Final = frozenset(
     {
         *("clients.show", "clients.kick", "clients.subscribe", "clients.unsubscribe"),
         *("sessions.show", "sessions.end", "retained.show", "trace.show"),
-        *("streams.info", "streams.edit", "streams.delete", "streams.purge", "streams.get", "streams.delete-message"),
-        *("streams.consumers.info", "streams.consumers.create", "streams.consumers.delete", "streams.consumers.pause"),
     }
 )
+#: How operations begin that are for the worker with the streams.
+OF_STREAMS: Final = "streams."
 #: What any worker does for the whole node.
 ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
 #: Those that every worker carries out.

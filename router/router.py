@@ -162,6 +162,10 @@ class Router(Generic[S]):
             self._sinks.remove(filter)
         self._changed(filter)
 
+    def has_receivers(self, filter: str) -> bool:
+        """Is there a sink of a filter that may refuse messages?"""
+        return any(sink.is_receiver for sink in self._sinks.get(filter) or ())
+
     def subscription(self, subscriber: S, filter: str) -> Options | None:
         """The options of a subscription, if it exists."""
         if filter[:1] == "$" and parse_shared(filter) is not None:

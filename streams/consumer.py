@@ -127,11 +127,10 @@ class ConsumerCursor(Watched):
         self.position = min(max(log.first, position or 0), end)
         self._count_from_here(log)
 
-    def recount(self, log: StreamLog) -> None:
-        """Its filters have changed: what there is from its place on has to be counted anew (`count`)."""
-        self.has_moved = True
+    def go_to(self, log: StreamLog, position: int) -> None:
+        """Go on there. What there is has to be counted (`count`)."""
         self._starts, self._started = [each for each in self._starts[self._started :] if log.is_live(each)], 0
-        self.position = max(self.position, log.first)
+        self.position = max(position, log.first)
         self._count_from_here(log)
 
     def _count_from_here(self, log: StreamLog) -> None:
@@ -350,7 +349,10 @@ class ConsumerCursor(Watched):
             outstanding.pass_first_due()
             entry.count += 1
             entry.consumer_sequence = self.consumer_sequence + 1
-            outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
+            if self.config.ack_policy is AckPolicy.NONE:  # it is no more
+                del outstanding[sequence]
+            else:
+                outstanding.wait(sequence, entry, now + self.config.wait_after(entry.count))
             taken.append(self._deliver(sequence, entry, piece))
         self.needs = AGAIN
 

@@ -168,7 +168,8 @@ class Consumers:
         cursor.configure(config)
         if has_moved:
             self.audiences.move(cursor)
-            cursor.recount(self._log)
+            cursor.has_moved = True
+            cursor.go_to(self._log, cursor.position)
             self.interest_ended = True
         self._time(cursor)
         self.note(cursor)

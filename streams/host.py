@@ -34,6 +34,10 @@ class StreamHost(StreamStore, Protocol):
         """Wait until all that has changed until now is stored."""
         ...
 
+    async def routed(self) -> None:
+        """Wait until all that is published reaches the streams of its topics as they are now."""
+        ...
+
     async def changed(self, cursor: ConsumerCursor, until: float) -> None:
         """Wait until there is something new for a consumer, or until a moment in the store's time."""
         ...

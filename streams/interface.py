@@ -81,6 +81,7 @@ class Streams:
         """
         stream = self._registry.create(config, self._host.now)
         self._host.route(stream)
+        await self._host.routed()
         await self._host.committed()
         return stream.info
 
@@ -92,6 +93,7 @@ class Streams:
         """
         stream = self._registry.update(config)
         self._host.route(stream)
+        await self._host.routed()
         await self._host.committed()
         return stream.info
 

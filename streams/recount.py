@@ -43,7 +43,7 @@ class _Recount:
         for cursor in self._stream.consumers:
             for sequence in [each for each in cursor.outstanding if not log.is_live(each)]:
                 del cursor.outstanding[sequence]
-            cursor.recount(log)
+            cursor.go_to(log, cursor.position)
             self._stream.consumers.note(cursor)
         self._stream.changed()
         return self._lost

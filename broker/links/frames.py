@@ -70,6 +70,8 @@ class LinkRoute(NamedTuple):
     #: Members of a shared group.
     online: int = 0
     offline: int = 0
+    #: Whether a stream takes it, which may refuse some.
+    in_stream: bool = False
 
 
 class RouteChanges(NamedTuple):
@@ -215,10 +217,10 @@ def _routes(body: memoryview) -> RouteChanges:
 
 
 def _route(plain: Sequence[Any]) -> LinkRoute:
-    qos, durable, online, offline = plain
+    qos, durable, online, offline, in_stream = plain
     if qos not in (0, 1, 2):
         raise BadFrame(f"no QoS: {qos!r:.40}")
-    return LinkRoute(qos, bool(durable), _natural(online), _natural(offline))
+    return LinkRoute(qos, bool(durable), _natural(online), _natural(offline), bool(in_stream))
 
 
 def _published(body: memoryview) -> BurstFrame:

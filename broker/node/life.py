@@ -133,10 +133,12 @@ class NodeLife:
         if storing is not None:
             await storing.restore(node.services, node.sessions, node.plugin_stores, node.stream_keeper)
         if storing is not None or config.streams:
-            node.stream_keeper.open([settings.declared for settings in config.streams], self._is_subscribed)
+            declared = config.streams if node.has_all_streams else ()
+            node.stream_keeper.open([settings.declared for settings in declared], self._is_subscribed)
         await node.supervisors.start_background("streams", self._work_on_streams)
         if node.place is not None and node.shards is not None:
             node.shards.begin()
+            await node.supervisors.start_background("streams elsewhere", node.shards.feeds.run)
             await node.supervisors.start_background("links", partial(node.place.join, node.shards))
             await node.shards.known()
         await node.plugins.start(config.plugins)
@@ -153,6 +155,10 @@ class NodeLife:
         await node.periodic.follow()
 
     def _is_subscribed(self, client_id: str, filter: str) -> bool:
+        """A session of another shard says later what it has."""
+        place = self._node.place
+        if place is not None and place.hand_over is not None and place.hand_over.home_of(client_id) != place.number:
+            return True
         session = self._node.sessions.get(client_id)
         return session is not None and filter in session.session.subscriptions
 

@@ -16,7 +16,7 @@ from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.limit_report import LimitReport
 from trunkline.broker.log_throttle import LogThrottle
-from trunkline.broker.metrics import Metrics
+from trunkline.broker.metrics import DropReason, Metrics
 from trunkline.broker.net import poller as polling
 from trunkline.broker.net.failure_log import FailureLog
 from trunkline.broker.net.listeners import Listeners
@@ -52,12 +52,16 @@ if TYPE_CHECKING:
     from trunkline.broker.node.storing import OpenedStore, Storing
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.security import SecurityFiles
+    from trunkline.broker.session.context import SessionContext
+    from trunkline.broker.session.feeds import FeedHost
+    from trunkline.broker.session.state import Session
     from trunkline.broker.shards.figures import CommonFigures
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.shards import Shards
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
     from trunkline.streams.interface import Streams
 
 
@@ -147,6 +151,7 @@ class Node:
             committer=committer,
             backlogs=None if self.storing is None else self.storing.backlogs,
             streams=lambda: self.stream_keeper,
+            find_feeds=lambda: self.feeds,
         )
 
     def _pubsub(self, config: Config, committer: Committer | None) -> PubSub:
@@ -166,7 +171,18 @@ class Node:
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
         stored = NO_LINKS if opened is None or opened.links is None else opened.links
-        return Shards(place, pubsub, services, services.committer, stored, self.net, self.listeners.take)
+        pubsub.on_refused = self._refused_by_stream
+        committer, take = services.committer, self.listeners.take
+        return Shards(place, pubsub, services, committer, stored, self.net, take, services.streams, self._session_of)
+
+    def _session_of(self, client_id: str) -> Session | None:
+        actor = self.sessions.get(client_id)
+        return None if actor is None else actor.session
+
+    def _refused_by_stream(self, message: Message, why: str) -> None:
+        """One of another shard."""
+        services = self.services
+        services.dropped(services.publisher_of(message), message, DropReason.STREAM_FULL, why)
 
     def _net(self, layers: Sequence[LayerFactory]) -> NetServices:
         supervisors = self.supervisors
@@ -309,9 +325,24 @@ class Node:
 
         self.has_streams.set()
         keeper = StreamKeeper(self.services, _subject_of)
-        if self.place is not None and self.place.count > 1:
-            keeper.registry.refusal = "streams are kept by a node of one process: set node.workers to 1"
+        if not self.has_all_streams:
+            keeper.registry.refusal = "the streams of this node are at worker 0"
         return keeper
+
+    @property
+    def has_all_streams(self) -> bool:
+        """Whether those of the node are here."""
+        return self.place is None or self.place.has_streams
+
+    @cached_property
+    def feeds(self) -> FeedHost[SessionContext]:
+        """Where sessions get what streams have for them."""
+        if self.shards is not None and self.shards.away_streams is not None:
+            return self.shards.away_streams
+        # imported here: few clients subscribe to streams
+        from trunkline.broker.session.stream_feed import OwnStreams
+
+        return OwnStreams(lambda: self.stream_keeper)
 
     @property
     def streams(self) -> Streams:

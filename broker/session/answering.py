@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.session import mail
 from trunkline.mqtt.encoder import encode_within
+from trunkline.mqtt.explanations import reason_string
 from trunkline.mqtt.frames import PACKET_ID
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType, Puback
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.ledger import Ledger
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trunkline.broker.late_refusals import LateRefusals
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+    from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import AwaitingRel
     from trunkline.mqtt.session.ledger import Owed, Wait
 
@@ -121,6 +127,37 @@ class Answering:
         else:
             self._pieces.append(wire)
         self._sent[kind] += count
+
+    def acknowledge_late(
+        self, late: LateRefusals, packet_ids: Sequence[int], publication: Publication, wait: Wait | None
+    ) -> None:
+        """PUBACK for each message of a publication, when it is known whether it was refused."""
+        owed = [self.ledger.owe(PacketType.PUBACK, (packet_id,)) for packet_id in packet_ids]
+        answer = partial(self._answer_late, late, packet_ids, publication, owed, self._channel)
+        if wait is None:
+            answer()
+            return
+        if self._context.services.committer is not None:
+            self.hold(wait, publication.weight)
+        wait(lambda: self._context.soon(answer))
+
+    def _answer_late(
+        self,
+        late: LateRefusals,
+        packet_ids: Sequence[int],
+        publication: Publication,
+        owed: Sequence[Owed],
+        channel: Channel | None,
+    ) -> None:
+        for packet_id, message, place in zip(packet_ids, publication.messages, owed, strict=True):
+            refusal = late.take(message)
+            if channel is None or channel is not self._channel:
+                continue  # nobody is owed it any more
+            if refusal and channel.version == Version.V5:
+                properties = reason_string(refusal) if channel.problem_information else NO_PROPERTIES
+                self.write(Puback(packet_id, Reason.QUOTA_EXCEEDED, properties), place)
+            else:
+                self.write(Puback(packet_id), place)
 
     def repeat_pubrel(self, packet_id: int) -> None:
         """It is not an answer, so it does not wait for other answers."""

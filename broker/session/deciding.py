@@ -32,6 +32,7 @@ def takes_long(context: SessionContext, packet: Subscribe | Unsubscribe) -> bool
     services = context.services
     if isinstance(packet, Subscribe):
         waits, count = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE), len(packet.requests)
+        waits = waits or any(_is_of_stream(request.filter) and services.feeds.is_away for request in packet.requests)
     else:
         waits, count = services.hooks.is_async(CLIENT_UNSUBSCRIBE), len(packet.filters)
     return waits or count >= FILTERS_AT_ONCE
@@ -60,7 +61,8 @@ async def subscribe(context: SessionContext, packet: Subscribe, client: ClientIn
     async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
         outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
         if isinstance(outcome, SubscriptionRequest):
-            outcome = _unfit(context, outcome, packet.properties) or await _denied(context, outcome, client) or outcome
+            unfit = await _unfit(context, outcome, packet.properties)
+            outcome = unfit or await _denied(context, outcome, client) or outcome
         outcomes.append(outcome)
     return outcomes
 
@@ -74,7 +76,7 @@ async def unsubscribe(context: SessionContext, packet: Unsubscribe, client: Clie
     return outcomes
 
 
-def _unfit(context: SessionContext, request: SubscriptionRequest, properties: Properties) -> Deny | None:
+async def _unfit(context: SessionContext, request: SubscriptionRequest, properties: Properties) -> Deny | None:
     """The reason that refuses it for every client, if any."""
     mqtt = context.config.mqtt
     try:
@@ -85,21 +87,17 @@ def _unfit(context: SessionContext, request: SubscriptionRequest, properties: Pr
     if shared is not None and not mqtt.shared_subscriptions:
         return Deny(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
     filter = plain_filter(request.filter)
-    if STREAM_PREFIX in (filter[: len(STREAM_PREFIX)], request.filter[: len(STREAM_PREFIX)]):
-        text = _stream_refusal(context, request.filter, properties)
-        if text:
-            return Deny(Reason.TOPIC_FILTER_INVALID, text)
+    if _is_of_stream(filter) or _is_of_stream(request.filter):
+        refusal = await context.services.feeds.refusal(context.session, request.filter, properties)
+        if refusal is not None:
+            return refusal
     if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
         return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
     return None
 
 
-def _stream_refusal(context: SessionContext, filter: str, properties: Properties) -> str:
-    """Why there is no such subscription to a stream; empty, if there is."""
-    # imported here: few clients subscribe to streams
-    from trunkline.broker.session.stream_feed import refusal
-
-    return refusal(context.services.streams(), context.session, filter, properties)
+def _is_of_stream(filter: str) -> bool:
+    return filter.startswith(STREAM_PREFIX)
 
 
 async def _denied(context: SessionContext, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:

@@ -204,7 +204,9 @@ class Durable:
             if options is None:
                 batch.delete(SUBSCRIPTIONS, key + filter.encode())
             else:
-                batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
+                place = session.streams.get(filter) or ()
+                row = asdict(options), filter in session.unasked, *place
+                batch.put(SUBSCRIPTIONS, key + filter.encode(), pack(row))
 
     def _write_position(self, cursor: Backlogged, key: bytes, batch: WriteBatch) -> None:
         position = pack(cursor.to_plain()) if cursor.waits else b""

@@ -165,6 +165,10 @@ class Inbound:
                     self._publish_singly(publication, routed, channel, route)
                     return
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
+            elif qos and (late := services.pubsub.late_refusals) is not None and late.publication is routed:
+                wait = late.wait() if services.committer is None else self._wait(routed, qos)
+                self._answers.acknowledge_late(late, publication.packet_ids, routed, wait)
+                return
             if not qos:
                 if (routed.stored is not None or routed.retain) and (wait := self._wait(routed, qos)):
                     self._answers.hold(wait, routed.weight)

@@ -18,6 +18,7 @@ from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.sending import Sending
 from trunkline.broker.session.slow_consumer import Pressure, too_much
 from trunkline.hooks.points import MESSAGE_QUEUED
+from trunkline.mqtt.topics import STREAM_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.arrivals import Arrivals
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
-    from trunkline.broker.session.stream_feed import StreamFeeds
+    from trunkline.broker.session.feeds import Feeds
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
@@ -85,7 +86,7 @@ class Outbound(Sending):
         #: None where there are none.
         self._replays: Replays | None = None
         #: None where the session has never had a subscription to a stream.
-        self._feeds: StreamFeeds | None = None
+        self._feeds: Feeds | None = None
         super().__init__(context)
 
     def bind(self) -> None:
@@ -297,8 +298,9 @@ class Outbound(Sending):
 
     def unsubscribed(self, filters: Iterable[str]) -> None:
         """Stop sending retained messages, or those of streams, for these subscriptions."""
-        if self._feeds is not None:
-            self._feeds.end(filters)
+        of_streams = [filter for filter in filters if filter.startswith(STREAM_PREFIX)]
+        if of_streams:
+            self._open_feeds().end(of_streams)
         if self._replays is not None:
             self._replays.end(filters)
             self._forget_replays()
@@ -313,19 +315,16 @@ class Outbound(Sending):
     def begin_feeds(
         self, grants: Iterable[Grant], properties: Properties, begun: Callable[[], object]
     ) -> Iterator[None]:
-        """Subscriptions to streams were made, as `StreamFeeds.begin_each`. `feed` sends what there is for one."""
+        """Subscriptions to streams were made, as `Feeds.begin_each`. `feed` sends what there is for one."""
         yield from self._open_feeds().begin_each(grants, properties, begun)
 
     def feed(self, filter: str) -> None:
         self._open_feeds().wake(filter)
         self._review()
 
-    def _open_feeds(self) -> StreamFeeds:
+    def _open_feeds(self) -> Feeds:
         if self._feeds is None:
-            # imported here: few clients subscribe to streams
-            from trunkline.broker.session.stream_feed import StreamFeeds
-
-            self._feeds = StreamFeeds(self._context, self._services.streams(), self.wake)
+            self._feeds = self._services.feeds.open(self._context, self.wake)
             self.arrange()
         return self._feeds
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.session.durable import Durable, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
+from trunkline.broker.session.state import StreamPlace
 from trunkline.broker.session.stored_window import WINDOWS, RowKey, stored_of
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import unpack
@@ -50,7 +51,7 @@ class Restoring:
         self._records = _Records(found, committer, epoch)
         #: The keys of rows whose messages are not there.
         self._lost: list[tuple[Space, bytes]] = []
-        self._options: dict[bytes, tuple[Options, bool]] = {}
+        self._options: dict[bytes, tuple[Options, bool, StreamPlace | None]] = {}
 
     def client(self, stored: StoredSession) -> ClientInfo:
         return client_from_plain(unpack(stored.head)["client"])
@@ -63,12 +64,12 @@ class Restoring:
         for filter, value in stored.subscriptions:
             yield filter, self._subscription(value)[0]
 
-    def _subscription(self, value: bytes) -> tuple[Options, bool]:
-        """The options, and whether they are not of the client's own asking."""
+    def _subscription(self, value: bytes) -> tuple[Options, bool, StreamPlace | None]:
+        """The options, whether they are not of the client's own asking, and the place in a stream."""
         known = self._options.get(value)
         if known is None:
-            options, unasked = unpack(value)
-            known = Options(**options), unasked
+            options, unasked, *place = unpack(value)
+            known = Options(**options), unasked, StreamPlace(*place) if place else None
             if len(self._options) < MAX_OPTIONS:
                 self._options[value] = known
         return known
@@ -77,8 +78,10 @@ class Restoring:
         """The session is new, and has this number in the store."""
         records, gone = self._records, self._gone
         for filter, value in stored.subscriptions:
-            options, unasked = self._subscription(value)
+            options, unasked, place = self._subscription(value)
             session.subscribed(filter, options, by_client=not unasked)
+            if place is not None:
+                session.streams[filter] = place
         target = self.target_of(subscriber)
         restore_head(unpack(stored.head), session, -self._epoch, gone)
         last_id = stored.window_head.last_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.overload import Overload
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.access import Access
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.feeds import FeedHost
     from trunkline.config.config import Config
     from trunkline.config.mqtt_settings import ZoneSession
     from trunkline.hooks.chain import Hooks
@@ -67,12 +68,18 @@ class Services:
     #: the process.
     committer: Committer | None
     backlogs: Backlogs | None
-    #: The streams of the node, made when they are asked for.
+    #: The streams of this process, made when they are asked for.
     streams: Callable[[], StreamHost]
+    #: Those of the node, for its sessions, made when they are asked for.
+    find_feeds: Callable[[], FeedHost[Any]]
     #: What the broker uses too much of.
     overload: Overload = field(default_factory=Overload)
     #: Client ids whose packets are logged.
     logged_clients: set[str] = field(default_factory=set[str])
+
+    @property
+    def feeds(self) -> FeedHost[Any]:
+        return self.find_feeds()
 
     def publisher_of(self, message: Message) -> ClientInfo:
         """The publisher of a stored message, as far as it is still known."""

@@ -5,7 +5,7 @@ stored, moved to another node and restored there.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from trunkline.mqtt.topics import STREAM_PREFIX
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MESSAGES_AT_ONCE: Final = 500
 #: Of most sessions, which share it: nothing is added here.
 NO_FILTERS: Final[dict[str, None]] = {}
+NO_STREAMS: Final[dict[str, StreamPlace | None]] = {}
 
 
 class Storage(Protocol):
@@ -131,6 +132,14 @@ class Backlogged(Protocol):
         ...
 
 
+class StreamPlace(NamedTuple):
+    """The last message of a stream that a session has."""
+
+    #: Of the stream: a later one with the same name has another.
+    number: int
+    sequence: int
+
+
 class Session:
     __slots__ = (
         "awaiting_rel",
@@ -172,8 +181,9 @@ class Session:
         #: Seconds that it is kept without a connection; inf means for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
-        #: Those to streams: to look for them among a hundred thousand others would take a whole turn.
-        self.streams = NO_FILTERS
+        #: Those to streams, which would take a whole turn to find among a hundred thousand others; and how far each has
+        #: come, where the stream is kept in another process.
+        self.streams = NO_STREAMS
         #: Subscriptions that a plugin or an operator made on the client's behalf: access rules do not apply to them.
         self.unasked = NO_FILTERS
         #: Revoked subscriptions, while messages that came by them may be here.
@@ -214,7 +224,7 @@ class Session:
         self.subscriptions[filter] = options
         if filter.startswith(STREAM_PREFIX):
             self.streams = self.streams or {}
-            self.streams[filter] = None
+            self.streams.setdefault(filter, None)
         self.ask(filter, by_client=by_client)
 
     def ask(self, filter: str, *, by_client: bool = True) -> None:
@@ -224,6 +234,13 @@ class Session:
             self.unasked[filter] = None
         elif filter in self.unasked:
             del self.unasked[filter]
+
+    def come_to(self, filter: str, place: StreamPlace) -> None:
+        """It has the messages of a subscription to a stream up to here."""
+        self.streams[filter] = place
+        if self.durable is not None:
+            self.durable.subscriptions[filter] = None
+            self.durable.changed()
 
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)

@@ -7,18 +7,30 @@ and the socket say how much is taken; what they have no room for stays in the st
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from trunkline.mqtt.topics import STREAM_PREFIX, parse_stream
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.session.stream_start import (
+    METADATA,
+    InvalidStart,
+    Start,
+    consumer_config,
+    consumer_name,
+    read_start,
+    read_subscription,
+)
+from trunkline.hooks.decisions import Deny
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import parse_stream
 from trunkline.router import Options, Target
 from trunkline.store import StoreError
-from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
+from trunkline.streams.config import AckPolicy
 from trunkline.streams.errors import StreamError
+from trunkline.streams.takeover import acknowledge_by, come_to
 from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
@@ -34,113 +46,46 @@ if TYPE_CHECKING:
     from trunkline.streams.host import StreamHost
     from trunkline.streams.stream import Stream
 
-#: The user properties of a SUBSCRIBE that say where it begins, and whether messages say where they are in the stream.
-FROM: Final = "from"
-METADATA: Final = "metadata"
-#: What a consumer says of the subscription that it is.
-CLIENT: Final = "mqtt-client"
-FILTER: Final = "mqtt-filter"
 #: Messages that are taken from a stream at once.
 MAX_TAKEN: Final = 64
 #: Messages that are looked at before others get their turn, and as how many of them a subscription counts.
 MAX_LOOKED: Final = 400
 FEED: Final = 16
-#: Subscriptions that begin, or end, in one turn.
-FEEDS_AT_ONCE: Final = 25
 #: Seconds until a stream that could not be read is read again.
 PAUSE: Final = 1.0
 
 _logger = logging.getLogger("trunkline.session")
 
 
-class InvalidStart(ValueError):
-    """Nothing begins there."""
+class OwnStreams:
+    """The streams of this process, which has all that there are."""
 
+    is_away = False
 
-class Start(NamedTuple):
-    """What a SUBSCRIBE asks of a stream."""
+    def __init__(self, host: Callable[[], StreamHost]) -> None:
+        self._host = host
 
-    policy: DeliverPolicy = DeliverPolicy.NEW
-    sequence: int | None = None
-    #: Seconds since the epoch.
-    time: float | None = None
-    #: Whether messages come with their stream, sequence and time as user properties.
-    metadata: bool = False
+    async def refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
+        try:
+            name, config = read_subscription(session, filter, properties)
+            stream = self._host().registry.get(name)
+            if stream.consumers.find(config.name) is None:
+                stream.consumers.check(config)
+        except (InvalidStart, StreamError) as error:
+            return Deny(Reason.TOPIC_FILTER_INVALID, str(error))
+        return None
 
-
-def read_start(properties: Properties) -> Start:
-    """
-    Raises:
-        InvalidStart: it is none of those that there are.
-    """
-    given = dict(properties.get("user_property", ()))
-    metadata = given.get(METADATA, "no")
-    if metadata not in ("yes", "no"):
-        raise InvalidStart(f"{METADATA}: {metadata!r:.40} is neither yes nor no")
-    start, word = Start(metadata=metadata == "yes"), given.get(FROM, "latest")
-    if word == "latest":
-        return start
-    if word == "earliest":
-        return start._replace(policy=DeliverPolicy.ALL)
-    if word.isascii() and word.isdecimal() and 0 < len(word) < 19:
-        return start._replace(policy=DeliverPolicy.BY_START_SEQUENCE, sequence=int(word))
-    try:
-        moment = datetime.fromisoformat(word)
-        if moment.tzinfo is None or "T" not in word.upper():
-            raise ValueError("it has no time zone")
-        return start._replace(policy=DeliverPolicy.BY_START_TIME, time=max(0.0, moment.timestamp()))
-    except (ValueError, OverflowError):
-        raise InvalidStart(
-            f"{FROM}: {word!r:.40} is neither earliest, latest, a sequence nor a time such as 2026-01-31T12:00:00Z"
-        ) from None
-
-
-def consumer_config(session: Session, filter: str, start: Start) -> ConsumerConfig:
-    """Of the consumer that a subscription is. A later session of the same client has another one."""
-    parsed = parse_stream(filter)
-    assert parsed is not None
-    return ConsumerConfig(
-        name=consumer_name(session, filter),
-        durable=session.durable is not None,
-        description=f"subscription {filter} of the client {session.client_id}",
-        deliver_policy=start.policy,
-        start_sequence=start.sequence,
-        start_time=start.time,
-        filters=(parsed[1],),
-        ack_policy=AckPolicy.NONE,
-        metadata={CLIENT: session.client_id, FILTER: filter, METADATA: "yes" if start.metadata else "no"},
-    )
-
-
-def consumer_name(session: Session, filter: str) -> str:
-    words = f"{session.client_id}\0{session.created_at!r}\0{filter}"
-    return f"mqtt-{hashlib.sha256(words.encode()).hexdigest()[:24]}"
-
-
-def refusal(host: StreamHost, session: Session, filter: str, properties: Properties) -> str:
-    """Why a client cannot have this subscription; empty, if it can."""
-    parsed = parse_stream(filter)
-    if parsed is None or not all(parsed):
-        return f"a subscription to a stream has the form {STREAM_PREFIX}NAME/FILTER"
-    try:
-        config = consumer_config(session, filter, read_start(properties))
-        stream = host.registry.get(parsed[0])
-        if stream.consumers.find(config.name) is None:
-            config.check()
-            stream.consumers.check(config)
-    except (InvalidStart, StreamError) as error:
-        return str(error)
-    return ""
+    def open(self, context: SessionContext, waiter: Callable[[], None]) -> StreamFeeds:
+        return StreamFeeds(context, self._host(), waiter)
 
 
 class StreamFeed:
     """One subscription."""
 
-    def __init__(self, host: StreamHost, stream: Stream, cursor: ConsumerCursor, target: Target[Subscriber]) -> None:
+    def __init__(self, host: StreamHost, stream: Stream, cursor: ConsumerCursor) -> None:
         self._host = host
         self.stream = stream
         self.cursor = cursor
-        self.target = target
         self._has_metadata = cursor.config.metadata.get(METADATA) == "yes"
         #: Does somebody look for more?
         self.is_waiting = False
@@ -154,9 +99,10 @@ class StreamFeed:
             or stream.consumers.find(self.cursor.name) is not self.cursor
         )
 
-    def take(self, limit: int) -> list[Message]:
-        """The next messages, up to so many."""
-        return [self._copy(each) for each in self.stream.deliver(self.cursor, limit, self._host.now)]
+    def take(self, limit: int, fits: Callable[[Message], bool] | None = None) -> list[tuple[int, Message]]:
+        """The next messages and their sequences, up to so many, or up to one that does not fit."""
+        taken = self.stream.deliver(self.cursor, limit, self._host.now, fits)
+        return [(each.sequence, self._copy(each)) for each in taken]
 
     def _copy(self, delivered: Delivered) -> Message:
         """Of its own: the session stores it, and its encoded forms end with it."""
@@ -185,6 +131,7 @@ class StreamFeeds:
         self._host = host
         self._waiter = waiter
         self._feeds: dict[str, StreamFeed] = {}
+        self._targets: dict[str, Target[Subscriber]] = {}
         #: Filters whose streams may have something, the next one first.
         self._ready: OrderedDict[str, None] = OrderedDict()
         #: Subscriptions whose messages have to be read, one after the other: others want the store, too.
@@ -197,7 +144,6 @@ class StreamFeeds:
     def begin_each(
         self, grants: Iterable[Grant], properties: Properties, begun: Callable[[], object]
     ) -> Iterator[None]:
-        """Subscriptions were made with these properties; in the end `begun` is called, unless the session is over."""
         start = read_start(properties)
         for number, grant in enumerate(grants, 1):
             if self._context.ended:
@@ -213,7 +159,6 @@ class StreamFeeds:
         stream = None if parsed is None else self._host.registry.find(parsed[0])
         if stream is None:  # it was deleted meanwhile
             return
-        target = Target(self._context.subscriber, options)
         cursor = stream.consumers.find(consumer_name(session, filter))
         if cursor is None:
             try:
@@ -221,34 +166,45 @@ class StreamFeeds:
             except StreamError as error:
                 _logger.warning("%s: %s", filter, error, extra=session.client.log_fields)
                 return
+        self._take_over(stream, cursor, filter)
+        self._targets[filter] = Target(self._context.subscriber, options)
         known = self._feeds.get(filter)
-        if known is not None and known.cursor is cursor:
-            known.target = target
-        else:
+        if known is None or known.cursor is not cursor:
             cursor.receivers += 1
-            self._feeds[filter] = StreamFeed(self._host, stream, cursor, target)
+            self._feeds[filter] = StreamFeed(self._host, stream, cursor)
+
+    def _take_over(self, stream: Stream, cursor: ConsumerCursor, filter: str) -> None:
+        """Its session may have been in another process, which has acknowledged messages (`AwayFeeds`)."""
+        place, now = self._context.session.streams.get(filter), self._host.now
+        if cursor.config.ack_policy is AckPolicy.NONE:
+            return
+        if place is not None and place.number == stream.log.number:
+            come_to(stream, cursor, place.sequence, now)
+        acknowledge_by(stream, cursor, AckPolicy.NONE, now)
 
     def end(self, filters: Iterable[str]) -> None:
-        """These subscriptions have ended."""
         for filter in filters:
-            feed = self._feeds.pop(filter, None)
-            if feed is not None:
-                feed.stream.delete_consumer(feed.cursor)
+            self._end(filter)
+
+    def _drop(self, filter: str) -> StreamFeed | None:
+        self._targets.pop(filter, None)
+        return self._feeds.pop(filter, None)
+
+    def _end(self, filter: str) -> None:
+        self._drop(filter)
+        parsed = parse_stream(filter)
+        stream = None if parsed is None else self._host.registry.find(parsed[0])
+        cursor = None if stream is None else stream.consumers.find(consumer_name(self._context.session, filter))
+        if stream is not None and cursor is not None:
+            stream.delete_consumer(cursor)
 
     def forget(self) -> Iterator[None]:
-        """The session has ended: its places in streams go with it."""
-        session = self._context.session
-        for number, filter in enumerate(list(session.streams), 1):
-            parsed = parse_stream(filter)
-            stream = None if parsed is None else self._host.registry.find(parsed[0])
-            cursor = None if stream is None else stream.consumers.find(consumer_name(session, filter))
-            if stream is not None and cursor is not None:
-                stream.delete_consumer(cursor)
+        for number, filter in enumerate(list(self._context.session.streams), 1):
+            self._end(filter)
             if not number % FEEDS_AT_ONCE:
                 yield
 
     def attach(self) -> None:
-        """The client is there."""
         self._ready.clear()
         self._context.in_slices(self._begin_again())
 
@@ -282,16 +238,17 @@ class StreamFeeds:
             feed = self._feeds.get(filter)
             if feed is None or feed.is_over:
                 del self._ready[filter]
-                self._feeds.pop(filter, None)
+                self._drop(filter)
                 continue
-            limit = min(room, MAX_TAKEN) if feed.target.qos else MAX_TAKEN
+            target = self._targets[filter]
+            limit = min(room, MAX_TAKEN) if target.qos else MAX_TAKEN
             if limit <= 0:
                 return ()
             taken = feed.take(limit)
             self._looked += FEED + feed.cursor.looked
             self._ready.move_to_end(filter)
             if taken:
-                return [(message, feed.target, "waited", 0) for message in taken]
+                return [(message, target, "waited", 0) for _, message in taken]
             if feed.cursor.needs != AGAIN:
                 del self._ready[filter]
                 self._look_for_more(filter, feed)
@@ -327,7 +284,6 @@ class StreamFeeds:
             self.wake(filter)
 
     def wake(self, filter: str) -> None:
-        """There may be something for this subscription."""
         if not self._ready:
             self._context.soon(self._waiter)
         self._ready[filter] = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trunkline.broker.shards.feed_words import FeedMessage
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored_codec import publication_from_plain, publication_to_plain
 
@@ -30,6 +31,8 @@ class Forwarded(NamedTuple):
     #: While its shard does not know what the other one wants: the shared filters of which members were picked. Those of
     #: others are picked there; None: all were.
     shared: Sequence[str] | None = None
+    #: It is for a subscription to a stream, and for nobody else.
+    feed: FeedMessage | None = None
 
 
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
@@ -38,10 +41,24 @@ def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
 
 
 def decode_burst(data: bytes | memoryview, epoch: float) -> list[Forwarded]:
-    return [
-        Forwarded(publication_from_plain(row, epoch), share, tuple(tried), *rest)
-        for row, share, tried, *rest in unpack(data)
-    ]
+    return [_from_plain(*item, epoch=epoch) for item in unpack(data)]
+
+
+def _from_plain(
+    row: Any,
+    share: str,
+    tried: list[int],
+    version: int,
+    number: int,
+    is_silent: bool,
+    shared: list[str] | None,
+    feed: list[Any] | None,
+    *,
+    epoch: float,
+) -> Forwarded:
+    about = None if feed is None else FeedMessage(*feed)
+    publication = publication_from_plain(row, epoch)
+    return Forwarded(publication, share, tuple(tried), version, number, is_silent, shared, about)
 
 
 def decoded(burst: bytes | memoryview, epoch: float, scheduler: Scheduler) -> list[Forwarded]:

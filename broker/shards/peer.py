@@ -18,7 +18,7 @@ import trio
 from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher, Said, ShardAnswer
 from trunkline.broker.links.link import BEAT, CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
-from trunkline.broker.shards.bursts import decoded, encode_burst
+from trunkline.broker.shards.bursts import Forwarded, decoded, encode_burst
 from trunkline.broker.shards.held import HeldPublishers
 from trunkline.mqtt.session.ledger import all_of
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.links.frames import LinkRoute, Word
     from trunkline.broker.links.link import Event, LinkEnd
-    from trunkline.broker.shards.bursts import Forwarded
+    from trunkline.broker.shards.feed_words import FeedMessage
     from trunkline.broker.shards.held import Publishers
     from trunkline.broker.shards.outbox import LinkOutbox
     from trunkline.broker.shards.places import LinkPlaces
     from trunkline.broker.shards.words import Words
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.session.ledger import Wait
 
 #: Bytes of publications in one burst, unless a single one is larger.
@@ -217,6 +218,10 @@ class Peer:
         self._items.append(forwarded)
         self._weight += forwarded.publication.weight
         self._arm()
+
+    def feed(self, message: Message, about: FeedMessage) -> None:
+        """A message for a subscription to a stream, which is lost with the connection."""
+        self._append(Forwarded(message, feed=about))
 
     def is_new(self, number: int) -> bool:
         """Whether a publication from there with this number has not come before."""

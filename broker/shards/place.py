@@ -9,6 +9,7 @@ import trio
 
 from trunkline.broker.links.link import BEAT
 from trunkline.broker.net.listening_sockets import open_sockets
+from trunkline.broker.shards.homes import STREAMS_AT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -78,6 +79,10 @@ class ShardPlace:
     all_quiet: Callable[[], Awaitable[None]] = _at_once
     #: Seconds after which a link that has nothing to say says so.
     beat: float = BEAT
+
+    @property
+    def has_streams(self) -> bool:
+        return self.number == STREAMS_AT
 
     def named(self, node: str) -> str:
         """The name of this shard where those of a node have to differ."""

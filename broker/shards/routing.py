@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trunkline.broker.late_refusals import LateRefusals
 from trunkline.broker.node_use import SUBSCRIPTIONS
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
 from trunkline.broker.shards.bursts import Forwarded
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from trunkline.broker.links.frames import LinkRoute
     from trunkline.broker.pubsub import Own, Shares
     from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.shards.feed_words import FeedMessage
     from trunkline.broker.shards.outbox import Unsent
     from trunkline.broker.shards.peer import Peer
     from trunkline.broker.shards.place import ShardPlace
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 _ALL: Final = Options(qos=2)
 ALL: Final = "#"
+#: What is said of a message that a stream has refused: its id, and why.
+REFUSED: Final = "refused"
 #: Groups whose turns are remembered.
 MAX_PICKERS: Final = 10_000
 
@@ -86,6 +90,14 @@ class ShardPubSub(PubSub):
         self._is_kept = False
         #: The same of a publication that is being published.
         self._sending: list[Wait] = []
+        #: Filters of streams elsewhere, also as routes.
+        self._of_streams: set[tuple[int, str]] = set()
+        self._streams_away: Router[Peer] = Router()
+        self.late_refusals = self._late = LateRefusals()
+        self.words.hear(REFUSED, lambda _, refused: self._late.refused(int.from_bytes(refused[0], "big"), refused[1]))
+        #: Told of a message that a stream here has refused, and of one for a subscription to a stream.
+        self.on_refused: Callable[[Message, str], None] = _nobody
+        self.on_fed: Callable[[FeedMessage, Message], None] = _nobody
 
     # What is published here
 
@@ -121,8 +133,9 @@ class ShardPubSub(PubSub):
                 self._send(peer, Forwarded(publication, version=version, shared=self._shared(peer, publication)))
             for number, message in enumerate(publication.messages):
                 self._spread(message.topic, version + number * STEP)
-        reached = 0
+        reached, in_stream = 0, False
         for part, route in parts_of(publication, self._away.match):
+            in_stream = in_stream or bool(self._of_streams and self._streams_away.match(part.topic))
             for target in route.targets:
                 if not version:
                     self._send(target.subscriber, Forwarded(part, shared=self._shared(target.subscriber, part)))
@@ -131,6 +144,8 @@ class ShardPubSub(PubSub):
                 if self.router.group(filter) is None:  # else its members here were considered, too
                     self._share_out(filter, part)
             reached = max(reached, len(route.targets) + len(route.groups))
+        if in_stream:
+            self._late.sent(publication, self._sending)
         return shared + reached
 
     def _shared(self, peer: Peer, publication: Publication) -> Sequence[str] | None:
@@ -267,7 +282,10 @@ class ShardPubSub(PubSub):
     # What comes from another shard
 
     def take(self, peer: Peer, forwarded: Forwarded) -> list[Wait]:
-        publication, share, tried, version, number, is_silent, shared = forwarded
+        publication, share, tried, version, number, is_silent, shared, feed = forwarded
+        if feed is not None:
+            self.on_fed(feed, publication.messages[0])
+            return []
         if number and not peer.is_new(number):
             return []
         if share:
@@ -282,12 +300,26 @@ class ShardPubSub(PubSub):
             if groups:  # the other shard has picked their members
                 route = _without_groups(route)
             self._version, version = version, version + part.count * STEP
-            super().publish(part, trio.current_time(), route=route)
+            self._publish_here(peer, part, route)
             is_stored = is_stored or part.stored is not None
             for group in groups if shared is not None else ():
                 if (filter := group.shared_filter) not in (shared or ()):  # it did not know of them
                     waits += self._take_share(part, filter, ())
         return [*self._until_stored(is_stored), *waits]
+
+    def _publish_here(self, peer: Peer, part: Publication, route: Route[Subscriber]) -> None:
+        """What a stream refuses, subscribers get all the same: others have it already."""
+        now = trio.current_time()
+        if super().publish(part, now, route=route) or not (why := self.refused(part)):
+            return
+        if part.count > 1:  # perhaps not all of it
+            for message in part.messages:
+                self._publish_here(peer, message, route)
+            return
+        super().publish(part, now, route=route.beside_receivers())
+        (message,) = part.messages
+        self.words.tell_one(peer.number, REFUSED, (message.guid.to_bytes(16, "big"), why))
+        self.on_refused(message, why)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
         """Its members here may all have gone meanwhile."""
@@ -323,6 +355,12 @@ class ShardPubSub(PubSub):
                 self._away.unsubscribe(peer, filter)
             else:
                 self._away.subscribe(peer, filter, _ALL)
+            if route is not None and route.in_stream:
+                self._of_streams.add((peer.number, filter))
+                self._streams_away.subscribe(peer, filter, _ALL)
+            elif (peer.number, filter) in self._of_streams:
+                self._of_streams.remove((peer.number, filter))
+                self._streams_away.unsubscribe(peer, filter)
 
     def begins_anew(self, peer: Peer) -> None:
         """It may have ended before it had stored what it retained last."""
@@ -339,6 +377,9 @@ class ShardPubSub(PubSub):
                 self._spread(topic, version)
 
     # Subscriptions
+
+    def when_routed(self, action: Callable[[], None]) -> None:
+        self.wants.when_told(action)
 
     def make_routes(
         self,
@@ -375,6 +416,10 @@ class ShardPubSub(PubSub):
             super().retain(message, now)
         elif self._versions.is_newest(message, version):
             super().retain(message, now, version)
+
+
+def _nobody(*what: object) -> None:
+    """Is told."""
 
 
 def _runs(publication: Publication, numbers: Sequence[int]) -> Iterator[Publication]:

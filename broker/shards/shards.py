@@ -8,6 +8,9 @@ import trio
 
 from trunkline.broker.links.frames import NOWHERE, HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import LinkEnd
+from trunkline.broker.shards.away_streams import AwayStreams
+from trunkline.broker.shards.feed_server import FeedServers
+from trunkline.broker.shards.homes import STREAMS_AT
 from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
 
@@ -17,10 +20,12 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.net.passed import PassedConnection
     from trunkline.broker.net.services import NetServices
+    from trunkline.broker.session.state import Session
     from trunkline.broker.shards.held import Publishers
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.routing import ShardPubSub
     from trunkline.broker.shards.stored_links import StoredLinks
+    from trunkline.streams.host import StreamHost
 
 #: Seconds that a shard waits for others before it serves.
 MAX_UNKNOWN: Final = 5.0
@@ -38,8 +43,11 @@ class Shards:
         stored: StoredLinks,
         net: NetServices,
         take: Callable[[PassedConnection], None],
+        streams: Callable[[], StreamHost],
+        find: Callable[[str], Session | None],
     ) -> None:
-        """`take` serves connections that other shards hand over."""
+        """`take` serves connections that other shards hand over. `streams` are those of this shard, and `find` finds
+        the session of a client id here."""
         self.place = place
         self.net = net
         self.take = take
@@ -57,6 +65,16 @@ class Shards:
                 reached = NOWHERE if known is None else known.place
                 link = LinkEnd(place.number, place.term, number, reached, beat=place.beat)
                 pubsub.peers[number] = Peer(link, net.scheduler, pubsub, publishers, pubsub.words, place.epoch, store)
+        #: None where the streams are here.
+        self.away_streams: AwayStreams | None = None
+        #: Work off what sessions and streams have for each other that are at different shards.
+        self.feeds: AwayStreams | FeedServers
+        if place.has_streams:
+            home_of = _here if place.hand_over is None else place.hand_over.home_of
+            self.feeds = FeedServers(pubsub.peers, pubsub.words, streams, net.scheduler, home_of)
+        else:
+            self.feeds = self.away_streams = AwayStreams(pubsub.peers[STREAMS_AT], pubsub.words, net.scheduler, find)
+            pubsub.on_fed = self.away_streams.came
 
     @property
     def peers(self) -> Mapping[int, Peer]:
@@ -116,3 +134,9 @@ class Shards:
         """Wait until all others have told what their sessions want; not for ever, since one may be down."""
         with trio.move_on_after(MAX_UNKNOWN):
             await self._pubsub.are_known.wait()
+
+
+def _here(client_id: str) -> int:
+    """Where sessions stay where their connections came."""
+    del client_id
+    return STREAMS_AT

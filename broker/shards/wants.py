@@ -48,7 +48,9 @@ class Wants:
     def of(self, filter: str) -> LinkRoute | None:
         """As it is now."""
         if not filter.startswith(SHARE_PREFIX):
-            return LinkRoute(2, self._durable) if self._router.count(filter) else None
+            in_stream = self._router.has_receivers(filter)
+            is_wanted = in_stream or self._router.count(filter)
+            return LinkRoute(2, self._durable, in_stream=in_stream) if is_wanted else None
         members = self._router.targets(filter)
         if not members:
             return None

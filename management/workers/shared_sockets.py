@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from trunkline.broker.net.listening_sockets import SocketsWanted, again, open_sockets
+from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.config.addresses import NATS
 
 if TYPE_CHECKING:
     import socket
@@ -44,11 +46,13 @@ class SharedSockets:
         await self._open(SocketsWanted.of(settings))
 
     async def take(self, wanted: SocketsWanted, holder: Hashable) -> list[socket.socket]:
-        """Sockets for a worker, to be closed here when it has them.
+        """Sockets for a worker, to be closed here when it has them; none, if what is spoken there is for another one.
 
         Raises:
             OSError: the address cannot be listened on.
         """
+        if wanted.address.scheme in NATS and holder != STREAMS_AT:
+            return []
         opened = await self._open(wanted)
         self._holders.setdefault(_key(wanted), set()).add(holder)
         taken: list[socket.socket] = []

@@ -124,9 +124,26 @@ def test_a_message_goes_to_all_from_any(folder: Path, operation: str) -> None:
 
 
 def test_what_one_worker_would_have_to_do_is_refused(folder: Path) -> None:
-    words = r"streams.create: the node has several workers; name one with --socket .*0\.sock"
+    words = r"log.tail: the node has several workers; name one with --socket .*0\.sock"
     with group(folder, lambda *_, **__: None) as node, pytest.raises(ControlError, match=words):
-        node.call("streams.create", name="a")
+        node.call("log.tail", name="a")
+
+
+def test_streams_are_at_the_first_worker(folder: Path) -> None:
+    def answer(pid: int, operation: str, **arguments: object) -> object:
+        return [{"name": f"{operation} {pid}"}] if operation.endswith("list") else pid
+
+    with group(folder, answer) as node:
+        assert node.call("streams.create", name="a") == 100
+        assert node.call("streams.consumers.info", stream="a", consumer="b") == 100
+        assert list(node.rows("streams.list")) == [{"name": "streams.list 100"}]
+        assert list(node.pages("streams.consumers.list", stream="a")) == [[{"name": "streams.consumers.list 100"}]]
+    words = "worker 0, which has the streams, does not answer"
+    with group(folder, answer, dead=(0,)) as node:
+        with pytest.raises(NoBroker, match=words):
+            node.call("streams.info", name="a")
+        with pytest.raises(NoBroker, match=words):
+            list(node.rows("streams.list"))
 
 
 def test_rows_of_all_come_in_pages(folder: Path) -> None:

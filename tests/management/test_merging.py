@@ -59,11 +59,6 @@ def test_listeners_have_the_connections_of_all() -> None:
     assert rows("listeners.list", one, other) == [{"name": "a", "url": "tcp://", "connections": 5}]
 
 
-def test_what_is_of_one_worker_alone_stays_as_it_is() -> None:
-    streams = [{"name": "a", "messages": 1}], [{"name": "a", "messages": 2}]
-    assert rows("streams.list", *streams) == [*streams[0], *streams[1]]
-
-
 STATUS: Row = {
     "node": "n",
     "version": "1",

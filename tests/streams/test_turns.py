@@ -52,6 +52,9 @@ class Host(World):
     async def pause(self) -> None:
         self.calls.turn()
 
+    async def routed(self) -> None:
+        self.calls.turn()
+
     async def committed(self) -> None:
         self.calls.turn()
         self.write()

@@ -1,6 +1,7 @@
 """What waits in the sources of a session leaves in order, in slices, when nothing pauses the session."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import trio
@@ -11,9 +12,9 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.session.feeds import FeedHost
 from trunkline.broker.session.outbound import Outbound
 from trunkline.streams import StreamConfig
-from trunkline.streams.host import StreamHost
 
 
 def congest(here: Room, client_id: str, on: bool = True) -> None:
@@ -183,15 +184,15 @@ async def test_it_is_empty_when_nothing_waits_and_nothing_is_unacknowledged() ->
 
 async def test_streams_are_made_only_for_a_session_that_subscribes_to_one() -> None:
     async with room() as here:
-        asked: list[StreamHost] = []
+        asked: list[FeedHost[Any]] = []
         services = here.node.services
-        streams = services.streams
+        find_feeds = services.find_feeds
 
-        def made() -> StreamHost:
-            asked.append(streams())
+        def made() -> FeedHost[Any]:
+            asked.append(find_feeds())
             return asked[-1]
 
-        services.streams = made
+        services.find_feeds = made
         for _ in range(2):
             client = await here.stay("a")
             await client.subscribe(("t", 1))

@@ -13,9 +13,9 @@ from tests.conformance import raw
 from tests.counting import counted
 from tests.wire import Wire
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.stream_feed import InvalidStart, Start, StreamFeeds, read_start
+from trunkline.broker.session.stream_feed import StreamFeeds
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
-from trunkline.streams import DeliverPolicy, Retention, StreamConfig
+from trunkline.streams import Retention, StreamConfig
 
 ORDERS = StreamConfig(name="orders", filters=("orders/#",))
 FILTER = "$stream/orders/orders/#"
@@ -126,22 +126,6 @@ async def test_it_begins_at_a_time(autojump_clock: MockClock) -> None:
         client = await here.client("a")
         await client.subscribe((FILTER, 1), properties=raw.user_property("from", moment))
         assert await payloads(client, 4) == numbers(6, 10)
-
-
-def test_beginnings() -> None:
-    def read(word: str, **more: str) -> Start:
-        return read_start({"user_property": [("from", word), *more.items()]})
-
-    assert read_start({}) == Start(DeliverPolicy.NEW)
-    assert read("earliest", metadata="yes") == Start(DeliverPolicy.ALL, metadata=True)
-    assert read("17") == Start(DeliverPolicy.BY_START_SEQUENCE, sequence=17)
-    assert read("1970-01-01T00:01:00Z") == Start(DeliverPolicy.BY_START_TIME, time=60.0)
-    assert read("1970-01-01T01:01:00+01:00").time == 60.0
-    for word in ("", "soon", "-1", "1.5", "2026-01-31", "2026-01-31T12:00:00", "9" * 30, "2026-13-31T12:00:00Z"):
-        with pytest.raises(InvalidStart, match="neither earliest"):
-            read(word)
-    with pytest.raises(InvalidStart, match="neither yes nor no"):
-        read("latest", metadata="perhaps")
 
 
 async def test_a_filter_of_the_stream_and_other_subscriptions_beside_it() -> None:

@@ -54,4 +54,4 @@ def test_it_comes_as_it_was(some: list[Forwarded], epoch: int) -> None:
 
 
 def test_most_are_for_everybody_who_wants_them_and_nothing_more_is_said() -> None:
-    assert Forwarded(Message("t", b"x"))[1:] == ("", (), 0, 0, False, None)
+    assert Forwarded(Message("t", b"x"))[1:] == ("", (), 0, 0, False, None, None)

@@ -52,7 +52,8 @@ def shards(
     net: Any = SimpleNamespace(scheduler=Scheduler(now=trio.current_time()))
     publishers: Any = SimpleNamespace()
     place = ShardPlace(number, count, 7, 0.0, _alone, hand_over)
-    return Shards(place, routing, publishers, committer, stored, net, take)  # type: ignore[arg-type]
+    here: Any = SimpleNamespace
+    return Shards(place, routing, publishers, committer, stored, net, take, here, here)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("number", "others"), [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])])

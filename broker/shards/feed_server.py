@@ -1,0 +1,307 @@
+"""Subscriptions to streams of this shard by the sessions of another one.
+
+Each is a consumer whose messages are acknowledged when the session has stored them: what is on its way when either
+shard or the link between them ends comes again, and the session, which knows how far it has come, gets nothing twice.
+The session says how much it has room for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.broker.session.stream_feed import MAX_TAKEN, PAUSE, StreamFeed
+from trunkline.broker.session.stream_start import CLIENT, FILTER
+from trunkline.broker.shards.feed_words import (
+    FEEDS,
+    MAY_FEED,
+    CloseFeed,
+    FeedEnded,
+    FeedMessage,
+    FeedOpened,
+    FeedRoom,
+    KnownFeed,
+    KnownFeeds,
+    OpenFeed,
+    feed_from_plain,
+    feed_to_plain,
+)
+from trunkline.store import StoreError
+from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
+from trunkline.streams.errors import StreamError
+from trunkline.streams.takeover import acknowledge_by, come_to
+from trunkline.streams.thinning import AGAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.actors import Scheduler
+    from trunkline.broker.shards.feed_words import FeedWord
+    from trunkline.broker.shards.peer import Peer
+    from trunkline.broker.shards.words import Words
+    from trunkline.mqtt.message import Message
+    from trunkline.streams.consumer import ConsumerCursor
+    from trunkline.streams.host import StreamHost
+    from trunkline.streams.stream import Stream
+
+#: Consumers that are named in one frame.
+KNOWN_AT_ONCE: Final = 200
+
+_logger = logging.getLogger("trunkline.shards")
+
+
+@dataclass(slots=True, eq=False)
+class ServedFeed:
+    feed: StreamFeed
+    opening: int
+    #: Messages and bytes that were sent in this opening, and that may have been.
+    messages: int = 0
+    byte_size: int = 0
+    max_messages: int = 0
+    max_bytes: int = 0
+
+    @property
+    def room(self) -> int:
+        """Messages; more bytes than there is room for by one of them at most."""
+        return self.max_messages - self.messages if self.byte_size < self.max_bytes else 0
+
+    def take(self) -> list[tuple[int, Message]]:
+        return self.feed.take(min(self.room, MAX_TAKEN), self._fits)
+
+    def _fits(self, message: Message) -> bool:
+        if self.byte_size >= self.max_bytes:
+            return False
+        self.messages += 1
+        self.byte_size += message.weight
+        return True
+
+
+class FeedServer:
+    """For the sessions of one other shard."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        words: Words,
+        host: Callable[[], StreamHost],
+        scheduler: Scheduler,
+        home_of: Callable[[str], int],
+    ) -> None:
+        self._peer = peer
+        self._words = words
+        self._find_host = host
+        self._scheduler = scheduler
+        self._home_of = home_of
+        self._feeds: dict[str, ServedFeed] = {}
+        #: Those that may have something, the next one first.
+        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._wake = trio.Event()
+        self._is_new = False
+
+    @property
+    def _host(self) -> StreamHost:
+        return self._find_host()
+
+    # What the other shard says
+
+    def connected(self) -> None:
+        for name in list(self._feeds):
+            self._close(name)
+        self._is_new = True
+        self._wake.set()
+
+    def take(self, word: FeedWord) -> None:
+        match word:
+            case OpenFeed():
+                self._open(word)
+            case FeedRoom():
+                self._make_room(word)
+            case CloseFeed():
+                self._close(word.name)
+                if word.has_ended:
+                    self._delete(word.stream, word.name)
+            case _:
+                raise TypeError(f"worker {self._peer.number} says {type(word).__name__} where the streams are")
+
+    def _say(self, word: FeedWord) -> None:
+        self._words.tell_one(self._peer.number, FEEDS, feed_to_plain(word))
+
+    def _open(self, asked: OpenFeed) -> None:
+        self._close(asked.name)
+        try:
+            stream = self._host.registry.get(asked.stream)
+            cursor = self._cursor(stream, asked)
+        except StreamError as error:
+            self._say(FeedOpened(asked.name, asked.opening, 0, 0, str(error)))
+            return
+        cursor.receivers += 1
+        self._feeds[asked.name] = ServedFeed(StreamFeed(self._host, stream, cursor), asked.opening)
+        before = min(cursor.outstanding, default=cursor.position) - 1
+        self._say(FeedOpened(asked.name, asked.opening, stream.log.number, before, ""))
+
+    def _cursor(self, stream: Stream, asked: OpenFeed) -> ConsumerCursor:
+        """
+        Raises:
+            StreamError: the stream cannot have it.
+        """
+        consumers, now = stream.consumers, self._host.now
+        cursor = consumers.find(asked.name)
+        if cursor is not None and asked.is_new:
+            stream.delete_consumer(cursor)
+            cursor = None
+        is_known = asked.number == stream.log.number
+        if cursor is None:
+            config = ConsumerConfig.from_plain(asked.config)
+            if is_known:  # it was lost with an earlier life of this shard
+                config = replace(
+                    config,
+                    deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                    start_sequence=asked.sequence + 1,
+                    start_time=None,
+                )
+            return consumers.new(config, now)
+        if is_known:
+            come_to(stream, cursor, asked.sequence, now)
+        acknowledge_by(stream, cursor, AckPolicy.ALL, now)
+        return cursor
+
+    def _make_room(self, said: FeedRoom) -> None:
+        served = self._feeds.get(said.name)
+        if served is None or served.opening != said.opening:
+            return
+        served.max_messages, served.max_bytes = said.messages, said.byte_size
+        come_to(served.feed.stream, served.feed.cursor, said.sequence, self._host.now)
+        self._look_at(said.name)
+
+    def _close(self, name: str) -> None:
+        served = self._feeds.pop(name, None)
+        self._ready.pop(name, None)
+        if served is not None:
+            served.feed.stream.consumers.left(served.feed.cursor, self._host.now)
+
+    def _delete(self, stream: str, name: str) -> None:
+        found = self._host.registry.find(stream)
+        cursor = None if found is None else found.consumers.find(name)
+        if found is not None and cursor is not None:
+            found.delete_consumer(cursor)
+
+    # What it gets
+
+    def _look_at(self, name: str) -> None:
+        if name in self._feeds:
+            self._ready[name] = None
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Serve by turns, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            if self._is_new:
+                self._is_new = False
+                await self._name_all()
+            while self._ready:
+                name, _ = self._ready.popitem(last=False)
+                await self._host.pause()
+                await self._serve(name)
+
+    async def _name_all(self) -> None:
+        """Of the consumers here that are subscriptions there, the other shard closes those that have ended."""
+        feeds = [
+            KnownFeed(cursor.name, stream.name, cursor.config.metadata[CLIENT], cursor.config.metadata.get(FILTER, ""))
+            for stream in self._host.registry
+            for cursor in stream.consumers
+            if CLIENT in cursor.config.metadata and self._home_of(cursor.config.metadata[CLIENT]) == self._peer.number
+        ]
+        for first in range(0, len(feeds), KNOWN_AT_ONCE):
+            with self._scheduler.turn:
+                self._say(KnownFeeds(feeds[first : first + KNOWN_AT_ONCE]))
+            await trio.lowlevel.checkpoint()
+
+    async def _serve(self, name: str) -> None:
+        """Send some of it, and look at it again when there may be more."""
+        served = self._feeds.get(name)
+        if served is None:
+            return
+        cursor, stream = served.feed.cursor, served.feed.stream
+        if served.feed.is_over:
+            self._close(name)
+            with self._scheduler.turn:
+                self._say(FeedEnded(name, served.opening))
+            return
+        if served.room <= 0:
+            return
+        taken = served.take()
+        if taken:
+            await self._send(name, served.opening, taken)
+            self._look_at(name)
+        elif cursor.needs is None:
+            cursor.watch(lambda: self._found(name, served))
+        elif cursor.needs == AGAIN:
+            self._look_at(name)
+        else:
+            try:
+                await stream.log.fetch(self._host, cursor.needs)
+            except StoreError as error:
+                _logger.warning("the stream %s cannot be read: %s", stream.name, error)
+                await trio.sleep(PAUSE)
+            self._look_at(name)
+
+    def _found(self, name: str, served: ServedFeed) -> None:
+        if self._feeds.get(name) is served:
+            self._look_at(name)
+
+    async def _send(self, name: str, opening: int, taken: list[tuple[int, Message]]) -> None:
+        peer, there = self._peer, trio.Event()
+        with self._scheduler.turn:
+            for sequence, message in taken:
+                about = FeedMessage(name, opening, sequence, message.qos, message.weight)
+                message.qos = 0  # it comes again if it is lost, and the link need not keep it
+                peer.feed(message, about)
+            if peer.is_full:
+                peer.until_there(there.set)
+            else:
+                there.set()
+        await there.wait()
+
+
+class FeedServers:
+    """For the sessions of all others."""
+
+    def __init__(
+        self,
+        peers: Mapping[int, Peer],
+        words: Words,
+        host: Callable[[], StreamHost],
+        scheduler: Scheduler,
+        home_of: Callable[[str], int],
+    ) -> None:
+        self._host = host
+        self._servers = {number: FeedServer(peer, words, host, scheduler, home_of) for number, peer in peers.items()}
+        words.hear(FEEDS, lambda shard, plain: self._servers[shard].take(feed_from_plain(plain)))
+        words.answer(MAY_FEED, self._may_feed)
+        words.came.append(lambda shard: self._servers[shard].connected())
+
+    def _may_feed(self, shard: int, asked: tuple[str, Any], answer: Callable[[str], None]) -> None:
+        del shard
+        name, plain = asked
+        try:
+            stream = self._host().registry.get(name)
+            config = ConsumerConfig.from_plain(plain)
+            if stream.consumers.find(config.name) is None:
+                stream.consumers.check(config)
+        except StreamError as error:
+            answer(str(error))
+        else:
+            answer("")
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve them, for ever."""
+        async with trio.open_nursery() as nursery:
+            for server in self._servers.values():
+                nursery.start_soon(server.run)
+            task_status.started()

@@ -1,0 +1,111 @@
+"""What a subscription to a stream gets does not depend on where its session is."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.shards.fed import (
+    EARLIEST,
+    FILTER,
+    ORDERS,
+    consumers,
+    numbers,
+    payloads,
+    publish,
+    publishers,
+    stay,
+    store,
+)
+from tests.conformance import raw
+from tests.testing.three import at, three
+from trunkline import testing
+
+STORED = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_history_then_live_messages_at_each_shard(qos: int) -> None:
+    async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        for shard, other in enumerate(others):
+            await publish(other, 40 * shard, 40 * (shard + 1), max(qos, 1))  # at QoS 0 nothing orders them
+        for wire in wires:
+            assert await wire.subscribe((FILTER, qos), properties=EARLIEST) == [qos]
+        for wire in wires:
+            assert await payloads(wire, 120) == numbers(0, 120)
+        for shard, other in enumerate(others):
+            first = 120 + 300 * shard
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(publish, other, first, first + 300, qos)
+                for wire in wires:
+                    assert await payloads(wire, 300) == numbers(first, first + 300)
+        for wire in wires:
+            await wire.expect_nothing()
+
+
+@STORED
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_who_comes_back_goes_on_where_it_was(tmp_path: Path, qos: int, stored: bool) -> None:
+    async with testing.broker(workers=3, **store(tmp_path, stored=stored)) as b, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        async with stay(b, 1) as wire:
+            await wire.subscribe((FILTER, qos), properties=EARLIEST)
+            await publish(others[2], 0, 50)
+            assert await payloads(wire, 50) == numbers(0, 50)
+            await wire.disconnect()
+        await publish(others[0], 50, 400)
+        async with stay(b, 1) as wire:
+            assert await payloads(wire, 350) == numbers(50, 400)
+            await wire.expect_nothing()
+            assert consumers(b) == [at(b, 1)]
+            await wire.send(raw.unsubscribe(1, FILTER))
+            assert (await wire.expect_type(raw.UNSUBACK)).reasons == [0]
+            await b.wait_until(lambda: not consumers(b))
+
+
+async def test_what_is_on_its_way_when_the_link_breaks_comes_once(autojump_clock: MockClock) -> None:
+    async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        await publish(others[0], 0, 300)
+        for wire in wires:
+            await wire.subscribe((FILTER, 2), properties=EARLIEST)
+        for wire in wires:
+            assert await payloads(wire, 100) == numbers(0, 100)
+        fault = b.faults.cut_link(0, 1)
+        await publish(others[0], 300, 320)
+        assert await payloads(wires[2], 220) == numbers(100, 320)
+        fault.remove()
+        assert await payloads(wires[1], 220) == numbers(100, 320)
+        with b.faults.cut_link(0, 1):
+            pass
+        await publish(others[1], 320, 330)
+        for wire in wires[1:]:
+            assert await payloads(wire, 10) == numbers(320, 330)
+            await wire.expect_nothing()
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("shard", range(3))
+async def test_all_shards_begin_anew(tmp_path: Path, shard: int, power_cut: bool) -> None:
+    async with testing.broker(workers=3, **store(tmp_path, stored=True)) as b:
+        await b.streams.create(ORDERS)
+        async with publishers(b) as others:
+            await publish(others[1], 0, 200, 2)
+        got: list[bytes] = []
+        taken: set[int] = set()
+        async with stay(b, shard) as wire:
+            await wire.send(raw.subscribe(1, (FILTER, 2), properties=EARLIEST))
+            while len(got) < 60:
+                packet = await wire.receive()
+                if packet.type == raw.PUBLISH:
+                    got.append(packet.payload)
+                    taken.add(packet.packet_id)
+                    await wire.send(raw.ack(raw.PUBREC, packet.packet_id))
+        await b.restart(power_cut=power_cut)
+        async with stay(b, shard) as wire, publishers(b) as others:
+            await publish(others[0], 200, 210, 2)
+            got += await payloads(wire, 210 - len(got), taken)
+            assert got == numbers(0, 210)
+            await wire.expect_nothing()

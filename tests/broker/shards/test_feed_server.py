@@ -1,0 +1,60 @@
+"""The shard with the streams sends no more than there is room for."""
+
+from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, numbers, payloads, publish, publishers
+from tests.conformance import raw
+from tests.testing.three import at, three
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.broker.shards.away_feeds import MAX_BYTES, MAX_MESSAGES
+from trunkline.streams import StreamConfig
+
+
+async def test_large_messages_are_bounded_by_their_bytes() -> None:
+    large = StreamConfig(name="orders", filters=("orders/#",))
+    async with testing.broker(workers=3) as b, publishers(b) as others:
+        await b.streams.create(large)
+        for number in range(30):
+            await others[0].publish("orders/1", b"%d" % number + bytes(50_000), qos=1)
+        async with Wire(b.connect()) as wire:
+            await wire.connect(at(b, 1), properties=raw.receive_maximum(1))
+            await wire.subscribe((FILTER, 1), properties=EARLIEST)
+            first = await wire.receive()
+            await wire.ping()
+            (info,) = b.streams.consumers("orders")
+            assert info.pending >= 30 - 1 - MAX_BYTES // 50_000 - 1
+            await wire.acknowledge(first)
+            assert [payload.rstrip(b"\0") for payload in await payloads(wire, 29)] == [b"%d" % n for n in range(1, 30)]
+
+
+async def test_a_client_that_does_not_acknowledge_costs_its_window_and_a_little_at_its_shard() -> None:
+    async with testing.broker(workers=3) as b, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        await publish(others[0], 0, 500)
+        async with Wire(b.connect()) as wire:
+            await wire.connect(at(b, 1), properties=raw.receive_maximum(5))
+            await wire.subscribe((FILTER, 1), properties=EARLIEST)
+            held = [await wire.receive() for _ in range(5)]
+            await wire.ping()
+            (info,) = b.streams.consumers("orders")
+            assert info.pending >= 500 - MAX_MESSAGES - 5
+            for packet in held:
+                await wire.acknowledge(packet)
+            assert await payloads(wire, 495) == numbers(5, 500)
+
+
+async def test_a_stream_that_is_deleted_ends_its_subscriptions() -> None:
+    async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        for wire in wires:
+            await wire.subscribe((FILTER, 1), properties=EARLIEST)
+        await publish(others[0], 0, 3)
+        for wire in wires:
+            assert await payloads(wire, 3) == numbers(0, 3)
+        await b.streams.delete("orders")
+        await b.streams.create(ORDERS)
+        for wire in wires:
+            assert await wire.subscribe((FILTER, 1), properties=EARLIEST) == [1]
+        await publish(others[1], 3, 6)
+        for wire in wires:
+            assert await payloads(wire, 3) == numbers(3, 6)
+            await wire.expect_nothing()
