@@ -185,6 +185,7 @@ class Streams:
         Raises:
             ProtocolError: this is not a topic name.
             StreamNotFound: no stream takes the topic, or another one than expected.
+            StreamsNotOffered: they are in another process.
             StreamRefuses: there is no room.
             WrongLastSequence: somebody else has published.
         """
@@ -193,6 +194,7 @@ class Streams:
             properties = {**properties, "user_property": (*known, (MESSAGE_ID, message_id))}
         data = payload.encode() if isinstance(payload, str) else payload
         message = self._host.message(topic, data, qos, properties)
+        self._registry.check_offered()
         stream = self._registry.of_topic(topic)
         if stream is None or expected_stream not in (None, stream.name):
             raise StreamNotFound(expected_stream or topic)

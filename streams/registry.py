@@ -63,7 +63,7 @@ class StreamRegistry:
         #: Streams that are deleted, by number: the sequences whose blocks are still to be erased.
         self._erasing: dict[int, tuple[int, int]] = {}
         self._written: Logs = []
-        #: Why no stream can be made; empty, if one can.
+        #: Why there are no streams here, and none can be made; empty, if there can be some.
         self.refusal = ""
 
     def __iter__(self) -> Iterator[Stream]:
@@ -72,6 +72,14 @@ class StreamRegistry:
     def __len__(self) -> int:
         return len(self._streams)
 
+    def check_offered(self) -> None:
+        """
+        Raises:
+            StreamsNotOffered: there are no streams here.
+        """
+        if self.refusal:
+            raise StreamsNotOffered(self.refusal)
+
     def find(self, name: str) -> Stream | None:
         return self._streams.get(name)
 
@@ -79,10 +87,12 @@ class StreamRegistry:
         """
         Raises:
             StreamNotFound: there is none with this name.
+            StreamsNotOffered
         """
         try:
             return self._streams[name]
         except KeyError:
+            self.check_offered()
             raise StreamNotFound(name) from None
 
     def of_topic(self, topic: str) -> Stream | None:
@@ -127,8 +137,7 @@ class StreamRegistry:
                     f"`trunkline streams edit {config.name}`"
                 )
             return known
-        if self.refusal:
-            raise StreamsNotOffered(self.refusal)
+        self.check_offered()
         self.check_filters(config)
         stream = self._add(self._next, config, now)
         stream.attend()

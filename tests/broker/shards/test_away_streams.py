@@ -1,5 +1,6 @@
 """A shard without streams asks, and says, what becomes of its sessions' subscriptions."""
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -7,7 +8,8 @@ from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, consumers, numbers
 from tests.conformance import raw
 from tests.testing.three import at, three
 from trunkline import testing
-from trunkline.streams import Discard, Retention, StreamConfig
+from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig
+from trunkline.streams.errors import StreamsNotOffered
 
 REFUSED = 0x8F
 
@@ -65,3 +67,19 @@ async def test_what_a_stream_refuses_is_refused_by_puback_at_every_shard() -> No
         answer = await others[1].publish("orders/1", b"no", qos=2)
         assert b.streams.info("orders").messages == 2
         assert (await b.metrics())["messages.dropped.stream_full"] == 4
+
+
+async def test_code_at_another_shard_is_told_where_the_streams_are() -> None:
+    async with testing.broker(workers=2) as b:
+        await b.streams.create(ORDERS)
+        there = b._running.whole.shards[1].streams  # pyright: ignore[reportPrivateUsage]
+        config = ConsumerConfig(name="c")
+        for asked in (
+            lambda: there.create(ORDERS),
+            lambda: there.publish("orders/1", b"x"),
+            lambda: there.create_consumer("orders", config),
+            lambda: there.fetch("orders", "c"),
+        ):
+            with pytest.raises(StreamsNotOffered, match="the streams of this node are at worker 0"):
+                await asked()
+        assert there.list() == []

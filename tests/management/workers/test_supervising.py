@@ -7,18 +7,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from tests.management.plugin_packages import describe
 from tests.test_main import ADDRESS, Process, client, processes
-from trunkline.client import Disconnected
+from trunkline.client import Disconnected, PublishRefused
 from trunkline.client.settings import WillMessage
 from trunkline.client.sync import Client
 from trunkline.config.config import Config
@@ -28,6 +28,10 @@ from trunkline.management.control_client import ControlClient, NoBroker
 from trunkline.management.control_place import worker_sockets
 from trunkline.management.service_manager import READY, SOCKET, STOPPING, WATCHDOG
 from trunkline.management.workers.supervising import sign_of_life
+from trunkline.nats import sync as nats
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no workers there")
 
@@ -473,3 +477,38 @@ def test_each_worker_has_a_folder_in_the_event_log(start: Start, tmp_path: Path)
     assert node.process.end(signal.SIGTERM) == 0
     names = {path.name.partition("@")[0] for path in (tmp_path / "log").rglob("*") if "@" in path.name}
     assert {name.rpartition("=")[2].lstrip(".") for name in names} == {"trunkline.0", "trunkline.1"}
+
+
+def test_streams_and_nats_are_at_the_first_worker_for_clients_of_any(
+    start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = "tcp://127.0.0.1:0,nats://127.0.0.1:0"
+    declared = '[{name = "orders", filters = ["orders/#"], max_messages = 3, discard = "new"}]'
+    node = Node(start(TRUNKLINE_LISTENERS=both, TRUNKLINE_STREAMS=declared))
+    nats_port = next(int(found[1]) for line in node.process.lines if (found := re.search(r"port (\d+) \(NATS\)", line)))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("TMPDIR", str(runtime))
+    devices = [client(node.port, client_id=f"c{number}").open() for number in range(8)]
+    earliest: Properties = {"user_property": [("from", "earliest")]}
+    assert all(clients_of(runtime, number) for number in node.workers)
+    assert "nats" not in str(rows_of(runtime, 1, "clients.list"))
+    with nats.connect(f"nats://127.0.0.1:{nats_port}") as service, ExitStack() as subscribed:
+        readers = [
+            subscribed.enter_context(device.subscribe("$stream/orders/orders/#", qos=1, properties=earliest))
+            for device in devices
+        ]
+        heard = service.subscribe("orders.>")
+        service.flush()
+        for number, device in enumerate(devices[:3]):
+            device.publish("orders/1", b"%d" % number, qos=1)
+        for reader in readers:
+            assert [reader.receive().payload for _ in range(3)] == [b"0", b"1", b"2"]
+        assert [heard.receive().payload for _ in range(3)] == [b"0", b"1", b"2"]
+        for device in devices:
+            with pytest.raises(PublishRefused, match="the stream 'orders' is full"):
+                device.publish("orders/1", b"no", qos=1)
+        assert service.jetstream().stream("orders").state.messages == 3
+    listed = CliRunner().invoke(cli, ["ctl", "--no-config", "streams", "list", "--json"])
+    assert json.loads(listed.output)["name"] == "orders", listed.output
+    leave(*devices)
+    assert node.process.end(signal.SIGTERM) == 0
