@@ -16,7 +16,7 @@ from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.limit_report import LimitReport
 from trunkline.broker.log_throttle import LogThrottle
-from trunkline.broker.metrics import DropReason, Metrics
+from trunkline.broker.metrics import Metrics
 from trunkline.broker.net import poller as polling
 from trunkline.broker.net.failure_log import FailureLog
 from trunkline.broker.net.listeners import Listeners
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.message import Message
     from trunkline.streams.interface import Streams
 
 
@@ -171,18 +170,13 @@ class Node:
         pubsub, services = self.services.pubsub, self.services
         assert isinstance(pubsub, ShardPubSub)
         stored = NO_LINKS if opened is None or opened.links is None else opened.links
-        pubsub.on_refused = self._refused_by_stream
+        pubsub.on_refused = services.refused_by_stream
         committer, take = services.committer, self.listeners.take
         return Shards(place, pubsub, services, committer, stored, self.net, take, services.streams, self._session_of)
 
     def _session_of(self, client_id: str) -> Session | None:
         actor = self.sessions.get(client_id)
         return None if actor is None else actor.session
-
-    def _refused_by_stream(self, message: Message, why: str) -> None:
-        """One of another shard."""
-        services = self.services
-        services.dropped(services.publisher_of(message), message, DropReason.STREAM_FULL, why)
 
     def _net(self, layers: Sequence[LayerFactory]) -> NetServices:
         supervisors = self.supervisors
@@ -325,14 +319,9 @@ class Node:
 
         self.has_streams.set()
         keeper = StreamKeeper(self.services, _subject_of)
-        if not self.has_all_streams:
+        if self.place is not None and not self.place.has_streams:
             keeper.registry.refusal = "the streams of this node are at worker 0"
         return keeper
-
-    @property
-    def has_all_streams(self) -> bool:
-        """Whether those of the node are here."""
-        return self.place is None or self.place.has_streams
 
     @cached_property
     def feeds(self) -> FeedHost[SessionContext]:

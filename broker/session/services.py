@@ -113,6 +113,10 @@ class Services:
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)
 
+    def refused_by_stream(self, message: Message, why: str) -> None:
+        """Of a publisher in another process, which is told there."""
+        self.dropped(self.publisher_of(message), message, DropReason.STREAM_FULL, why)
+
     def not_told(self, client: ClientInfo, filter: str, count: int, reason: DropReason) -> None:
         """As `dropped`, of messages that are not here, or that no hook asks for."""
         if count:
