@@ -48,6 +48,8 @@ def reshard_store(place: Place, count: int) -> bool:
             with _opened_to_read([part.path for part in former]) as engines:
                 _make_parts(place, engines, count)
             _put_in_place(path, count, _names(path, len(former)), 0 if recorded is None else recorded[1])
+        except StoreFull as error:
+            raise StoreFull(f"{error}; nothing was changed") from error
         finally:
             discard(path)
     return True

@@ -54,7 +54,10 @@ def store() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(place: Place, as_json: bool) -> None:
     """Show what is in the store, and how large it is."""
-    found = [_info(part) for part in place.parts]
+    found = list[dict[str, Any]]()
+    code = place.for_each_part(lambda part: found.append(_info(part)), named=False)
+    if not found:
+        raise SystemExit(code)
     totals = dict[str, int]()
     for each in found:
         for name, rows in each["rows"].items():
@@ -63,14 +66,20 @@ def info(place: Place, as_json: bool) -> None:
     if as_json:
         whole = {"path": str(place.path), "size": size, "rows": totals, "parts": found}
         click.echo(json.dumps(whole if place.is_divided else found[0]))
-        return
+    else:
+        _print_info(place, found, totals, size)
+    if code:
+        raise SystemExit(code)
+
+
+def _print_info(place: Place, found: list[dict[str, Any]], totals: dict[str, int], size: int) -> None:
     for each in found:
         click.echo(f"{printable(each['path'])}: format {each['format']}, {each['size']:,} bytes")
     if place.is_divided:
         click.echo(f"{printable(str(place.path))}: {len(found)} parts, {size:,} bytes")
     if totals:
-        columns = [*(found if place.is_divided else ()), {"rows": totals}]
-        heads = [f"part {number}" for number in range(len(columns) - 1)]
+        columns: list[dict[str, Any]] = [*(found if place.is_divided else ()), {"rows": totals}]
+        heads = [each["part"] for each in columns[:-1]]
         rows = [[printable(name), *[f"{each['rows'].get(name, 0):,}" for each in columns]] for name in sorted(totals)]
         print_columns(["space", *heads, "rows"], rows, [])
 
@@ -78,7 +87,8 @@ def info(place: Place, as_json: bool) -> None:
 def _info(part: StorePart) -> dict[str, Any]:
     with closing(part.open_to_read()) as engine:
         counts = {space.name: engine.count(space) for space in engine.spaces()}
-        return {"path": str(part.path), "format": engine.format, "size": engine.size(), "rows": counts}
+        about = {"path": str(part.path), "format": engine.format, "size": engine.size(), "rows": counts}
+        return {"part": part.name, **about} if part.name else about
 
 
 @store.command()

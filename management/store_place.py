@@ -77,11 +77,12 @@ class Place(NamedTuple):
                 " reshard N`, or start the broker"
             )
 
-    def for_each_part(self, command: Callable[[StorePart], object]) -> int:
-        """One part that fails keeps no other from its turn. Returns the worst exit code of all."""
+    def for_each_part(self, command: Callable[[StorePart], object], *, named: bool = True) -> int:
+        """One part that fails keeps no other from its turn. Each is `named` before what is said of it. Returns the
+        worst exit code of all."""
         code = 0
         for part in self.parts:
-            if part.name:
+            if named and part.name:
                 click.echo(f"{part.name}:")
             try:
                 with _explained():

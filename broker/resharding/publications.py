@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from trunkline.broker.resharding.new_parts import NewParts
     from trunkline.store import Engine
 
-#: More rows of queues than a publication can have, by session numbers.
-_COUNT: Final = "L"
+#: How many rows of queues a publication may have.
+_COUNT: Final = "I"
 
 
 class Publications:

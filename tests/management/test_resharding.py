@@ -2,6 +2,7 @@
 meanwhile."""
 
 import os
+import shutil
 import sys
 from contextlib import closing
 from functools import partial
@@ -246,7 +247,7 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path, monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(SqliteEngine, "commit", full)
-        assert "a.0.db is full" in refused()
+        assert "a.0.db is full; nothing was changed" in refused()
     part = parts(path, 2)[1]
     whole = part.read_bytes()
     part.write_bytes(whole.replace(b"away-", b"awry-"))
@@ -257,3 +258,78 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path, monkeypatch: pyte
 
 async def test_no_store_is_divided_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no store" in call("reshard", 2, "--store", tmp_path / "a.db", code=1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 2), (2, 2), (1, 1)])
+async def test_an_export_is_taken_by_a_node_of_any_number_of_workers(before: int, after: int, tmp_path: Path) -> None:
+    path, copy, config = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "broker.toml"
+    config.write_text(f"[node]\nworkers = {after}\n")
+    await filled(path, before)
+    call("export", tmp_path / "export", "--store", path)
+    said = call("import", tmp_path / "export", "--store", copy, "--config", config)
+    assert said.endswith(" rows\n" if after == 1 else f" rows in {after} parts\n")
+    if before == after:
+        assert content(copy, after) == content(path, before)
+    assert "is there already" in call("import", tmp_path / "export", "--store", copy, "--config", config, code=1)
+    async with broker(copy, after) as b:
+        assert len(b.retained) == 5
+        for number in range(6):
+            await expect(b, f"away-{number}", [(f"t/{topic}", b"x", 1) for topic in range(5)])
+
+
+async def test_an_import_is_all_or_nothing(tmp_path: Path) -> None:
+    path, config = tmp_path / "a.db", tmp_path / "broker.toml"
+    config.write_text("[node]\nworkers = 2\n")
+    await filled(path, 3)
+    export = tmp_path / "export"
+    call("export", export, "--store", path)
+    lines = export.read_text().splitlines(keepends=True)
+    before = names(tmp_path)
+    for cut in (1, len(lines) // 2, len(lines) - 1):
+        export.write_text("".join(lines[:cut]))
+        assert f"{export}: line {cut}" in call(
+            "import", export, "--store", tmp_path / "b.db", "--config", config, code=1
+        )
+        assert names(tmp_path) == before
+
+
+async def test_one_part_is_put_in_its_place_again(tmp_path: Path) -> None:
+    path, config = tmp_path / "a.db", tmp_path / "broker.toml"
+    config.write_text("[node]\nworkers = 3\n")
+    await filled(path, 3)
+    old, part = content(path, 3), parts(path, 3)[1]
+    call("export", tmp_path / "all", "--store", path)
+    call("export", tmp_path / "part", "--store", part)
+    part.unlink()
+    assert "is one part, and the export is that of 3" in call(
+        "import", tmp_path / "all", "--store", part, "--config", config, code=1
+    )
+    assert call("import", tmp_path / "part", "--store", part, "--config", config).startswith(f"{part}: ")
+    assert content(path, 3) == old
+
+
+async def test_a_node_that_was_killed_is_divided(tmp_path: Path) -> None:
+    """Clients were connected, and what they had not acknowledged comes again."""
+    path, killed = tmp_path / "store" / "a.db", tmp_path / "killed" / "a.db"
+    path.parent.mkdir()
+    async with broker(path, 3) as b:
+        wires = [await opened(b, f"c{number}") for number in range(6)]
+        for wire in wires:
+            await wire.subscribe(("t", 1))
+        await publish(b, ("t", b"1", 1), ("t", b"2", 1))
+        for wire in wires:
+            await wire.expect_publish("t", b"1", qos=1)
+        await leave(b, "reader", ("will/#", 1))
+        wires.append(await opened(b, "stored", will=raw.Will("will/stored", qos=1)))
+        wires.append(Wire(b.connect()))
+        await wires[-1].connect("fleeting", will=raw.Will("will/fleeting", qos=1))
+        # what is there when all processes are gone
+        shutil.copytree(path.parent, killed.parent, ignore=shutil.ignore_patterns("*-shm", "*-lock"))
+        for wire in wires:
+            await wire.abort()
+    assert killed.with_name("a.0.db-wal").stat().st_size
+    call("reshard", 2, "--store", killed)
+    async with broker(killed, 2) as b:
+        for number in range(6):
+            await expect(b, f"c{number}", [("t", b"1", 1), ("t", b"2", 1)])
+        await expect(b, "reader", [("will/fleeting", b"gone", 1), ("will/stored", b"gone", 1)])

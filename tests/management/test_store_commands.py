@@ -94,6 +94,13 @@ def test_all_parts_are_shown(several: Path) -> None:
     assert [each["path"] for each in shown["parts"]] == [str(part(several, each)) for each in range(3)]
     assert shown["parts"][0]["rows"] == {"colours": 2}
     assert "part 0" not in call("info", "--store", part(several, 1))
+    part(several, 1).write_bytes(b"nothing")
+    done = CliRunner().invoke(cli, ["store", "info", "--store", str(several)])
+    assert (done.exit_code, done.stdout.splitlines()[-2:]) == (
+        1,
+        ["colours  2       3       5", "others   0       1       1"],
+    )
+    assert str(part(several, 1)) in done.stderr
 
 
 def part(path: Path, number: int) -> Path:

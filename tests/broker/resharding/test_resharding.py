@@ -1,13 +1,18 @@
 """All of a store, divided anew; and what cannot be."""
 
+from functools import partial
+from operator import itemgetter
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.broker.disk import Disk
 from tests.broker.resharding.divided import all_rows, divide, holding
-from tests.broker.session.test_cursor import leave, publish
+from tests.broker.session.test_cursor import leave, publish, settled
+from tests.conformance import raw
 from tests.store.puts import COLOURS
+from tests.wire import Wire
 from trunkline.broker.alive_note import NODE
 from trunkline.broker.backlogs.rows import ENTRIES, FILTERS, QUEUES
 from trunkline.broker.resharding.resharding import NotReshardable, reshard
@@ -94,3 +99,76 @@ async def test_progress_is_told_in_rows(monkeypatch: pytest.MonkeyPatch) -> None
     assert steps == [*[(done, total) for done in range(1, total + 1)], (total, total)]
     dealt = (SESSIONS, SUBSCRIPTIONS, WINDOWS, ENTRIES, POSITIONS, MESSAGES)
     assert total == sum(map(former.count, dealt))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_each_client_gets_what_it_would_have_got(seed: int) -> None:
+    """Clients come and go, read some of what waits, and leave some of it half acknowledged."""
+    chance, disk = Random(seed), Disk()
+    names = [f"c{number}" for number in range(6)]
+    settings = {"session": {"max_queue_length": chance.choice((0, 20))}}
+    async with disk.broker(stops=True, **settings) as life:
+        for name in names:
+            await leave(life, name, ("end", 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        for _ in range(40):
+            name = chance.choice(names)
+            match chance.randrange(3):
+                case 0:
+                    topics = [chance.choice(("a", "a/b", "b", "s")) for _ in range(chance.randint(1, 12))]
+                    qos = chance.randint(0, 2)
+                    for number, topic in enumerate(topics):
+                        payload = f"{topic} {chance.random()}".encode()
+                        await publisher.publish(topic, payload, qos=qos, packet_id=number + 1 if qos else None)
+                case 1:
+                    filters = chance.sample(("a", "a/#", "a/+", "b", "b/#", "$share/g/s"), 2)
+                    wire, _ = await life.stay(name)
+                    await wire.send(raw.subscribe(1, *[(filter, chance.randint(0, 2)) for filter in filters]))
+                    while (await wire.receive()).type != raw.SUBACK & 0xF0:
+                        pass  # what waits
+                    await wire.abort()
+                    await settled(life)
+                case _:
+                    wire, _ = await life.stay(name)
+                    await read(wire, chance.randint(0, 10))
+                    await wire.abort()
+                    await settled(life)
+    assert isinstance(disk.engine, MemoryEngine)
+    engines = [disk.engine]
+    for count in (3, 2, 1):
+        engines = divide(*engines, into=count)
+    expected, got = [await drained(Disk(partial(same, each)), names, settings) for each in (disk.engine, engines[0])]
+    assert got == expected
+
+
+def same(engine: MemoryEngine) -> MemoryEngine:
+    return engine
+
+
+async def read(wire: Wire, count: int) -> None:
+    """At most so many, of which those of QoS 2 are left half done."""
+    for _ in range(2):  # what is read from the store comes behind the first answer
+        await wire.send(raw.PINGREQ)
+        while (packet := await wire.receive()).type != raw.PINGRESP[0]:
+            if packet.type == raw.PUBLISH and packet.qos and count:
+                count -= 1
+                await wire.send(raw.ack(raw.PUBACK if packet.qos == 1 else raw.PUBREC, packet.packet_id))
+
+
+async def drained(disk: Disk, names: list[str], settings: dict[str, Any]) -> list[tuple[str, str, bytes, int]]:
+    """What clients get: with the name of each topic, payload and QoS. In the order of each topic: what a group shares
+    out may come before the rest."""
+    found = list[tuple[str, str, bytes, int]]()
+    async with disk.broker(**settings) as life:
+        await publish(life, "end", b"")
+        for name in names:
+            wire, was_there = await life.stay(name)
+            assert was_there
+            while not found or found[-1][:2] != (name, "end"):
+                packet = await wire.receive()
+                if packet.type == raw.PUBLISH:
+                    found.append((name, packet.topic, packet.payload, packet.qos))
+                    await wire.send(raw.ack(raw.PUBACK if packet.qos == 1 else raw.PUBREC, packet.packet_id))
+                else:
+                    await wire.send(raw.ack(raw.PUBCOMP, packet.packet_id))
+    return sorted(found, key=itemgetter(0, 1))

@@ -7,11 +7,12 @@ import pytest
 
 from tests.broker.disk import Disk, Life
 from tests.broker.resharding.divided import all_rows, divide, holding, home_of
-from tests.broker.session.test_cursor import leave, messages, nothing_more, publish
+from tests.broker.session.test_cursor import leave, messages, nothing_more, publish, settled
 from tests.conformance import raw
-from trunkline.broker.backlogs.rows import ENTRIES
+from trunkline.broker.backlogs.rows import ENTRIES, entry_from_row
 from trunkline.broker.session.durable import POSITIONS, SESSIONS, SUBSCRIPTIONS
-from trunkline.broker.session.stored_queue import PRIVATE
+from trunkline.broker.session.mqueue import LOWEST
+from trunkline.broker.session.stored_queue import PRIVATE, QueueHead, StoredHead, head_from_row
 from trunkline.broker.session.stored_will import WILLS
 from trunkline.broker.session.stored_window import WINDOWS
 from trunkline.broker.stored_publications import MESSAGES
@@ -74,6 +75,69 @@ async def test_what_waits_in_backlogs_comes_behind_what_is_queued() -> None:
     async with one_of(disk).broker() as life:
         await publish(life, "t/1", b"5")
         assert await got(life, "away", 6) == [b"s1", b"s2", b"1", b"2", b"4", b"5"]
+
+
+async def test_a_head_says_how_much_waits() -> None:
+    disk = Disk()
+    async with disk.broker(stops=True) as life:
+        await leave(life, "both", ("t", 1), ("$share/g/s", 1))
+        await leave(life, "behind", ("t", 1))
+        await leave(life, "nothing", ("u", 1))
+        await publish(life, "s", b"s1", b"s2")
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(*[raw.publish("t", b"%d" % n, qos=1, packet_id=1 + n) for n in range(3)])
+        for _ in range(3):
+            await publisher.expect_type(raw.PUBACK)
+    (new,) = divide(disk.engine, into=1)
+    ids = {number_of(key): unpack(row)["client"]["client_id"] for key, row in all_rows(new, SESSIONS)}
+    found = {ids[number_of(key)]: head_from_row(row) for key, row in all_rows(new, WINDOWS)}
+    entries = [entry_from_row(*row) for row in all_rows(disk.engine, ENTRIES)]
+    shared = sum(entry.weight for entry in entries if entry.own)
+    behind = sum(entry.weight for entry in entries if not entry.own)
+    assert found == {
+        "both": StoredHead(0, QueueHead(5, shared + behind, {LOWEST: (1, 5)})),
+        "behind": StoredHead(0, QueueHead(3, behind, {LOWEST: (1, 3)})),
+    }
+    for client_id, number in {name: number for number, name in ids.items()}.items():
+        row = new.get(POSITIONS, key_of(number))
+        assert row is not None
+        filter = "u" if client_id == "nothing" else "t"
+        last = new.count(MESSAGES)
+        assert unpack(row) == [last + 1, 0, {filter: [last, 0, 0]}]
+
+
+@pytest.mark.parametrize("acknowledged", [0, 1, 2])
+async def test_of_a_publication_that_is_done_with_in_part_the_rest_comes(acknowledged: int) -> None:
+    disk = Disk()
+    async with disk.broker(stops=True) as life:
+        await leave(life, "away", ("t", 1))
+        publisher, _ = await life.stay("publisher", expiry=0)
+        await publisher.send(*[raw.publish("t", b"%d" % n, qos=1, packet_id=1 + n) for n in range(6)])
+        for _ in range(6):
+            await publisher.expect_type(raw.PUBACK)
+        wire = await life.wire()
+        await wire.connect("away", clean=False, properties=raw.session_expiry(1000) + raw.receive_maximum(1))
+        assert await messages(wire, acknowledged) == [b"%d" % n for n in range(acknowledged)]
+        await wire.expect_publish("t", b"%d" % acknowledged, qos=1)
+        await wire.abort()
+        await settled(life)
+    async with one_of(disk).broker() as life:
+        assert await got(life, "away", 6 - acknowledged) == [b"%d" % n for n in range(acknowledged, 6)]
+
+
+async def test_a_session_with_many_filters_begins_behind_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.resharding.sessions.MAX_TOTALS", 2)
+    disk = Disk()
+    async with disk.broker() as life:
+        await leave(life, "two", ("a", 1), ("b", 1), ("c", 0))
+        await leave(life, "three", ("a", 1), ("b", 1), ("c", 1))
+        await publish(life, "a", b"1")
+    (new,) = divide(disk.engine, into=1)
+    begins = [unpack(row)[2] for _, row in all_rows(new, POSITIONS)]
+    assert begins == [{"a": [1, 0, 0], "b": [1, 0, 0]}, {}]
+    async with Disk(lambda: new).broker() as life:
+        await publish(life, "c", b"2")
+        assert await got(life, "three", 2) == [b"1", b"2"]
 
 
 async def test_the_limit_of_a_queue_is_kept_when_the_client_comes() -> None:
