@@ -23,9 +23,11 @@ from tests.management.resharded import (
     opened,
     parts,
     publish,
+    received,
     stored,
     together,
 )
+from tests.testing.three import at
 from tests.wire import Wire
 from trunkline.broker.backlogs.rows import ENTRIES
 from trunkline.broker.stored_publications import MESSAGES, REFERENCES
@@ -333,3 +335,50 @@ async def test_a_node_that_was_killed_is_divided(tmp_path: Path) -> None:
         for number in range(6):
             await expect(b, f"c{number}", [("t", b"1", 1), ("t", b"2", 1)])
         await expect(b, "reader", [("will/fleeting", b"gone", 1), ("will/stored", b"gone", 1)])
+
+
+async def test_who_reads_a_stream_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The streams are at the first part, and their readers anywhere."""
+    path, streams, readers = tmp_path / "a.db", [{"name": "s", "filters": ["t/#"]}], [f"c{each}" for each in range(6)]
+    waiting: dict[str, list[bytes]] = {}
+    async with broker(path, CHAIN[0], streams=streams) as b:
+        for name in readers:
+            async with await opened(b, name) as wire:
+                assert await wire.subscribe(("$stream/s/t/#", 1)) == [1]
+                await publish(b, ("t", name.encode(), 1))
+                await wire.take_publish("t", name.encode(), qos=1)
+                await wire.disconnect()
+            for others in waiting.values():
+                others.append(name.encode())
+            waiting[name] = []
+    for step in STEPS:
+        call("reshard", CHAIN[step], "--store", path)
+        async with broker(path, CHAIN[step], streams=streams) as b:
+            await publish(b, ("t", b"%d" % step, 1))
+            for name in readers:
+                async with await opened(b, name) as wire:
+                    expected = [*waiting[name], b"%d" % step]
+                    assert [each.payload for each in await received(wire, len(expected))] == expected
+                    await wire.ping()
+                    await wire.disconnect()
+                waiting[name] = []
+
+
+async def test_what_another_worker_has_not_got_is_delivered_before(tmp_path: Path) -> None:
+    """The node was killed while two workers had no link."""
+    path, killed = tmp_path / "store" / "a.db", tmp_path / "killed" / "a.db"
+    path.parent.mkdir()
+    async with broker(path, 3) as b:
+        here, there = at(b, 0, "here"), at(b, 1, "there")
+        await leave(b, there, ("t", 1))
+        with b.faults.cut_link(0, 1):
+            await publish(b, ("t", b"1", 1), client_id=here)
+            shutil.copytree(path.parent, killed.parent, ignore=shutil.ignore_patterns("*-shm", "*-lock"))
+    before = content(killed, 3)
+    assert "part 0 has 1 rows of outbox" in call("reshard", 2, "--store", killed, code=1)
+    assert content(killed, 3) == before
+    async with broker(killed, 3):
+        pass
+    call("reshard", 2, "--store", killed)
+    async with broker(killed, 2) as b:
+        await expect(b, there, [("t", b"1", 1)])
