@@ -270,9 +270,10 @@ class PubSub:
         """As `publish`. It is gone if it is lost: its client does not publish it again."""
         return self.publish(will, now, origin, own)
 
-    def is_wanted(self, topic: str) -> bool:
-        """Whether there is anybody who would get a message of this topic."""
-        return bool(self._match(topic))
+    def is_wanted(self, topic: str, *, by_streams: bool = True) -> bool:
+        """Whether there is anybody who would get a message of this topic, or who is no stream."""
+        route = self._match(topic)
+        return bool(route if by_streams else route.targets or route.groups or route.behind)
 
     def hand_on(self, message: Message, group: Group[Subscriber], member: Subscriber) -> bool:
         """Another member of a shared group gets a message that this one does not. Returns False if there is none."""

@@ -219,8 +219,8 @@ class ShardPubSub(PubSub):
         finally:
             self._is_kept = False
 
-    def is_wanted(self, topic: str) -> bool:
-        return super().is_wanted(topic) or bool(self._away.match(topic))
+    def is_wanted(self, topic: str, *, by_streams: bool = True) -> bool:
+        return super().is_wanted(topic, by_streams=by_streams) or bool(self._away.match(topic))
 
     # Shared groups
 
@@ -361,6 +361,7 @@ class ShardPubSub(PubSub):
             elif (peer.number, filter) in self._of_streams:
                 self._of_streams.remove((peer.number, filter))
                 self._streams_away.unsubscribe(peer, filter)
+            self.notify_watchers(filter)
 
     def begins_anew(self, peer: Peer) -> None:
         """It may have ended before it had stored what it retained last."""

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.actors import Scheduler
-    from trunkline.broker.routes import Subscriber
     from trunkline.mqtt.message import Message
-    from trunkline.router import Route
     from trunkline.streams.consumer import ConsumerCursor
     from trunkline.streams.host import StreamHost
     from trunkline.streams.stream import Stream
@@ -38,7 +36,7 @@ class DeliveryHost(Protocol):
         ...
 
     def in_background(self, async_fn: Callable[..., Awaitable[object]], /, *args: object) -> None: ...
-    def match(self, topic: str, /) -> Route[Subscriber]: ...
+    def is_heard(self, topic: str, /) -> bool: ...
     def publish(self, message: Message, /) -> None: ...
     def forget(self, cursor: ConsumerCursor, /) -> None:
         """Nobody waits for it any more, or nobody gets what it pushes."""

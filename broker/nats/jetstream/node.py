@@ -87,6 +87,10 @@ class JetStream:
     def match(self, topic: str) -> Route[Subscriber]:
         return self._services.pubsub.router.match(topic)
 
+    def is_heard(self, topic: str) -> bool:
+        """Whether a subscriber gets what is published there."""
+        return self._services.pubsub.is_wanted(topic, by_streams=False)
+
     def publish(self, message: Message) -> None:
         """Where a stream refuses it, subscribers get it all the same."""
         now, pubsub = trio.current_time(), self._services.pubsub

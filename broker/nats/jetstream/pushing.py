@@ -69,8 +69,7 @@ class Pusher:
     @property
     def has_interest(self) -> bool:
         """Does somebody subscribe to its subject?"""
-        route = self._node.match(self.topic)
-        return bool(route.targets or route.groups or route.behind)
+        return self._node.is_heard(self.topic)
 
     @property
     def is_stalled(self) -> bool:

@@ -4,8 +4,9 @@ from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, numbers, payloads,
 from tests.conformance import raw
 from tests.testing.three import at, three
 from tests.wire import Wire
-from trunkline import testing
+from trunkline import nats, testing
 from trunkline.broker.shards.away_feeds import MAX_BYTES, MAX_MESSAGES
+from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig
 from trunkline.streams import StreamConfig
 
 
@@ -58,3 +59,16 @@ async def test_a_stream_that_is_deleted_ends_its_subscriptions() -> None:
         for wire in wires:
             assert await payloads(wire, 3) == numbers(3, 6)
             await wire.expect_nothing()
+
+
+async def test_what_a_consumer_of_nats_pushes_reaches_clients_of_mqtt_anywhere() -> None:
+    async with testing.broker(listeners=["nats://127.0.0.1:0"], workers=3) as b, three(b) as wires:
+        await b.streams.create(ORDERS)
+        async with nats.connect(b.url) as service, publishers(b) as others:
+            jetstream = service.jetstream()
+            config = ConsumerConfig(durable="c", deliver_subject="pushed.here", ack_policy=AckPolicy.NONE)
+            await jetstream.create_consumer("orders", config)
+            await publish(others[2], 0, 2)
+            await wires[1].subscribe(("pushed/here", 0))
+            assert [(await wires[1].expect_type(raw.PUBLISH)).payload for _ in range(2)] == numbers(0, 2)
+            assert (await jetstream.consumer("orders", "c")).push_bound
