@@ -14,14 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import rich.console
+import rich.progress
 from click.testing import CliRunner
 
 import trunkline.broker.resharding.resharding
-import trunkline.broker.row_check  # noqa: F401 - not in each child anew
+import trunkline.broker.row_check
 from trunkline.management.cli import cli
 from trunkline.store.sqlite import SqliteEngine
 
 KILLED = 9
+#: Modules that are imported when they are used: not in each child anew.
+LOADED = (rich.console, rich.progress, trunkline.broker.resharding.resharding, trunkline.broker.row_check)
 #: What changes the disk.
 STEPS = [(os, name) for name in ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "fsync", "link")]
 STEPS += [(SqliteEngine, name) for name in ("commit", "close")]
