@@ -12,6 +12,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.figures import Counter, Gauge
+from trunkline.plugins.workers import OtherWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.registered import PluginHooks
     from trunkline.plugins.running import Running
     from trunkline.plugins.store import PluginStore, PluginStores
+    from trunkline.plugins.workers import HostWords
     from trunkline.router import Options
     from trunkline.store.clock import StoreClock
     from trunkline.streams.interface import Streams
@@ -137,6 +139,8 @@ class Host(Protocol):
     def wall(self) -> float: ...
     async def figures(self) -> dict[str, int]: ...
     async def node_figures(self) -> dict[str, int]: ...
+    @property
+    def words(self) -> HostWords | None: ...
 
 
 class TimerDue(NamedTuple):
@@ -237,6 +241,11 @@ class Context(Generic[S_co]):
         """The same, and `NAME.0`, `NAME.1` and so on in the processes of a node that has several: for what cannot be
         shared by two."""
         return self._host.process_name
+
+    @property
+    def workers(self) -> OtherWorkers:
+        """The same plugin in the other workers of a node that has several."""
+        return OtherWorkers(self._host.words, self._running)
 
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
         """Call back after `delay` seconds, unless the plugin has ended. Returns a function that cancels the call. The

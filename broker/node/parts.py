@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from trunkline.broker.shards.figures import CommonFigures
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.shards import Shards
+    from trunkline.broker.shards.words import Words
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -237,11 +238,9 @@ class Node:
         if self.place is None:
             return None
         from trunkline.broker.shards.figures import CommonFigures
-        from trunkline.broker.shards.routing import ShardPubSub
 
-        pubsub, place = self.services.pubsub, self.place
-        assert isinstance(pubsub, ShardPubSub)
-        return CommonFigures(pubsub.words, place.number, place.term, place.epoch)
+        assert self.words is not None
+        return CommonFigures(self.words, self.place.number, self.place.term, self.place.epoch)
 
     def _periodic(self) -> PeriodicTasks:
         return PeriodicTasks(
@@ -279,6 +278,17 @@ class Node:
     @property
     def is_first(self) -> bool:
         return self.place is None or self.place.number == 0
+
+    @property
+    def words(self) -> Words | None:
+        """What is said to other shards."""
+        if self.place is None:
+            return None
+        from trunkline.broker.shards.routing import ShardPubSub
+
+        pubsub = self.services.pubsub
+        assert isinstance(pubsub, ShardPubSub)
+        return pubsub.words
 
     def wall(self) -> float:
         """The time in seconds since the epoch."""

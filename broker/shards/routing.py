@@ -68,7 +68,7 @@ class ShardPubSub(PubSub):
         self.number = number = place.number
         #: By number.
         self.peers: dict[int, Peer] = {}
-        self.words = Words(self.peers, scheduler)
+        self.words = Words(place.number, self.peers, scheduler)
         self.use = CommonUse(self.words, scheduler, place.count)
         #: Where other shards want what.
         self._away: Router[Peer] = Router()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.broker.links.frames import Said, ShardAnswer
+from trunkline.broker.shards.homes import slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,9 @@ class SpokenTo(Protocol):
 class Words:
     """Of one shard. Everything here is called within a turn of the run queue."""
 
-    def __init__(self, peers: Mapping[int, SpokenTo], scheduler: Scheduler) -> None:
+    def __init__(self, own: int, peers: Mapping[int, SpokenTo], scheduler: Scheduler) -> None:
+        #: The number of this shard.
+        self.own = own
         self._peers = peers
         self._scheduler = scheduler
         self._hearers: dict[str, Callable[[int, Any], None]] = {}
@@ -48,6 +51,15 @@ class Words:
     def answer(self, subject: str, answerer: Callable[[int, Any, Callable[[Any], None]], None]) -> None:
         """As `hear`; the answer goes to the function that comes last, at once or later."""
         self._answerers[subject] = answerer
+
+    @property
+    def count(self) -> int:
+        """How many shards there are."""
+        return len(self._peers) + 1
+
+    def home_of(self, text: str) -> int:
+        """The shard that decides about what has this name: that of a client with this id."""
+        return slot_of(text) % self.count
 
     @property
     def reached(self) -> list[int]:

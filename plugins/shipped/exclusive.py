@@ -2,7 +2,7 @@
 subscription.
 
 As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the
-same filter are free to all.
+same filter are free to all. In a node of several workers, it is one session of all workers.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.plugins import Context, Settings, hook, setting
+from trunkline.plugins.shipped.exclusive_claims import TAKEN, UNKNOWN, Claims
 from trunkline.plugins.store import PluginStoreFull
 
 PREFIX: Final = "$exclusive/"
@@ -53,35 +54,59 @@ class Exclusive:
         context.gauge("held", "Filters with an exclusive subscription.", lambda: len(self._owners))
         context.command("list", self.rows)
         self._sweep()  # drop subscriptions that ended while the plugin did not run
+        self._claims = Claims(context.workers, self._is_held, self._claim)
+        subscribe = self.subscribe_among_workers if context.workers.numbers else self.subscribe
+        context.hooks.add("client.subscribe", subscribe, priority=EXCLUSIVE, filter=_concerns)
 
     # Requests of clients
 
-    @hook("client.subscribe", priority=EXCLUSIVE)
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
-    ) -> SubscriptionRequest | Deny | None:
-        shared = parse_shared(request.filter)
-        if shared is not None and shared[1].startswith(PREFIX):
-            return self._refuse(Reason.TOPIC_FILTER_INVALID, "a shared subscription is not exclusive")
+    ) -> SubscriptionRequest | Deny:
+        filter = self._read(request)
+        if isinstance(filter, Deny):
+            return filter
+        return self._claim(filter, client.client_id) or replace(request, filter=filter)
+
+    async def subscribe_among_workers(
+        self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
+    ) -> SubscriptionRequest | Deny:
+        filter = self._read(request)
+        if isinstance(filter, Deny):
+            return filter
+        if self._is_held(filter):
+            denied = self._claim(filter, client.client_id)
+        else:
+            denied = await self._claims.claim(filter, client.client_id)
+            if denied in (TAKEN, UNKNOWN):
+                self._refused.add()
+        return denied or replace(request, filter=filter)
+
+    def _read(self, request: SubscriptionRequest) -> str | Deny:
+        """The filter behind the prefix."""
         if not request.filter.startswith(PREFIX):
-            return None
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, "a shared subscription is not exclusive")
         filter = request.filter[len(PREFIX) :]
         if not filter or filter.startswith((PREFIX, SHARE_PREFIX)):
             return self._refuse(Reason.TOPIC_FILTER_INVALID, f"{PREFIX} must be followed by a plain topic filter")
+        return filter
+
+    def _claim(self, filter: str, client_id: str) -> Deny | None:
+        """For a client of this worker."""
         before, claimed_until = self._owners.get(filter, ("", 0.0))
-        if before != client.client_id:  # a repeated request does not extend the claim
+        if before != client_id:  # a repeated request does not extend the claim
             claimed_until = self._context.now + self._context.settings.claim
-        if self._owner(filter) not in (None, client.client_id):
-            return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this exclusive subscription")
+        if self._owner(filter) not in (None, client_id):
+            return self._refuse(TAKEN.reason, TAKEN.text)
         if not self._has_room(filter):
             return self._refuse(Reason.QUOTA_EXCEEDED, "the limit of exclusive subscriptions is reached")
         try:
-            self._context.store.put(filter, client.client_id)
+            self._context.store.put(filter, client_id)
         except PluginStoreFull as error:
             return self._refuse(Reason.QUOTA_EXCEEDED, str(error))
-        self._owners[filter] = (client.client_id, claimed_until)
-        self._filters_of.setdefault(client.client_id, set()).add(filter)
-        return replace(request, filter=filter)
+        self._owners[filter] = (client_id, claimed_until)
+        self._filters_of.setdefault(client_id, set()).add(filter)
+        return None
 
     @hook("client.unsubscribe", priority=EXCLUSIVE)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
@@ -124,6 +149,10 @@ class Exclusive:
         self._forget(filter)
         return None
 
+    def _is_held(self, filter: str) -> bool:
+        """By a client of this worker."""
+        return self._owner(filter) is not None
+
     def _forget(self, filter: str) -> None:
         client_id, _ = self._owners.pop(filter)
         self._context.store.delete(filter)
@@ -152,3 +181,8 @@ class Exclusive:
         """The exclusive subscriptions and their clients, in order of filters."""
         following = nsmallest(limit, (filter for filter in self._owners if filter > after))
         return [{"filter": filter, "client": self._owners[filter][0]} for filter in following]
+
+
+def _concerns(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> bool:
+    shared = parse_shared(request.filter)
+    return (request.filter if shared is None else shared[1]).startswith(PREFIX)

@@ -130,7 +130,7 @@ class Shard:
         place = stored.reached[other].place if other in stored.reached else NOWHERE
         link = LinkEnd(number, term, other, place)
         peers = dict[int, Peer]()
-        self.words = Words(peers, self.scheduler)
+        self.words = Words(number, peers, self.scheduler)
         self.peer = Peer(link, self.scheduler, self.side, self.publishers, self.words, epoch, store)
         peers[other] = self.peer
         #: What leaves, while there is a connection.

@@ -27,7 +27,7 @@ class Routing:
     def __init__(self, outbox: LinkOutbox | None = None) -> None:
         self.outbox = outbox
         self.peers: dict[int, Any] = {}
-        self.words = Words(self.peers, Scheduler())
+        self.words = Words(0, self.peers, Scheduler())
         self.are_known = trio.Event()
         self.begun: list[Unsent] = []
         self.begin = self.begun.append
