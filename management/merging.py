@@ -24,14 +24,14 @@ SOMEWHERE: Final = frozenset(
 #: How operations begin that are for the worker with the streams.
 OF_STREAMS: Final = "streams."
 #: What any worker does for the whole node.
-ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete"})
+ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete", "bans.add", "bans.remove"})
 #: Those that every worker carries out.
 EVERYWHERE: Final = frozenset(
     {
         *("status", "config.show", "reload", "log.level", "log.packets"),
         *("listeners.add", "listeners.pause", "listeners.resume", "listeners.drain", "listeners.remove"),
         *("plugins.enable", "plugins.disable", "plugins.reload"),
-        *("bans.add", "bans.remove", "trace.start", "trace.stop", "trace.status"),
+        *("trace.start", "trace.stop", "trace.status"),
     }
 )
 #: Listings that any worker has of the whole node.

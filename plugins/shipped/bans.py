@@ -22,6 +22,7 @@ from trunkline.hooks.exchange import Exchange
 from trunkline.hooks.priorities import BANS
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Settings, Table, hook, setting
+from trunkline.plugins.shipped.ban_exchange import CONFIG, BanExchange
 from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
 from trunkline.plugins.store import PluginStoreFull
 
@@ -101,7 +102,9 @@ class Bans:
         self._refused = context.counter("refused", "Connections refused because of a ban.")
         self._kicked = context.counter("kicked", "Clients disconnected because of a ban.")
         self._flapped = context.counter("flapped", "Client ids banned because they came and went too often.")
-        context.gauge("count", "Bans in force.", lambda: len(self._list))
+        #: With other workers.
+        self._exchange = BanExchange(context, self._list, self._follow, self._lift)
+        context.gauge("count", "Bans in force.", self._count)
         context.command("list", self.rows)
         context.command("show", self.show)
         context.command("add", self.add)
@@ -111,7 +114,7 @@ class Bans:
         now = self._store.now
         for entry in self._context.settings.bans:
             kind, who = normal_form(entry.kind, entry.who)
-            self._enforce(Ban(kind, who, entry.reason, "config", now))
+            self._enforce(Ban(kind, who, entry.reason, CONFIG, now))
         for key, fields in list(self._store.items()):
             of, _, who = key.partition(":")
             ban = Ban(*normal_form(of, who), *fields)
@@ -122,6 +125,12 @@ class Bans:
                     self._enforce(ban)
                 except ListFull as error:  # it holds again when there is room
                     self._context.logger.warning("%s; not banned now: %s %s", error, ban.kind, ban.who)
+        self._exchange.start()
+
+    def _count(self) -> int:
+        """All workers have the same: the first that there is counts them."""
+        workers = self._context.workers
+        return 0 if min(workers.reached, default=workers.own) < workers.own else len(self._list)
 
     # Commands
 
@@ -141,15 +150,18 @@ class Bans:
         checked, who = normal_form(kind, who)
         now = self._store.now
         try:
-            self._ban(Ban(checked, who, reason[:200], "command", now, now + _seconds(seconds)))
+            ban = Ban(checked, who, reason[:200], "command", now, now + _seconds(seconds))
+            self._ban(ban)
         except ListFull as error:
             raise ValueError(str(error)) from None
+        self._exchange.banned(ban)
         return f"banned {checked} {who}"
 
     def remove(self, kind: str, who: str) -> str:
         """Remove a ban."""
         ban = self._existing(kind, who)
         self._lift(ban)
+        self._exchange.lifted(ban)
         return f"no longer banned: {ban.kind} {ban.who}"
 
     def _existing(self, kind: str, who: str) -> Ban:
@@ -205,6 +217,13 @@ class Bans:
         except ListFull:
             self._store.delete(_key(ban))
             raise
+
+    def _follow(self, ban: Ban) -> None:
+        """Another worker has banned it."""
+        try:
+            self._ban(ban)
+        except (ListFull, PluginStoreFull) as error:
+            self._context.logger.warning("%s; not banned here: %s %s", error, ban.kind, ban.who)
 
     def _enforce(self, ban: Ban) -> None:
         """Raises ListFull."""
@@ -272,12 +291,14 @@ class Bans:
         at = self._store.now
         words = f"disconnected {len(times)} times within {now - times[0]:.0f} s"
         try:
-            self._ban(Ban("client_id", client_id, words, "flapping", at, at + flapping.ban_time))
+            ban = Ban("client_id", client_id, words, "flapping", at, at + flapping.ban_time)
+            self._ban(ban)
         except (ListFull, PluginStoreFull) as error:
             self._context.raise_alarm(
                 "full", f"{error}; client ids that connect and disconnect too often are not banned"
             )
             return
+        self._exchange.banned(ban)
         self._flapped.add()
         self._context.logger.warning("%s is banned for %g s: %s", client_id, flapping.ban_time, words)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import gmqtt
@@ -13,6 +14,8 @@ from tests import outside_loop
 from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from tests.testing.three import three
+from trunkline import testing
 from trunkline.config.errors import ConfigError
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
@@ -381,3 +384,22 @@ def test_with_gmqtt() -> None:
 
     trio.run(serve)
     assert got == [("g/t", b"late", [("k", "v")])]
+
+
+async def test_a_message_of_any_worker_comes_once_to_all_also_after_a_restart(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    store = {"path": str(tmp_path / "a.db"), "durability": "os"}
+    async with testing.broker(workers=3, store=store, plugins={"delayed-publish": {}}) as broker:
+        async with three(broker) as wires:
+            for wire in wires:
+                await wire.subscribe(("t", 1))
+            for number, wire in enumerate(wires):
+                await wire.publish("$delayed/20/t", b"%d" % number, qos=1)
+        await broker.restart(power_cut=True)
+        await broker.clock.advance(60)
+        async with three(broker) as wires:
+            for wire in wires:
+                got = [await wire.expect_type(raw.PUBLISH) for _ in range(3)]
+                assert sorted(each.payload for each in got) == [b"0", b"1", b"2"]
+                await wire.ping()
