@@ -17,7 +17,7 @@ from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.plugins import Context, Settings, hook, setting
-from trunkline.plugins.shipped.exclusive_claims import TAKEN, UNKNOWN, Claims
+from trunkline.plugins.shipped.exclusive_claims import TAKEN, UNKNOWN, FilterClaims
 from trunkline.plugins.store import PluginStoreFull
 
 PREFIX: Final = "$exclusive/"
@@ -54,7 +54,7 @@ class Exclusive:
         context.gauge("held", "Filters with an exclusive subscription.", lambda: len(self._owners))
         context.command("list", self.rows)
         self._sweep()  # drop subscriptions that ended while the plugin did not run
-        self._claims = Claims(context.workers, self._is_held, self._claim)
+        self._claims = FilterClaims(context.workers, self._is_held, self._claim)
         subscribe = self.subscribe_among_workers if context.workers.numbers else self.subscribe
         context.hooks.add("client.subscribe", subscribe, priority=EXCLUSIVE, filter=_concerns)
 

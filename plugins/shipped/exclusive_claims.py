@@ -1,4 +1,4 @@
-"""Claims of exclusive filters in a node of several workers.
+"""FilterClaims of exclusive filters in a node of several workers.
 
 Each worker knows what its own clients have, and nobody keeps a list of all. The home of a filter has one claim of it
 decided at a time, by asking all workers; while one of them does not answer, nobody new gets the filter. What a worker
@@ -23,7 +23,7 @@ TAKEN: Final = Deny(Reason.QUOTA_EXCEEDED, "another client has this exclusive su
 UNKNOWN: Final = Deny(Reason.QUOTA_EXCEEDED, "a worker that may have this exclusive subscription does not answer")
 
 
-class Claims:
+class FilterClaims:
     def __init__(
         self, workers: OtherWorkers, is_held: Callable[[str], bool], note: Callable[[str, str], Deny | None]
     ) -> None:

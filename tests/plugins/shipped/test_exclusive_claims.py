@@ -14,7 +14,7 @@ from tests.testing.three import at, three
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.shards.homes import slot_of
-from trunkline.plugins.shipped.exclusive_claims import TAKEN, UNKNOWN, Claims
+from trunkline.plugins.shipped.exclusive_claims import TAKEN, UNKNOWN, FilterClaims
 from trunkline.testing.broker import Broker
 
 TOO_MANY = 0x97
@@ -109,13 +109,13 @@ class Beside:
         self.asked.append((worker, content, answered))
 
 
-def claims(own: int, home: int, held: set[str]) -> tuple[Beside, Claims]:
+def claims(own: int, home: int, held: set[str]) -> tuple[Beside, FilterClaims]:
     beside = Beside(own, home)
 
     def note(filter: str, client_id: str) -> None:
         held.add(filter)
 
-    return beside, Claims(beside, held.__contains__, note)  # type: ignore[arg-type]
+    return beside, FilterClaims(beside, held.__contains__, note)  # type: ignore[arg-type]
 
 
 async def test_what_was_granted_is_noted_before_the_next_question() -> None:
