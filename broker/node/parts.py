@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from trunkline.broker.shards.figures import CommonFigures
     from trunkline.broker.shards.place import ShardPlace
     from trunkline.broker.shards.shards import Shards
-    from trunkline.broker.shards.words import Words
     from trunkline.broker.stream_keeper import StreamKeeper
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
@@ -109,6 +108,8 @@ class Node:
         self.net = self._net(layers)
         self.listeners = self._listeners()
         self.shards = None if place is None else self._shards(place, opened)
+        #: What is said to other shards.
+        self.words = None if self.shards is None else self.shards.words
         #: There is a keeper of streams.
         self.has_streams = trio.Event()
         self.clients = Clients(self.services, self.sessions)
@@ -223,6 +224,11 @@ class Node:
         return lambda config, settings: nats().at(config, settings)
 
     def _statistics(self) -> Statistics:
+        common: CommonFigures | None = None
+        if self.place is not None and self.words is not None:
+            from trunkline.broker.shards.figures import CommonFigures
+
+            common = CommonFigures(self.words, self.place.number, self.place.term, self.place.epoch)
         return Statistics(
             self.services,
             self.sessions,
@@ -231,16 +237,8 @@ class Node:
             self.plugins.figures,
             self.plugins.gauges,
             lambda: 0 if self.storing is None else self.storing.size,
-            self._common_figures(),
+            common,
         )
-
-    def _common_figures(self) -> CommonFigures | None:
-        if self.place is None:
-            return None
-        from trunkline.broker.shards.figures import CommonFigures
-
-        assert self.words is not None
-        return CommonFigures(self.words, self.place.number, self.place.term, self.place.epoch)
 
     def _periodic(self) -> PeriodicTasks:
         return PeriodicTasks(
@@ -278,17 +276,6 @@ class Node:
     @property
     def is_first(self) -> bool:
         return self.place is None or self.place.number == 0
-
-    @property
-    def words(self) -> Words | None:
-        """What is said to other shards."""
-        if self.place is None:
-            return None
-        from trunkline.broker.shards.routing import ShardPubSub
-
-        pubsub = self.services.pubsub
-        assert isinstance(pubsub, ShardPubSub)
-        return pubsub.words
 
     def wall(self) -> float:
         """The time in seconds since the epoch."""

@@ -52,6 +52,7 @@ class Shards:
         self.net = net
         self.take = take
         self._pubsub = pubsub
+        self.words = pubsub.words
         self._unsent = stored.unsent
         self._is_serving = False
         self._on_serving: list[Callable[[], None]] = []
