@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.shards.feed_words import FeedMessage
 from trunkline.mqtt.packing import pack, unpack
@@ -35,30 +35,26 @@ class Forwarded(NamedTuple):
     feed: FeedMessage | None = None
 
 
+#: What is said of most publications.
+_NOTHING: Final = tuple(Forwarded._field_defaults.values())
+
+
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:
     """`epoch` is what has to be added to node time for a time that both shards know."""
-    return pack([(publication_to_plain(publication, epoch), *about) for publication, *about in some])
+    return pack([(publication_to_plain(each[0], epoch), *(() if each[1:] == _NOTHING else each[1:])) for each in some])
 
 
 def decode_burst(data: bytes | memoryview, epoch: float) -> list[Forwarded]:
-    return [_from_plain(*item, epoch=epoch) for item in unpack(data)]
-
-
-def _from_plain(
-    row: Any,
-    share: str,
-    tried: list[int],
-    version: int,
-    number: int,
-    is_silent: bool,
-    shared: list[str] | None,
-    feed: list[Any] | None,
-    *,
-    epoch: float,
-) -> Forwarded:
-    about = None if feed is None else FeedMessage(*feed)
-    publication = publication_from_plain(row, epoch)
-    return Forwarded(publication, share, tuple(tried), version, number, is_silent, shared, about)
+    found: list[Forwarded] = []
+    for plain, *about in unpack(data):
+        publication = publication_from_plain(plain, epoch)
+        if not about:
+            found.append(Forwarded(publication))
+            continue
+        share, tried, version, number, is_silent, shared, feed = about
+        known = None if feed is None else FeedMessage(*feed)
+        found.append(Forwarded(publication, share, tuple(tried), version, number, is_silent, shared, known))
+    return found
 
 
 def decoded(burst: bytes | memoryview, epoch: float, scheduler: Scheduler) -> list[Forwarded]:
