@@ -53,7 +53,9 @@ class AwayStreams:
         self._find = find
         #: By the names of their consumers, those of sessions whose clients are there.
         self._feeds: dict[str, AwayFeed] = {}
+        #: Those to be opened anew, and those of the other shard that are to be looked at.
         self._unopened: deque[AwayFeed] = deque()
+        self._unknown: deque[KnownFeed] = deque()
         self._wake = trio.Event()
         self._numbers = count(1)
         words.hear(FEEDS, lambda _, plain: self._take(feed_from_plain(plain)))
@@ -99,6 +101,7 @@ class AwayStreams:
 
     def _connected(self) -> None:
         self._unopened = deque(self._feeds.values())
+        self._unknown.clear()
         self._wake.set()
 
     def came(self, feed: FeedMessage, message: Message) -> None:
@@ -118,28 +121,30 @@ class AwayStreams:
                     del self._feeds[name]
                     feed.ended()
             case KnownFeeds(feeds):
-                for each in feeds:
-                    if not self._is_known(each):
-                        self.close(each.name, each.stream, has_ended=True)
+                self._unknown += feeds
+                self._wake.set()
             case _:
                 raise TypeError(f"worker {self._peer.number} says {type(word).__name__} where no streams are")
 
-    def _is_known(self, feed: KnownFeed) -> bool:
+    def _look_at(self, feed: KnownFeed) -> None:
         session = self._find(feed.client_id)
-        if session is None or feed.filter not in session.streams:
-            return False
-        return consumer_name(session, feed.filter) == feed.name
+        has_it = session is not None and feed.filter in session.streams
+        if session is None or not has_it or consumer_name(session, feed.filter) != feed.name:
+            self.close(feed.name, feed.stream, has_ended=True)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open everything anew with each connection to the other shard, some at a time."""
+        """With each connection to the other shard, open everything anew, and close what is there for nobody: some in
+        each turn."""
         task_status.started()
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            while self._unopened:
+            while self._unopened or self._unknown:
                 with self._scheduler.turn:
                     for _ in range(min(FEEDS_AT_ONCE, len(self._unopened))):
                         feed = self._unopened.popleft()
                         if self._feeds.get(feed.name) is feed:
                             feed.open()
+                    for _ in range(min(FEEDS_AT_ONCE, len(self._unknown))):
+                        self._look_at(self._unknown.popleft())
                 await trio.lowlevel.checkpoint()

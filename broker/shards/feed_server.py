@@ -8,12 +8,13 @@ The session says how much it has room for.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE
 from trunkline.broker.session.stream_feed import MAX_TAKEN, PAUSE, StreamFeed
 from trunkline.broker.session.stream_start import CLIENT, FILTER
 from trunkline.broker.shards.feed_words import (
@@ -97,6 +98,8 @@ class FeedServer:
         self._scheduler = scheduler
         self._home_of = home_of
         self._feeds: dict[str, ServedFeed] = {}
+        #: What the other shard has said and is not done: it may open thousands at once.
+        self._heard: deque[FeedWord] = deque()
         #: Those that may have something, the next one first.
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._wake = trio.Event()
@@ -109,12 +112,17 @@ class FeedServer:
     # What the other shard says
 
     def connected(self) -> None:
+        self._heard.clear()
         for name in list(self._feeds):
             self._close(name)
         self._is_new = True
         self._wake.set()
 
     def take(self, word: FeedWord) -> None:
+        self._heard.append(word)
+        self._wake.set()
+
+    def _handle(self, word: FeedWord) -> None:
         match word:
             case OpenFeed():
                 self._open(word)
@@ -204,7 +212,13 @@ class FeedServer:
             if self._is_new:
                 self._is_new = False
                 await self._name_all()
-            while self._ready:
+            while self._heard or self._ready:
+                with self._scheduler.turn:
+                    for _ in range(min(FEEDS_AT_ONCE, len(self._heard))):
+                        self._handle(self._heard.popleft())
+                await trio.lowlevel.checkpoint()
+                if not self._ready:
+                    continue
                 name, _ = self._ready.popitem(last=False)
                 await self._host.pause()
                 await self._serve(name)
