@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from click.testing import CliRunner
 
 from tests.management.plugin_packages import describe
 from tests.test_main import ADDRESS, Process, client, processes
-from trunkline.client import Disconnected, PublishRefused
+from trunkline.broker.shards.homes import Homes, dealt
+from trunkline.client import ConnectFailed, ConnectRefused, Disconnected, PublishRefused, SubscribeRefused
 from trunkline.client.settings import WillMessage
 from trunkline.client.sync import Client
 from trunkline.config.config import Config
@@ -437,6 +438,44 @@ def test_figures_are_those_of_the_node_and_counters_do_not_go_back_when_a_worker
         assert [found[name] for name in names[:3]] == [10, 10, left]
         assert found["connections.accepted"] >= 10
     leave(*opened)
+    assert node.process.end(signal.SIGTERM) == 0
+
+
+def of_worker(number: int) -> str:
+    """A client id whose home it is, of two."""
+    homes = Homes(0, dealt(2))
+    return next(name for n in count() if homes.home_of(name := f"w{n}") == number)
+
+
+def test_a_small_limit_means_what_it_says(start: Start) -> None:
+    node = Node(start(TRUNKLINE_LIMITS__MAX_CONNECTIONS="2"))
+    opened = [client(node.port, client_id=of_worker(number)).open() for number in range(2)]
+    for number in range(6):  # whatever worker gets it
+        with pytest.raises(ConnectFailed):
+            client(node.port, client_id=f"more{number}").open()
+    leave(*opened)
+    assert node.process.end(signal.SIGTERM) == 0
+
+
+def test_what_a_killed_worker_has_promised_holds(start: Start, runtime: Path) -> None:
+    """An exclusive subscription is nobody else's meanwhile, and a ban that it has missed holds when it is back."""
+    node = Node(start(TRUNKLINE_PLUGINS__EXCLUSIVE__ENABLED="true", TRUNKLINE_PLUGINS__BANS__ENABLED="true"))
+    stays = client(node.port, client_id=of_worker(1), session_expiry=1000, clean_start=False).open()
+    stays.subscribe("$exclusive/t")
+    asks = client(node.port, client_id=of_worker(0)).open()
+    os.kill(node.workers[1], signal.SIGKILL)
+    node.process.wait_for("the link to worker 1 is down")
+    with pytest.raises(SubscribeRefused):
+        asks.subscribe("$exclusive/t")
+    with ControlClient(runtime / "trunkline" / "trunkline.workers" / "0.sock") as worker:
+        worker.call("bans.add", kind="client_id", who=of_worker(1))
+    node.note_start()
+    node.wait_for_ready(1)
+    with pytest.raises(SubscribeRefused):
+        asks.subscribe("$exclusive/t")
+    with pytest.raises(ConnectRefused, match="banned"):
+        client(node.port, client_id=of_worker(1)).open()
+    leave(stays, asks)
     assert node.process.end(signal.SIGTERM) == 0
 
 
