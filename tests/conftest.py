@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import timeouts
+from tests import several_workers, timeouts
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--workers",
         type=int,
         default=1,
-        help="how many shards the brokers of the testing kit have, where a test does not say: for tests/conformance",
+        help="how many workers brokers have where a test does not say: for conformance, interop and attacks",
     )
 
 
@@ -140,10 +140,7 @@ class SharedFixtures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (workers := config.getoption("--workers")) != 1:
-        from trunkline.testing import running
-
-        running.DEFAULTS["workers"] = workers
+    config.pluginmanager.register(several_workers)
     config.pluginmanager.register(timeouts)
     config.pluginmanager.register(SharedFixtures())  # this module itself is not asked for fixtures of the session
 

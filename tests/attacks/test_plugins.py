@@ -50,7 +50,7 @@ async def test_a_gauge_that_cannot_be_read(autojump_clock: MockClock, value: Any
         context.gauge("fine", "What can be read.", lambda: 7)
 
     async with room(sys={"interval": 1.0}) as here:
-        await here.node.plugins.enable("p", factory=factory)
+        await here.broker.plugins.enable("p", factory=factory)
         await trio.sleep(5)
         figures = await here.node.figures()
         assert figures["plugins.p.fine"] == 7
@@ -98,10 +98,10 @@ async def test_a_reload_that_fails_leaves_the_former_plugin_at_the_door() -> Non
         return Gatekeeper(context)
 
     async with room() as here:
-        await here.node.plugins.enable("p", factory=factory)
+        await here.broker.plugins.enable("p", factory=factory)
         fails = True
         with pytest.raises(PluginError):
-            await here.node.plugins.reload("p")
+            await here.broker.plugins.reload("p")
         await the_door_is_kept(here)
 
 
@@ -113,10 +113,10 @@ async def test_a_reload_with_settings_that_no_longer_fit(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("trunkline.plugins.manager.settings_of", lambda factory: model)
     async with room() as here:
-        await here.node.plugins.enable("p", Guarded(), factory=factory)
+        await here.broker.plugins.enable("p", Guarded(), factory=factory)
         model = Other
         with pytest.raises(PluginError):
-            await here.node.plugins.reload("p")
+            await here.broker.plugins.reload("p")
         await the_door_is_kept(here)
 
 
@@ -173,9 +173,9 @@ async def test_rules_of_a_plugin_apply_from_its_start_to_its_end() -> None:
         client = await here.client("a")
         for _ in range(2):
             assert await reason_of(client, "t") != 0x87
-            await here.node.plugins.enable("p", factory=No)
+            await here.broker.plugins.enable("p", factory=No)
             assert await reason_of(client, "t") == 0x87
-            await here.node.plugins.disable("p")
+            await here.broker.plugins.disable("p")
 
 
 # -- what ends processes
@@ -222,7 +222,7 @@ async def test_a_plugin_that_ends_the_process(
                 return type("P", (), {"stop": raising})()
 
     async with room() as here:
-        await here.node.plugins.enable("p", factory=factory)
+        await here.broker.plugins.enable("p", factory=factory)
         await trio.sleep(3)
         client = await here.client("a")
         await client.send(raw.publish("t", b"x", qos=1, packet_id=1))
@@ -230,10 +230,10 @@ async def test_a_plugin_that_ends_the_process(
             await client.receive()
         if place == "command":
             with pytest.raises(PluginError, match="end the process"):
-                here.node.plugins.call("p", "go", {})
+                here.broker.plugins.call("p", "go")
         await trio.sleep(1)
         if row(here, "p").status == "running":
-            await here.node.plugins.disable("p")
+            await here.broker.plugins.disable("p")
         await still_works(here)
         in_a_hook = place in ("hook", "filter", "decider", "async")
         assert [type(error) for error in here.broker.hook_errors] == [error] * in_a_hook
@@ -261,7 +261,7 @@ async def test_a_task_that_does_not_let_itself_be_cancelled(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.broker.plugins
         await plugins.enable("p", factory=Stubborn)
         await plugins.enable("q", factory=Stubborn)
         for _ in range(2):
@@ -283,17 +283,17 @@ async def test_thousands_of_hooks() -> None:
             context.hooks.add("client.connected", lambda client: None)
 
     async with room() as here:
-        await here.node.plugins.enable("p", factory=factory)
+        await here.broker.plugins.enable("p", factory=factory)
         assert len(here.node.hooks.client_connected) == 1000
         await here.client("a")
-        await here.node.plugins.disable("p")
+        await here.broker.plugins.disable("p")
         assert not here.node.hooks.client_connected
         await still_works(here)
 
 
 async def test_disabling_from_a_command_and_a_hook(autojump_clock: MockClock) -> None:
     async with room() as here:
-        plugins = here.node.plugins
+        plugins = here.broker.plugins
 
         def factory(context: Context[Settings]) -> None:
             async def end() -> None:
@@ -330,7 +330,7 @@ async def test_a_start_that_fails(autojump_clock: MockClock, place: str, error: 
 
     async with room() as here:
         with pytest.raises(PluginError):
-            await here.node.plugins.enable("p", factory=factory)
+            await here.broker.plugins.enable("p", factory=factory)
         assert not here.node.hooks.client_connected
         await still_works(here)
 
@@ -355,7 +355,7 @@ async def test_circles(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
             context.hooks.add(point, subscribe_again)
 
     async with testing.broker(history=0, mqtt={"linger": 0}) as b:
-        await b.node.plugins.enable("p", factory=factory)
+        await b.plugins.enable("p", factory=factory)
         listener, other = [await Wire.open(b.host, b.port) for _ in range(2)]
         await listener.connect("listener")
         await other.connect("other")

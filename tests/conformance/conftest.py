@@ -1,15 +1,11 @@
 """The broker that the suite is run against."""
 
-import inspect
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.conformance import lab as laboratories
 from tests.conformance.lab import Lab
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -31,16 +27,3 @@ async def lab(other_broker: tuple[str, int] | None) -> AsyncIterator[Lab]:
         lab = Lab(*other_broker)
         yield lab
         await lab.close()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Members of a shared group at several shards are served in another order than they came: tests that know who is
-    the next are for one shard."""
-    if config.getoption("--workers") == 1:
-        return
-    skip = pytest.mark.skip(reason="members at several shards are served in another order")
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.is_relative_to(HERE):
-            source = inspect.getsource(inspect.unwrap(item.function))
-            if "$share/" in source or "_members(" in source:
-                item.add_marker(skip)

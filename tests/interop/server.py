@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import pytest
 from bench.peers import free_port
 
+from tests import several_workers
 from trunkline.management.credential_files import change_credentials
 
 MAX_PACKET_SIZE: Final = 10_485_760
@@ -102,7 +103,8 @@ def running(folder: Path, name: str = "", more: str = "", scheme: str = "mqtt", 
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         command = _command(name, port, folder, more, scheme)
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        environ = {**os.environ, **several_workers.environment()}
+        process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
         while not accepts(port):
