@@ -245,7 +245,12 @@ class Context(Generic[S_co]):
     @property
     def workers(self) -> OtherWorkers:
         """The same plugin in the other workers of a node that has several."""
-        return OtherWorkers(self._host.words, self._running)
+        running = self._running
+
+        def hears() -> bool:  # of two runs, the later one
+            return running.ref.alive and not running.replaced
+
+        return OtherWorkers(self._host.words, self.name, hears, running.subscriptions)
 
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
         """Call back after `delay` seconds, unless the plugin has ended. Returns a function that cancels the call. The

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.plugins.running import Running
-
 
 class HostWords(Protocol):
     """The links to other workers."""
@@ -31,10 +29,14 @@ class OtherWorkers:
     """The other workers, by their numbers. A node of one process has none. What is said is plain: numbers, text, bytes,
     lists and dicts. It is lost with a worker that goes."""
 
-    def __init__(self, words: HostWords | None, running: Running) -> None:
+    def __init__(
+        self, words: HostWords | None, plugin: str, hears: Callable[[], bool], at_end: list[Callable[[], None]]
+    ) -> None:
+        """Of one run: it `hears` while it works, and what is `at_end` is called when it does no more."""
         self._words = words
-        self._running = running
-        self._subject = f"plugin {running.name}"
+        self._subject = f"plugin {plugin}"
+        self._hears = hears
+        self._at_end = at_end
 
     @property
     def own(self) -> int:
@@ -64,7 +66,7 @@ class OtherWorkers:
     def hear(self, hearer: Callable[[int, Any], None]) -> None:
         """Call this with the number of a worker and what the plugin says there. It is plain, and must not raise."""
         if self._words is not None:
-            self._words.hear(self._subject, self._while_in_force(hearer))
+            self._words.hear(self._subject, self._while_it_hears(hearer))
 
     def ask(self, worker: int, content: object, answered: Callable[[Any], None]) -> None:
         """Call back with what the plugin answers there; with None, if it cannot answer, or does not run. What comes
@@ -78,7 +80,7 @@ class OtherWorkers:
             return
 
         def answer(worker: int, content: Any, reply: Callable[[Any], None]) -> None:
-            if self._is_in_force:
+            if self._hears():
                 answerer(worker, content, reply)
             else:
                 reply(None)
@@ -89,20 +91,15 @@ class OtherWorkers:
         """Call this with the number of each worker that can be reached, now and from now on."""
         if self._words is None:
             return
-        came, guarded = self._words.came, self._while_in_force(callback)
+        came, guarded = self._words.came, self._while_it_hears(callback)
         came.append(guarded)
-        self._running.subscriptions.append(lambda: came.remove(guarded))
+        self._at_end.append(lambda: came.remove(guarded))
         for worker in self._words.reached:
             callback(worker)
 
-    @property
-    def _is_in_force(self) -> bool:
-        """Of two runs, the later one hears."""
-        return self._running.ref.alive and not self._running.replaced
-
-    def _while_in_force(self, callback: Callable[..., None]) -> Callable[..., None]:
+    def _while_it_hears(self, callback: Callable[..., None]) -> Callable[..., None]:
         def call(*arguments: object) -> None:
-            if self._is_in_force:
+            if self._hears():
                 callback(*arguments)
 
         return call
