@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from heapq import merge
 from itertools import chain, groupby, islice
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.management.operations import OPERATIONS
@@ -58,6 +57,12 @@ _ONE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
 }
 
 
+class _Row(dict[str, Any]):
+    """What the cursor of an operation reads, whether its rows there are objects or dicts."""
+
+    __getattr__ = dict[str, Any].__getitem__
+
+
 def merged_rows(operation: str, parts: Sequence[Iterable[Row]], after: int) -> Iterator[Row]:
     """The rows of a listing, in its order. `after` is how many are left out, where a listing is counted."""
     cursor = OPERATIONS[operation].cursor
@@ -65,7 +70,7 @@ def merged_rows(operation: str, parts: Sequence[Iterable[Row]], after: int) -> I
         key = cursor
 
         def place(row: Row) -> Any:
-            return key(SimpleNamespace(**row))
+            return key(_Row(row))
 
         return _combined(operation, merge(*parts, key=place, reverse=operation == _BACKWARD))
     rows: Iterable[Row] = chain(*parts)

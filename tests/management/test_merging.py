@@ -54,6 +54,11 @@ def test_a_retained_message_is_shown_once() -> None:
     assert rows("retained.list", [message], [message], [message]) == [message]
 
 
+def test_a_ban_that_all_workers_have_is_shown_once() -> None:
+    ann, bob = ({"kind": "client_id", "who": who, "until": None} for who in ("ann", "bob"))
+    assert rows("bans.list", [ann, bob], [ann], [ann, bob]) == [ann, bob]
+
+
 def test_listeners_have_the_connections_of_all() -> None:
     one, other = ([{"name": "a", "url": "tcp://", "connections": count}] for count in (2, 3))
     assert rows("listeners.list", one, other) == [{"name": "a", "url": "tcp://", "connections": 5}]
