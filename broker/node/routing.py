@@ -32,13 +32,14 @@ class Routes:
 
     def receivers(self, topic: str, after: int, limit: int) -> list[ReceiverRow]:
         """Who would get a message with this topic: the next ones behind the first `after`, clients as they subscribed,
-        then shared groups."""
+        then those that get it from a backlog, then shared groups."""
         route = self._router.match(topic)
+        targets = route.targets + route.behind
         rows = [
             ReceiverRow(target.subscriber.client_id, "", target.qos, target.subscriber.online, 1)
-            for target in route.targets[after : after + limit]
+            for target in targets[after : after + limit]
         ]
-        begin = max(0, after - len(route.targets))
+        begin = max(0, after - len(targets))
         for group in route.groups[begin : begin + limit - len(rows)]:
             members = list(group)
             online = any(member.subscriber.online for member in members)

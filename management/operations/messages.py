@@ -52,8 +52,8 @@ def list_routes(broker: Admin, after: After = "", limit: Limit = AT_ONCE) -> Pag
 
 @operation("routes.lookup")
 def look_up(broker: Admin, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
-    """The receivers of a message with this topic: clients as they subscribed, then shared groups. A client that comes
-    or goes meanwhile may be missing, or be listed twice."""
+    """The receivers of a message with this topic: clients as they subscribed, those that get it from
+    the store, then shared groups. A client that comes or goes meanwhile may be missing, or be listed twice."""
     validate_name(topic)
     rows = broker.routes.receivers(topic, after, limit)
     return Page(rows, after + len(rows) if len(rows) == limit else None)

@@ -71,6 +71,17 @@ def router() -> Router[Any]:
     return made
 
 
+def test_receivers_that_are_behind_come_after_the_others(router: Router[Any]) -> None:
+    away = Somebody("away", online=False)
+    made = Routes(router)
+    others = made.receivers("t/1", 0, 9)
+    router.subscribe(away, "t/1", Options(qos=2), behind=True)
+    every = [*others[:3], ReceiverRow("away", "", 2, False, 1), *others[3:]]
+    for limit in (1, 2, 9):
+        for after in range(6):
+            assert made.receivers("t/1", after, limit) == every[after : after + limit], (after, limit)
+
+
 def test_subscriptions_of_all(router: Router[Any]) -> None:
     every = Routes(router).subscriptions()
     assert [(row.filter, row.client_id) for row in every] == [

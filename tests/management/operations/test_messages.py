@@ -1,5 +1,6 @@
 """Routes, retained messages and publishing, by an operator."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ async def test_look_up_says_who_would_get_it() -> None:
         assert await all_rows(here, "routes.lookup", topic="elsewhere") == []
         assert "wildcard" in await refused(here, BadRequest, "routes.lookup", topic="t/+")
         assert "after: -1" in await refused(here, BadRequest, "routes.lookup", topic="t", after=-1)
+
+
+async def test_look_up_knows_those_who_get_it_from_the_store(tmp_path: Path) -> None:
+    async with room(store={"durability": "os", "path": str(tmp_path / "node.db")}) as here:
+        away = await here.stay("c")
+        await away.subscribe(("t/1", 1), ("t/+", 2))
+        await away.disconnect()
+        rows = await all_rows(here, "routes.lookup", topic="t/1")
+        assert [(row.client_id, row.qos, row.connected) for row in rows] == [("c", 2, False)]
 
 
 async def retain(here: Room, **messages: bytes) -> None:
