@@ -176,6 +176,11 @@ class BlockMemory:
                 return
             self.forget(last)
 
+    def is_stored_at(self, sequence: int) -> bool:
+        """What is in memory no more is stored."""
+        last = next(self._blocks.irange(minimum=sequence), None)
+        return last is None or last in self._stored
+
     def unstored_below(self, sequence: int) -> bool:
         """Is something that ends below not stored yet?"""
         return any(last not in self._stored for last in self._blocks.irange(maximum=sequence))

@@ -323,6 +323,10 @@ class StreamLog:
         """Bytes of messages that are not known to be stored."""
         return self.memory.unstored_weight + (0 if self._open is None else self._open.weight)
 
+    def is_stored(self, sequence: int) -> bool:
+        """A message that there is, and all before it, are known to be stored."""
+        return (self._open is None or sequence < self._open.low) and self.memory.is_stored_at(sequence)
+
     def is_stored_below(self, sequence: int) -> bool:
         return (self._open is None or self._open.low >= sequence) and not self.memory.unstored_below(sequence)
 

@@ -182,7 +182,7 @@ class Session:
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
         #: Those to streams, which would take a whole turn to find among a hundred thousand others; and how far each has
-        #: come, where the stream is kept in another process.
+        #: come, where the stream is kept in another process; None, if it has not begun.
         self.streams = NO_STREAMS
         #: Subscriptions that a plugin or an operator made on the client's behalf: access rules do not apply to them.
         self.unasked = NO_FILTERS
@@ -236,7 +236,9 @@ class Session:
             del self.unasked[filter]
 
     def come_to(self, filter: str, place: StreamPlace) -> None:
-        """It has the messages of a subscription to a stream up to here."""
+        """It has the messages of a subscription to a stream up to here. One that has ended is none."""
+        if filter not in self.streams:
+            return
         self.streams[filter] = place
         if self.durable is not None:
             self.durable.subscriptions[filter] = None

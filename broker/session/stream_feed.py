@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.session.state import StreamPlace
 from trunkline.broker.session.stream_start import (
     METADATA,
     InvalidStart,
@@ -153,19 +154,23 @@ class StreamFeeds:
                 yield
         begun()
 
-    def _begin(self, filter: str, options: Options, start: Start) -> None:
-        """A subscription was made, or made again: then it goes on where it is. `wake` sends what there is for it."""
+    def _begin(self, filter: str, options: Options, start: Start | None) -> None:
+        """A subscription was made, or made again: then it goes on where it is. Without a `start` it goes on if it has
+        ever begun. `wake` sends what there is for it."""
         parsed, session = parse_stream(filter), self._context.session
         stream = None if parsed is None else self._host.registry.find(parsed[0])
         if stream is None:  # it was deleted meanwhile
             return
         cursor = stream.consumers.find(consumer_name(session, filter))
         if cursor is None:
+            if start is None and session.streams.get(filter) is None:
+                return
             try:
-                cursor = stream.consumers.new(consumer_config(session, filter, start), self._host.now)
+                cursor = stream.consumers.new(consumer_config(session, filter, start or Start()), self._host.now)
             except StreamError as error:
                 _logger.warning("%s: %s", filter, error, extra=session.client.log_fields)
                 return
+            session.come_to(filter, StreamPlace(stream.log.number, 0))
         self._take_over(stream, cursor, filter)
         self._targets[filter] = Target(self._context.subscriber, options)
         known = self._feeds.get(filter)
@@ -213,7 +218,7 @@ class StreamFeeds:
         for number, filter in enumerate(list(self._context.session.streams), 1):
             options = subscriptions.get(filter)
             if options is not None and not self._context.ended:
-                self._begin(filter, options, Start())
+                self._begin(filter, options, None)
                 self.wake(filter)
             if not number % FEEDS_AT_ONCE:
                 yield

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 #: What one subscription may have here that has not been sent to the client: messages, and bytes but for the last one.
 MAX_MESSAGES: Final = 128
 MAX_BYTES: Final = 1 << 18
-#: Seconds that the other shard keeps the place of a session that is not stored, while it does not hear of this one.
-PATIENCE: Final = 60.0
 #: Seconds after which it gives up that a message is acknowledged: it does not, since this shard says when it has to
 #: come again.
 _FOR_EVER: Final = 1e9
@@ -53,7 +51,7 @@ def consumer_of(config: ConsumerConfig) -> ConsumerConfig:
         ack_policy=AckPolicy.ALL,
         ack_wait=_FOR_EVER,
         max_ack_pending=0,
-        inactive_threshold=0.0 if config.durable else PATIENCE,
+        inactive_threshold=0.0 if config.durable else _FOR_EVER,
     )
 
 
@@ -100,7 +98,8 @@ class AwayFeed:
         self.stream = stream
         self.name = config.name
         self._config = consumer_of(config).to_plain()
-        self._is_new = is_new
+        #: It has not begun before; otherwise it goes on, unless it never has.
+        self.is_new = is_new
         self.state = FeedState.ASKED
         self.opening = 0
         #: Its SUBACK is sent: it may send messages.
@@ -121,7 +120,7 @@ class AwayFeed:
         self._byte_size = self._came = self._came_bytes = 0
         self.opening = self._streams.opening(self)
         number, sequence = self._feeds.place(self.filter) or (0, 0)
-        self._streams.say(OpenFeed(self.name, self.opening, self.stream, self._config, number, sequence, self._is_new))
+        self._streams.say(OpenFeed(self.name, self.opening, self.stream, self._config, number, sequence, self.is_new))
 
     def opened(self, said: FeedOpened) -> None:
         if said.opening != self.opening or self.state is not FeedState.ASKED:
@@ -131,7 +130,7 @@ class AwayFeed:
             self.ended()
             return
         self.state = FeedState.OPEN
-        self._number, self._last, self._is_new = said.number, said.sequence, False
+        self._number, self._last, self.is_new = said.number, said.sequence, False
         place = self._feeds.place(self.filter)
         if place is not None and place.number == said.number:
             self._last = max(self._last, place.sequence)
@@ -205,9 +204,7 @@ class AwayFeeds:
         return self._context.session.streams.get(filter)
 
     def come_to(self, filter: str, place: StreamPlace) -> None:
-        session = self._context.session
-        if filter in session.streams:
-            session.come_to(filter, place)
+        self._context.session.come_to(filter, place)
 
     # Subscriptions
 
@@ -241,14 +238,16 @@ class AwayFeeds:
         if parsed is None or (known is not None and known.state is FeedState.OPEN):
             begun()
             return
-        if known is None or known.state is FeedState.OVER:
+        is_new = is_new and self.place(filter) is None
+        if known is not None and known.on_begun is not None:
+            begun = partial(_both, known.on_begun, begun)
+        if known is None or known.state is FeedState.OVER or (is_new and not known.is_new):
             config = consumer_config(session, filter, start)
-            is_new = is_new and self.place(filter) is None
             known = self._feeds[filter] = AwayFeed(self, self._streams, filter, parsed[0], config, is_new=is_new)
             known.on_begun = begun
             known.open()
         else:
-            known.on_begun = partial(_both, known.on_begun, begun)
+            known.on_begun = begun
 
     def begun(self, feed: AwayFeed) -> None:
         """It is open or over; its client may have gone meanwhile."""
@@ -344,9 +343,8 @@ class AwayFeeds:
         self._ready[filter] = None
 
 
-def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> None:
-    if first is not None:
-        first()
+def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
     second()
 
 

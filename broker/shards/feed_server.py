@@ -2,6 +2,7 @@
 
 Each is a consumer whose messages are acknowledged when the session has stored them: what is on its way when either
 shard or the link between them ends comes again, and the session, which knows how far it has come, gets nothing twice.
+Nothing leaves before it is stored here: after a power cut, other messages would have the same sequences.
 The session says how much it has room for.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -33,7 +35,7 @@ from trunkline.broker.shards.feed_words import (
 )
 from trunkline.store import StoreError
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
-from trunkline.streams.errors import StreamError
+from trunkline.streams.errors import ConsumerNotFound, StreamError
 from trunkline.streams.takeover import acknowledge_by, come_to
 from trunkline.streams.thinning import AGAIN
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.actors import Scheduler
+    from trunkline.broker.committer import Committer
     from trunkline.broker.shards.feed_words import FeedWord
     from trunkline.broker.shards.peer import Peer
     from trunkline.broker.shards.words import Words
@@ -64,6 +67,8 @@ class ServedFeed:
     byte_size: int = 0
     max_messages: int = 0
     max_bytes: int = 0
+    #: Taken, and not stored.
+    held: list[tuple[int, Message]] = field(default_factory=list[Any])
 
     @property
     def room(self) -> int:
@@ -91,8 +96,10 @@ class FeedServer:
         host: Callable[[], StreamHost],
         scheduler: Scheduler,
         home_of: Callable[[str], int],
+        committer: Committer | None,
     ) -> None:
         self._peer = peer
+        self._committer = committer
         self._words = words
         self._find_host = host
         self._scheduler = scheduler
@@ -149,7 +156,11 @@ class FeedServer:
         cursor.receivers += 1
         self._feeds[asked.name] = ServedFeed(StreamFeed(self._host, stream, cursor), asked.opening)
         before = min(cursor.outstanding, default=cursor.position) - 1
-        self._say(FeedOpened(asked.name, asked.opening, stream.log.number, before, ""))
+        answer = partial(self._say, FeedOpened(asked.name, asked.opening, stream.log.number, before, ""))
+        if self._committer is None:
+            answer()
+        else:
+            self._committer.after_commit(answer)
 
     def _cursor(self, stream: Stream, asked: OpenFeed) -> ConsumerCursor:
         """
@@ -163,6 +174,8 @@ class FeedServer:
             cursor = None
         is_known = asked.number == stream.log.number
         if cursor is None:
+            if not (asked.number or asked.is_new):
+                raise ConsumerNotFound(stream.name, asked.name)
             config = ConsumerConfig.from_plain(asked.config)
             if is_known:  # it was lost with an earlier life of this shard
                 config = replace(
@@ -247,10 +260,13 @@ class FeedServer:
             with self._scheduler.turn:
                 self._say(FeedEnded(name, served.opening))
             return
-        if served.room <= 0:
+        if served.room <= 0 and not served.held:
             return
-        taken = served.take()
-        if taken:
+        taken, served.held = served.held or served.take(), []
+        if taken and self._committer is not None and not stream.log.is_stored(taken[-1][0]):
+            served.held = taken
+            self._committer.after_commit(partial(self._found, name, served))
+        elif taken:
             await self._send(name, served.opening, taken)
             self._look_at(name)
         elif cursor.needs is None:
@@ -293,9 +309,12 @@ class FeedServers:
         host: Callable[[], StreamHost],
         scheduler: Scheduler,
         home_of: Callable[[str], int],
+        committer: Committer | None,
     ) -> None:
         self._host = host
-        self._servers = {number: FeedServer(peer, words, host, scheduler, home_of) for number, peer in peers.items()}
+        self._servers = {
+            number: FeedServer(peer, words, host, scheduler, home_of, committer) for number, peer in peers.items()
+        }
         words.hear(FEEDS, lambda shard, plain: self._servers[shard].take(feed_from_plain(plain)))
         words.answer(MAY_FEED, self._may_feed)
         words.came.append(lambda shard: self._servers[shard].connected())

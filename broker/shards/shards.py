@@ -72,7 +72,7 @@ class Shards:
         self.feeds: AwayStreams | FeedServers
         if place.has_streams:
             home_of = _here if place.hand_over is None else place.hand_over.home_of
-            self.feeds = FeedServers(pubsub.peers, pubsub.words, streams, net.scheduler, home_of)
+            self.feeds = FeedServers(pubsub.peers, pubsub.words, streams, net.scheduler, home_of, committer)
         else:
             self.feeds = self.away_streams = AwayStreams(pubsub.peers[STREAMS_AT], pubsub.words, net.scheduler, find)
             pubsub.on_fed = self.away_streams.came

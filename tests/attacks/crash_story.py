@@ -69,8 +69,7 @@ class Story:
         #: A clean start was accepted.
         self.began_anew = trio.Event()
         #: What the broker is told.
-        has_stream = workers == 1
-        self.settings = '[[streams]]\nname = "s"\nfilters = ["t/#"]\n' if has_stream else ""
+        self.settings = '[[streams]]\nname = "s"\nfilters = ["t/#"]\n'
         self.settings += chance.choice(
             (
                 "",
@@ -86,9 +85,9 @@ class Story:
             *[Subscriber(self, f"same-{number}", "t/+", stays=0.3 * number) for number in range(3)],
             Subscriber(self, "at-least-once", "t/#", stays=0.5, qos=1),
             Subscriber(self, "alone-in-its-group", "$share/g/t/#", stays=0.5),
+            # the home of each is another one of three workers
+            *[Subscriber(self, f"of-the-stream-{number}", "$stream/s/#", stays=0.5) for number in range(workers)],
         ]
-        if has_stream:
-            self.subscribers.append(Subscriber(self, "of-the-stream", "$stream/s/#", stays=0.5))
         self.publishers = [*[Publisher(self, f"publisher-{number}") for number in range(2)], Mixing(self)]
         self.paho = Paho(self)
         self.dying: list[Dying | Device] = [Dying(self), Device(self, 4), Device(self, 5)]

@@ -93,6 +93,8 @@ class Client:
         #: Sessions so far.
         self.session = 0
         self.will: Message | None = None
+        #: Of its CONNECT.
+        self.connect_properties = b""
         self._buffer = b""
         self._packet_ids = count(1)
 
@@ -107,7 +109,7 @@ class Client:
         self._buffer = b""
         self.will = self.world.new_will(self) if self.world.random.random() < self.world.temper.wills else None
         will = None if self.will is None else raw.Will(self.will.topic, self.will.name.encode(), self.will.qos)
-        properties = raw.session_expiry(EXPIRY) if self.durable else b""
+        properties = self.connect_properties + (raw.session_expiry(EXPIRY) if self.durable else b"")
         life.admin.serve(line)
         line.say(raw.connect(self.name, clean=not self.durable, properties=properties, will=will))
 
@@ -329,11 +331,7 @@ class Subscriber(Client):
             self.retained.append((self.world.moment(), message))
             self.world.found_retained(self, message)
         elif is_new:
-            terms, moment = self.world.terms, self.world.moment()
-            term, shard_term = terms[self.shard], terms[message.shard]
-            self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))
-            self._names.add(message.name)
-            self.world.delivered(self, message)
+            self.deliver(packet, message)
         else:
             self.world.note(f"{self.name} gets {message.name} again as {packet.packet_id}{', dup' * packet.dup}")
         if packet.qos == 1:
@@ -341,6 +339,13 @@ class Subscriber(Client):
         elif packet.qos == 2:
             self._unreleased.add(packet.packet_id)
             self._answer(raw.ack(raw.PUBREC, packet.packet_id))
+
+    def deliver(self, packet: raw.Received, message: Message) -> None:
+        terms, moment = self.world.terms, self.world.moment()
+        term, shard_term = terms[self.shard], terms[message.shard]
+        self.deliveries.append(Delivery(message, self.session, term, shard_term, packet.qos, packet.dup, moment))
+        self._names.add(message.name)
+        self.world.delivered(self, message)
 
     def _answer(self, data: bytes) -> None:
         if self._put_off or self.world.random.random() < self.world.temper.lazy:

@@ -1,5 +1,6 @@
 """A shard of a simulation, and what is likely in its world."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ import trio
 
 from tests.broker.inside import inside
 from tests.broker.shards.agenda import SimulatedStore, as_engine
+from tests.broker.shards.simulated_streams import STREAM
 from trunkline.broker.node.opening import open_node
 from trunkline.broker.shards.place import OwnShard, ShardPlace
 from trunkline.broker.shards.routing import ShardPubSub
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from tests.broker.shards.simulation import World
     from trunkline.broker.node.admin import Admin
 
-CONFIG = from_mapping({"listeners": [], "sys": {"interval": 0}})
+CONFIG = from_mapping({"listeners": [], "sys": {"interval": 0}, "streams": [STREAM]})
 
 
 @dataclass
@@ -50,6 +52,23 @@ class Temper:
         )
 
 
+class SimulatedHomes:
+    """Each client goes to its home by itself."""
+
+    def __init__(self, world: "World", own: int) -> None:
+        self._homes = {client.name: client.shard for client in world.clients}
+        self.own = own
+
+    def home_of(self, client_id: str) -> int:
+        return self._homes.get(client_id, self.own)
+
+    def draw(self, make: Callable[[], str]) -> str:
+        return make()
+
+    def hand_over(self, shard: int, passed: object) -> bool:
+        raise NotImplementedError
+
+
 class Life:
     """A shard from its start until it is killed."""
 
@@ -66,7 +85,8 @@ class Life:
 
     async def run(self) -> None:
         world = self.world
-        place = ShardPlace(self.number, len(world.disks), self.term, 0.0, self._join)
+        hand_over = SimulatedHomes(world, self.number)
+        place = ShardPlace(self.number, len(world.disks), self.term, 0.0, self._join, hand_over)
         async with open_node(CONFIG, grace=0, open_store=as_engine(self.store), place=place) as self.admin:
             self.admin.ending.steps = _nothing
             self.node = inside(self.admin)

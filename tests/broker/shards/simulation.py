@@ -16,6 +16,7 @@ from math import inf
 from random import Random
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import trio
 from trio.testing import MockClock
@@ -25,6 +26,8 @@ from tests.broker.shards.simulated_clients import Client, Line, Publisher, Subsc
 from tests.broker.shards.simulated_ledger import Ledger, Message, Subscription, Terms
 from tests.broker.shards.simulated_links import SimulatedCable
 from tests.broker.shards.simulated_shards import Life, Temper
+from tests.broker.shards.simulated_streams import STREAMED, Reader, StreamLedger
+from trunkline.broker.shards import away_feeds
 
 STEPS = 160
 #: Seconds between two steps, on average.
@@ -69,6 +72,7 @@ class World:
         #: Subscribers by what they want.
         self._filters: dict[Client, tuple[str, ...]] = {}
         self._make_clients()
+        self.stream = StreamLedger(self)
         self._is_settling = False
         #: Times of the last trouble of disks and shards.
         self._last_trouble = -inf
@@ -90,6 +94,7 @@ class World:
                     ("t/0", "w/0"),
                     ("s/+",),
                     ("s/0", "t/1"),
+                    ("q/+",),
                 )
             )
             self.subscribers.append(reader)
@@ -100,7 +105,7 @@ class World:
 
     @property
     def clients(self) -> list[Client]:
-        return [*self.publishers, *self.subscribers]
+        return [*self.publishers, *self.subscribers, *self.stream.readers]
 
     def moment(self) -> int:
         """Greater than any before."""
@@ -354,12 +359,12 @@ class World:
         self._move(random.choice(self.clients))
         publisher = random.choice(self.publishers)
         if publisher.is_online and random.random() < 0.7:
-            topic = random.choice((*PLAIN, *RETAINED, *SHARED))
+            topic = random.choice((*PLAIN, *RETAINED, *SHARED, *STREAMED))
             qos, retain = random.choice((0, 1, 1, 2)), topic in RETAINED and random.random() < 0.7
             for _ in range(random.choice((1, 1, 1, 2, 5))):
                 publisher.publish(topic, qos, retain=retain, deletes=retain and random.random() < 0.2)
                 if random.random() < 0.4:
-                    topic = random.choice(RETAINED if topic in RETAINED else (*PLAIN, *SHARED))
+                    topic = random.choice(RETAINED if topic in RETAINED else (*PLAIN, *SHARED, *STREAMED))
                 if random.random() < 0.1:
                     qos = random.choice((0, 1, 1, 2))
 
@@ -397,7 +402,7 @@ class World:
         elif client.is_online and random.random() < self.temper.leaves:
             random.choice((client.leave, client.disconnect, client.connect))()
         if isinstance(client, Subscriber) and client.is_online and random.random() < 0.1 + self.temper.subscribes:
-            self._subscribe(client)
+            client.change() if isinstance(client, Reader) else self._subscribe(client)
 
     def _subscribe(self, client: Subscriber) -> None:
         filter = self.random.choice(self._filters[client])
@@ -414,7 +419,7 @@ class World:
             self.note(f"{client.name} is at home at {client.shard}{', durable' * client.durable}")
         for number in range(len(self.disks)):
             self.begin(number)
-        await self._until(lambda: len(self.lives) == len(self.disks))
+        await self.until(lambda: len(self.lives) == len(self.disks))
         for client in self.clients:
             if self.random.random() < 0.8:
                 client.connect()
@@ -430,7 +435,7 @@ class World:
         await self._settle()
         self._check()
 
-    async def _until(self, is_reached: Callable[[], bool]) -> None:
+    async def until(self, is_reached: Callable[[], bool]) -> None:
         end = self.agenda.now + PATIENCE
         while not is_reached():
             if self.agenda.now > end:
@@ -448,8 +453,9 @@ class World:
         for cable in self.cables.values():
             cable.heal()
         self.temper.lazy = 0.0
-        await self._until(self._is_at_rest)
+        await self.until(self._is_at_rest)
         await self.agenda.run_until(self.agenda.now + 3.0)
+        await self.stream.settle()
 
     def _is_at_rest(self) -> bool:
         for client in self.clients:
@@ -494,6 +500,7 @@ class World:
 
     def _check(self) -> None:
         self.ledger.check(self.subscribers, self.terms)
+        self.stream.check()
         self._check_retained()
         for one, other in combinations(self.lives.values(), 2):
             for near, far in ((one, other), (other, one)):
@@ -567,7 +574,12 @@ def run(seed: int, log: Callable[[str], None] = lambda text: None) -> World:
             nursery.cancel_scope.cancel()
         return world
 
-    with deterministic(seed):
+    chance = Random(seed)
+    with (
+        deterministic(seed),
+        patch.object(away_feeds, "MAX_MESSAGES", chance.choice((2, 128))),
+        patch.object(away_feeds, "MAX_BYTES", chance.choice((300, 1 << 18))),
+    ):
         return trio.run(main, clock=MockClock(autojump_threshold=0))
 
 

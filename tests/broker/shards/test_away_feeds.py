@@ -1,11 +1,13 @@
 """What a subscription to a stream gets does not depend on where its session is."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.inside import inside
 from tests.broker.shards.fed import (
     EARLIEST,
     FILTER,
@@ -21,6 +23,7 @@ from tests.broker.shards.fed import (
 from tests.conformance import raw
 from tests.testing.three import at, three
 from trunkline import testing
+from trunkline.testing.broker import Broker
 
 STORED = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
@@ -108,4 +111,28 @@ async def test_all_shards_begin_anew(tmp_path: Path, shard: int, power_cut: bool
             await publish(others[0], 200, 210, 2)
             got += await payloads(wire, 210 - len(got), taken)
             assert got == numbers(0, 210)
+            await wire.expect_nothing()
+
+
+def subscriptions(b: Broker, shard: int) -> Collection[str]:
+    """Of the client that stays there, also those that were not granted yet."""
+    node = inside(b._running.whole.shards[shard])  # pyright: ignore[reportPrivateUsage]
+    found = node.sessions.get(at(b, shard))
+    return () if found is None else found.session.subscriptions
+
+
+@pytest.mark.parametrize(("shard", "other"), [(0, 2), (1, 2)], ids=["here", "there"])
+async def test_who_comes_back_before_its_suback_asks_again_and_begins_where_it_wants(shard: int, other: int) -> None:
+    async with testing.broker(workers=3) as b, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        await publish(others[0], 0, 10)
+        fault = b.faults.stall_link(shard, other)
+        async with stay(b, shard) as wire:
+            await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
+            await b.wait_until(lambda: FILTER in subscriptions(b, shard))
+        async with stay(b, shard) as wire:
+            fault.remove()
+            await publish(others[0], 10, 12)
+            assert await wire.subscribe((FILTER, 1), properties=EARLIEST) == [1]
+            assert await payloads(wire, 12) == numbers(0, 12)
             await wire.expect_nothing()

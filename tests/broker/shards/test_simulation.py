@@ -30,12 +30,14 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def test_the_simulation_does_what_it_is_for() -> None:
-    """Messages are acknowledged, go from shard to shard, and are in the way when links and shards end."""
+    """Messages are acknowledged, go from shard to shard and from a stream to its subscribers, and are in the way when
+    links and shards end."""
     counts = sum([run(seed).counts for seed in range(12)], Counter[str]())
     wanted = {
         "acknowledged at QoS 1": 400,
         "acknowledged at QoS 2": 150,
         "to another shard": 500,
+        "fed": 500,
         "checked at QoS 0": 20,
         "kills": 3,
         "cuts": 15,
