@@ -108,8 +108,8 @@ class AwayFeed:
         self.messages: deque[tuple[FeedMessage, Message]] = deque()
         self._byte_size = 0
         self._came = self._came_bytes = 0
-        #: Of the stream, and the last message that has come.
-        self._number = self._last = 0
+        #: Of the stream; the last message that has come, and the last that the session has, stored if it is durable.
+        self._number = self._last = self._kept = 0
         #: Called once, when it is open or over.
         self.on_begun: Callable[[], None] | None = None
 
@@ -119,8 +119,12 @@ class AwayFeed:
         self.messages.clear()
         self._byte_size = self._came = self._came_bytes = 0
         self.opening = self._streams.opening(self)
-        number, sequence = self._feeds.place(self.filter) or (0, 0)
-        self._streams.say(OpenFeed(self.name, self.opening, self.stream, self._config, number, sequence, self.is_new))
+        self._feeds.when_stored(partial(self._ask, self.opening, self._feeds.place(self.filter) or (0, 0)))
+
+    def _ask(self, opening: int, place: tuple[int, int]) -> None:
+        """The session has this place, also after a power cut."""
+        if opening == self.opening and self._feeds.has(self):
+            self._streams.say(OpenFeed(self.name, opening, self.stream, self._config, *place, self.is_new))
 
     def opened(self, said: FeedOpened) -> None:
         if said.opening != self.opening or self.state is not FeedState.ASKED:
@@ -136,6 +140,7 @@ class AwayFeed:
             self._last = max(self._last, place.sequence)
         else:
             self._feeds.come_to(self.filter, StreamPlace(said.number, said.sequence))
+        self._kept = self._last
         self._has_begun()
         self.make_room()
 
@@ -172,14 +177,19 @@ class AwayFeed:
             taken.append(message)
         return taken, StreamPlace(self._number, sequence)
 
+    def keep(self, opening: int, sequence: int) -> None:
+        """The session has what came in this opening up to here, stored if it is durable."""
+        if opening == self.opening:
+            self._kept = sequence
+            self.make_room()
+
     def make_room(self) -> None:
         """Say how far the session has come, and how much may have come."""
-        place = self._feeds.place(self.filter)
-        if self.state is not FeedState.OPEN or not self.is_wanted or place is None:
+        if self.state is not FeedState.OPEN or not self.is_wanted:
             return
         messages = self._came + MAX_MESSAGES - len(self.messages)
         byte_size = self._came_bytes + MAX_BYTES - self._byte_size
-        self._streams.say(FeedRoom(self.name, self.opening, place.sequence, messages, byte_size))
+        self._streams.say(FeedRoom(self.name, self.opening, self._kept, messages, byte_size))
 
 
 class AwayFeeds:
@@ -205,6 +215,18 @@ class AwayFeeds:
 
     def come_to(self, filter: str, place: StreamPlace) -> None:
         self._context.session.come_to(filter, place)
+
+    def has(self, feed: AwayFeed) -> bool:
+        return self._feeds.get(feed.filter) is feed
+
+    def when_stored(self, action: Callable[[], None]) -> None:
+        """Call it when what the session has is stored, if it is durable. The other shard forgets what it is told is
+        there."""
+        durable = self._context.session.durable
+        if durable is None:
+            action()
+        else:
+            durable.after_commit(partial(self._context.soon, action))
 
     # Subscriptions
 
@@ -317,18 +339,10 @@ class AwayFeeds:
                 return ()
             taken, place = feed.take(limit)
             self.come_to(filter, place)
-            self._tell(feed)
+            self.when_stored(partial(feed.keep, feed.opening, place.sequence))
             self._ready.move_to_end(filter)
             return [(message, target, "waited", 0) for message in taken]
         return ()
-
-    def _tell(self, feed: AwayFeed) -> None:
-        """The other shard may forget what the session has, when that is stored."""
-        durable = self._context.session.durable
-        if durable is None:
-            feed.make_room()
-        else:
-            durable.after_commit(lambda: self._context.soon(feed.make_room))
 
     def wake(self, filter: str) -> None:
         feed = self._feeds.get(filter)
