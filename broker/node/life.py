@@ -232,6 +232,7 @@ class Ending:
         if node.place is not None and node.shards is not None:  # wills are for subscribers of other shards, too
             await node.shards.drained()
             await node.place.all_quiet()
+            node.shards.end()
             await self.quiet()
         await self.store_all()
         for session in node.sessions:

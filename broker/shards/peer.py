@@ -122,6 +122,7 @@ class Peer:
         "_words",
         "client_id",
         "durable",
+        "is_ending",
         "link",
         "missed",
         "number",
@@ -144,6 +145,8 @@ class Peer:
         self.client_id = f"shard {link.peer}"
         self.durable = False
         self.link = link
+        #: The node ends, and its links with it.
+        self.is_ending = False
         #: What its sessions want.
         self.routes: dict[str, LinkRoute] = {}
         #: Publications that found no room.
@@ -377,7 +380,8 @@ class Peer:
         self._timer.cancel()
         self.link.lose()
         if was_up:
-            _logger.warning("the link to worker %d is down", self.number)
+            level = logging.INFO if self.is_ending else logging.WARNING
+            _logger.log(level, "the link to worker %d is down", self.number)
             self._words.has_gone(self.number)
         self._held.has_room()
         self._held.lost()

@@ -131,6 +131,11 @@ class Shards:
                         peer.until_there(there.set)
                     await there.wait()
 
+    def end(self) -> None:
+        """All shards of the node end. None of them publishes anything more."""
+        for peer in self.peers.values():
+            peer.is_ending = True
+
     async def known(self) -> None:
         """Wait until all others have told what their sessions want; not for ever, since one may be down."""
         with trio.move_on_after(MAX_UNKNOWN):

@@ -634,6 +634,18 @@ async def test_a_connection_replaces_the_one_before(caplog: pytest.LogCaptureFix
     assert (here.closed, there.closed) == (1, 1), "what is lost is closed already"
 
 
+@pytest.mark.parametrize(("is_ending", "level"), [(False, logging.WARNING), (True, logging.INFO)])
+async def test_a_link_that_ends_with_the_node_is_no_fault(
+    caplog: pytest.LogCaptureFixture, is_ending: bool, level: int
+) -> None:
+    here, _, ends = pair()
+    caplog.set_level(logging.INFO, "trunkline.shards")
+    here.peer.is_ending = is_ending
+    ends.cut()
+    (how,) = [record.levelno for record in caplog.records if record.getMessage() == "the link to worker 1 is down"]
+    assert how == level
+
+
 async def test_a_piece_of_a_frame_belongs_to_its_connection() -> None:
     here, there, ends = pair()
     here.turn(partial(here.forward, b"x", qos=1))

@@ -121,6 +121,7 @@ def test_workers_serve_until_a_signal_and_all_end_with_0(start: Start, runtime: 
     for number, pid in node.workers.items():
         assert ended(pid)
         assert any(f"trunkline[{number}]: stopped" in line for line in node.process.lines)
+    assert not any(re.search("WARNING|ERROR", line) for line in node.process.lines)
     assert not list((runtime / "trunkline").iterdir())
 
 
