@@ -76,6 +76,11 @@ class StartTerms:
                 f"the store {store} is that of {count} workers, and node.workers is {self._count}: {again}, or start "
                 f"it with node.workers = {count}, or give another store.path"
             )
+        parts = [shard_path(store, number) for number in range(count)]
+        missing = [part for part in parts if not part.exists()]
+        if len(missing) < count:  # none: the first start failed
+            for part in missing:
+                _logger.warning("%s, a part of the store, is gone: its worker begins without sessions", part)
         return last
 
     def next(self) -> int:

@@ -125,6 +125,24 @@ def test_the_stores_of_another_number_of_workers_are_refused(config: Config, tmp
         terms(config)
 
 
+@pytest.mark.parametrize(
+    ("there", "missed"), [((), ()), ((0, 1, 2), ()), ((0, 2), (1,)), ((1,), (0, 2))], ids=["none", "all", "two", "one"]
+)
+def test_a_part_that_is_gone_is_missed(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture, there: tuple[int, ...], missed: tuple[int, ...]
+) -> None:
+    counting = terms(config, count=3)
+    counting.next()
+    counting.close()
+    for number in there:
+        (tmp_path / f"a.{number}.db").touch()
+    terms(config, count=3).close()
+    assert caplog.messages == [
+        f"{tmp_path}/a.{number}.db, a part of the store, is gone: its worker begins without sessions"
+        for number in missed
+    ]
+
+
 def test_the_store_of_one_process_is_refused(config: Config, tmp_path: Path) -> None:
     (tmp_path / "a.db").touch()
     with pytest.raises(StoreUnavailable, match="that of one process"):
