@@ -20,7 +20,6 @@ from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, P
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.session.ledger import Ledger
-from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,11 +152,9 @@ class Answering:
             refusal = late.take(message)
             if channel is None or channel is not self._channel:
                 continue  # nobody is owed it any more
-            if refusal and channel.version == Version.V5:
-                properties = reason_string(refusal) if channel.problem_information else NO_PROPERTIES
-                self.write(Puback(packet_id, Reason.QUOTA_EXCEEDED, properties), place)
-            else:
-                self.write(Puback(packet_id), place)
+            reason = Reason.QUOTA_EXCEEDED if refusal else Reason.SUCCESS
+            properties = reason_string(refusal) if channel.problem_information else NO_PROPERTIES
+            self.write(Puback(packet_id, reason, properties), place)
 
     def repeat_pubrel(self, packet_id: int) -> None:
         """It is not an answer, so it does not wait for other answers."""

@@ -111,7 +111,7 @@ class CommonFigures:
         for shard in list(left):
             self._words.ask(shard, _FIGURES, None, partial(take, shard))
         with trio.move_on_after(MAX_WAIT):
-            while left:
+            if left:
                 await all_have.wait()
 
     # What is said and heard

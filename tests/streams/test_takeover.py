@@ -1,5 +1,7 @@
 """A receiver takes a consumer over that has been another one's, and knows how far it has come."""
 
+from typing import Any
+
 import pytest
 
 from tests.streams.world import World, done
@@ -21,7 +23,7 @@ def taken(world: World, stream: Stream, cursor: ConsumerCursor, limit: int = 100
     return found
 
 
-def begin(policy: AckPolicy, **settings: object) -> tuple[World, Stream, ConsumerCursor]:
+def begin(policy: AckPolicy, **settings: Any) -> tuple[World, Stream, ConsumerCursor]:
     world = World()
     stream = world.create("#", **settings)
     config = ConsumerConfig(name="c", durable=True, filters=("a",), ack_policy=policy)
@@ -47,12 +49,13 @@ def test_what_it_has_does_not_come_again_and_the_rest_does_in_order(restarts: bo
     assert taken(world, stream, cursor) == []
 
 
-def test_it_has_more_than_the_consumer_knows() -> None:
+@pytest.mark.parametrize("has", [3, 4, 8])
+def test_it_has_what_the_consumer_knows_or_more(has: int) -> None:
     world, stream, cursor = begin(AckPolicy.ALL)
-    come_to(stream, cursor, 8, world.now)
+    come_to(stream, cursor, has, world.now)
     acknowledge_by(stream, cursor, AckPolicy.ALL, world.now)
     assert not cursor.outstanding
-    assert taken(world, stream, cursor) == [9, 10, 11]
+    assert taken(world, stream, cursor) == [each for each in (4, 5, 7, 8, 9, 10, 11) if each > has]
     assert cursor.pending == 0
 
 

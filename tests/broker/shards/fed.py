@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.conformance import raw
 from tests.testing.three import at
@@ -70,5 +70,5 @@ def consumers(b: Broker) -> list[str]:
     return [info.config.metadata["mqtt-client"] for info in b.streams.consumers("orders")]
 
 
-def store(folder: Path, *, stored: bool) -> dict[str, object]:
+def store(folder: Path, *, stored: bool) -> dict[str, Any]:
     return {"store": {"path": str(folder / "a.db"), "durability": "os"}} if stored else {}

@@ -1,13 +1,28 @@
 """A shard without streams asks, and says, what becomes of its sessions' subscriptions."""
 
+from pathlib import Path
+
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, consumers, numbers, payloads, publish, publishers, stay
+from tests.broker.shards.fed import (
+    EARLIEST,
+    FILTER,
+    ORDERS,
+    consumers,
+    numbers,
+    payloads,
+    publish,
+    publishers,
+    stay,
+    store,
+)
 from tests.conformance import raw
 from tests.testing.three import at, three
+from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE
 from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig
 from trunkline.streams.errors import StreamsNotOffered
 
@@ -64,9 +79,132 @@ async def test_what_a_stream_refuses_is_refused_by_puback_at_every_shard() -> No
             assert answer is not None
             assert answer.reason == 0x97
             assert answer.get(raw.REASON_STRING) == "the stream 'orders' is full"
-        answer = await others[1].publish("orders/1", b"no", qos=2)
+        await others[1].publish("orders/1", b"no", qos=2)
         assert b.streams.info("orders").messages == 2
         assert (await b.metrics())["messages.dropped.stream_full"] == 4
+        for wire in wires:
+            assert await payloads(wire, 3) == [b"no"] * 3, "but that of the shard with the stream"
+            await wire.expect_nothing()
+
+
+async def test_of_a_burst_each_message_is_refused_or_not() -> None:
+    small = StreamConfig(name="orders", filters=("orders/#",), max_messages=3, discard=Discard.NEW)
+    async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
+        await b.streams.create(small)
+        for wire in wires:
+            await wire.subscribe(("orders/#", 0), ("other", 0))
+        await publish(others[1], 0, 1)
+        await others[1].publish("other", b"0", qos=1)  # whether it may is known from now on
+        some = [raw.publish("orders/0", b"%d" % number, qos=1, packet_id=number) for number in range(1, 6)]
+        await others[1].send(*some, raw.publish("other", b"6", qos=1, packet_id=6))
+        answers = [await others[1].expect_type(raw.PUBACK) for _ in range(6)]
+        assert [(answer.packet_id, answer.reason) for answer in answers] == [
+            (1, 0),
+            (2, 0),
+            *[(number, 0x97) for number in range(3, 6)],
+            (6, 0),
+        ]
+        assert b.streams.info("orders").messages == 3
+        for wire in wires:
+            assert sorted(await payloads(wire, 8)) == sorted([b"0", *numbers(0, 7)])
+            await wire.expect_nothing()
+
+
+@pytest.mark.parametrize(("version", "explains"), [(5, 1), (5, 0), (4, 1)])
+async def test_a_late_refusal_says_why_to_whom_it_may(version: int, explains: int) -> None:
+    small = StreamConfig(name="orders", filters=("orders/#",), max_messages=1, discard=Discard.NEW)
+    async with testing.broker(workers=2) as b, Wire(b.connect(), version=version) as wire:
+        await b.streams.create(small)
+        properties = raw.request_problem_information(explains) if version == 5 else b""
+        await wire.connect(at(b, 1), properties=properties)
+        await publish(wire, 0, 1)
+        await wire.send(raw.publish("orders/1", b"no", qos=1, packet_id=7, version=version))
+        if version == 4:
+            await wire.expect(raw.ack(raw.PUBACK, 7))
+        else:
+            answer = await wire.expect_type(raw.PUBACK)
+            assert answer.reason == 0x97
+            assert answer.get(raw.REASON_STRING) == ("the stream 'orders' is full" if explains else None)
+
+
+async def test_who_has_gone_before_it_was_known_is_not_answered() -> None:
+    async with testing.broker(workers=2) as b:
+        await b.streams.create(ORDERS)
+        async with stay(b, 1) as wire:
+            await publish(wire, 0, 1)
+            with b.faults.stall_link(0, 1):
+                await wire.send(raw.publish("orders/1", b"1", qos=1, packet_id=7))
+                await wire.ping()
+                async with stay(b, 1) as again:
+                    await again.ping()
+                    b.faults.clear()
+                    await b.wait_until(lambda: b.streams.info("orders").messages == 2)
+                    await publish(again, 2, 3)
+                    await again.expect_nothing()
+
+
+async def test_what_waits_for_another_shard_counts_as_unacknowledged(tmp_path: Path) -> None:
+    settings = store(tmp_path, stored=True)
+    limits = {"max_unacknowledged_bytes": 1000}
+    async with testing.broker(workers=2, mqtt=limits, **settings) as b, Wire(b.connect()) as wire:
+        await b.streams.create(ORDERS)
+        await wire.connect(at(b, 1), properties=raw.session_expiry(1000))
+        await publish(wire, 0, 1)
+        before = (await b.metrics())["messages.received"]
+        with b.faults.stall_link(0, 1):
+            for number in range(1, 4):
+                await wire.send(raw.publish("orders/1", bytes(1000), qos=1, packet_id=number))
+                await wait_all_tasks_blocked()
+            assert (await b.metrics())["messages.received"] - before == 1, "it is not read from"
+        for _ in range(3):
+            await wire.expect_type(raw.PUBACK)
+
+
+async def test_no_message_comes_before_the_suback() -> None:
+    async with testing.broker(workers=2) as b, Wire(b.connect()) as wire:
+        await b.streams.create(ORDERS)
+        await wire.connect(at(b, 1))
+        await publish(wire, 0, 3)
+        filters = [(f"$stream/orders/orders/{number}", 1) for number in range(2 * FEEDS_AT_ONCE)]
+        assert await wire.subscribe(*filters, properties=EARLIEST) == [1] * len(filters)
+        assert sorted(await payloads(wire, 3)) == numbers(0, 3)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+async def test_a_place_is_kept_as_long_as_its_session(tmp_path: Path, stored: bool, mock_clock: MockClock) -> None:
+    kept = StreamConfig(name="orders", filters=("orders/#",), retention=Retention.INTEREST)
+    async with testing.broker(workers=3, **store(tmp_path, stored=stored)) as b, publishers(b) as others:
+        await b.streams.create(kept)
+        for shard in range(3):
+            async with Wire(b.connect()) as wire:
+                some = raw.session_expiry(1000) + raw.receive_maximum(1)
+                await wire.connect(at(b, shard), clean=False, properties=some)
+                await wire.subscribe((FILTER, 1))
+                await publish(others[1], 10 * shard, 10 * shard + 3)
+                assert (await wire.expect_type(raw.PUBLISH)).payload == b"%d" % (10 * shard)
+                await wire.disconnect()  # two are on their way
+        mock_clock.jump(500)
+        await wait_all_tasks_blocked()
+        with b.faults.cut_link(0, 1):
+            mock_clock.jump(50)
+            await wait_all_tasks_blocked()
+        await publish(others[1], 30, 33)
+        for shard in range(3):
+            expected = [number for first in range(10 * shard, 40, 10) for number in range(first, first + 3)]
+            async with stay(b, shard) as wire:
+                assert await payloads(wire, len(expected)) == [b"%d" % number for number in expected]
+                await wire.expect_nothing()
+
+
+async def test_where_no_stream_is_any_more_nobody_waits_for_it() -> None:
+    async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        await wires[0].subscribe(("orders/#", 0))
+        await publish(others[1], 0, 1)
+        await b.streams.delete("orders")
+        await publish(others[0], 1, 2)
+        with b.faults.stall_link(0, 1):
+            await publish(others[1], 2, 3)
 
 
 async def test_code_at_another_shard_is_told_where_the_streams_are() -> None:

@@ -113,19 +113,28 @@ async def test_a_third_shard_is_known_from_what_another_tells() -> None:
     assert whole.rates == [0.0]
 
 
+async def test_what_another_tells_of_a_shard_counts_less_than_what_that_has_told() -> None:
+    one, other, ends = pair(term=3)
+    first, second = figures_of(one), figures_of(other)
+    first.tell(reading(5, 2, 1.0))
+    ends.settle()
+    with other.scheduler.turn:  # a third one, which knows the life before
+        second._heard(2, (0.0, {0: (2, {"sent": 4}, {}, [])}))  # pyright: ignore[reportPrivateUsage]
+    whole = second.whole(reading(1, 1))
+    assert (whole.counters, whole.gauges["connections.count"], whole.rates) == ({"sent": 6}, 3, [1.0])
+    ends.cut()
+    ends.connect()
+    assert first.whole(reading(5)).counters == {"sent": 5}, "it was told by this life"
+
+
 async def test_a_node_is_as_old_as_the_first_of_its_shards(mock_clock: MockClock) -> None:
     one, other, ends = pair()
     first = figures_of(one, epoch=1000.0)
     mock_clock.jump(50)
-    ends.connect()  # nothing was said for so long
     second = figures_of(other, epoch=1000.0)
     assert (first.uptime, second.uptime) == (50, 0)
-    first.tell(reading(0))
-    ends.settle()
-    assert second.uptime == 50
-    second.tell(reading(0))
-    ends.settle()
-    assert first.uptime == 50
+    ends.connect()  # each tells the other its own, and neither has heard yet
+    assert (first.uptime, second.uptime) == (50, 50)
 
 
 async def test_others_tell_theirs_when_they_are_asked(autojump_clock: MockClock) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.broker.shards.peer_pair import pair
+from trunkline.broker.shards.words import Words
 
 
 async def test_what_is_said_is_heard_by_who_hears_of_it() -> None:
@@ -55,6 +56,20 @@ async def test_what_is_asked_of_a_shard_that_goes_has_no_answer() -> None:
         asked[0]("too late")
     ends.settle()
     assert answers == [None, None]
+
+
+async def test_what_others_were_asked_waits_on() -> None:
+    one, other = pair()[0], pair()[0]
+    words = Words(0, {1: one.peer, 2: other.peer}, one.scheduler)
+    answers: list[Any] = []
+    others: list[Any] = []
+    with one.scheduler.turn, other.scheduler.turn:
+        words.ask(1, "a", None, answers.append)
+        words.ask(2, "a", None, others.append)
+    words.has_gone(1)
+    assert (answers, others) == ([None], [])
+    words.has_gone(2)
+    assert (answers, others) == ([None], [None])
 
 
 async def test_who_comes_and_goes_is_told() -> None:
