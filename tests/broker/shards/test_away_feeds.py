@@ -23,6 +23,9 @@ from tests.broker.shards.fed import (
 from tests.conformance import raw
 from tests.testing.three import at, three
 from trunkline import testing
+from trunkline.broker.shards.away_streams import AwayStreams
+from trunkline.broker.shards.feed_words import FeedMessage
+from trunkline.mqtt.message import Message
 from trunkline.testing.broker import Broker
 
 STORED = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
@@ -135,4 +138,20 @@ async def test_who_comes_back_before_its_suback_asks_again_and_begins_where_it_w
             await publish(others[0], 10, 12)
             assert await wire.subscribe((FILTER, 1), properties=EARLIEST) == [1]
             assert await payloads(wire, 12) == numbers(0, 12)
+            await wire.expect_nothing()
+
+
+async def test_what_was_on_its_way_in_a_former_opening_is_of_nobody() -> None:
+    async with testing.broker(workers=2) as b:
+        await b.streams.create(ORDERS)
+        async with stay(b, 1) as wire:
+            await wire.subscribe((FILTER, 1), properties=EARLIEST)
+            away = inside(b._running.whole.shards[1]).services.feeds  # pyright: ignore[reportPrivateUsage]
+            assert isinstance(away, AwayStreams)
+            (feed,) = away._feeds.values()  # pyright: ignore[reportPrivateUsage]
+            for opening, payload in ((feed.opening - 1, b"former"), (feed.opening, b"0")):
+                about = FeedMessage(feed.name, opening, 1, 1, 100)
+                with inside(b._running.whole.shards[1]).scheduler.turn:  # pyright: ignore[reportPrivateUsage]
+                    away.came(about, Message("orders/0", payload))
+            assert await payloads(wire, 1) == [b"0"]
             await wire.expect_nothing()
