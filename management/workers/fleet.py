@@ -98,7 +98,7 @@ class Fleet:
             except OSError as error:
                 text, ran_for = f"worker {number} cannot be started: {error.strerror or error}", 0.0
             else:
-                await self._live(worker, backoff)
+                await self._live(worker)
                 ran_for = trio.current_time() - worker.started_at
                 text, is_stuck = self._how_ended(worker), worker.is_stuck
             if self._stopping or self.failed.is_set():
@@ -123,12 +123,12 @@ class Fleet:
         _logger.info("worker %d: process %d, term %d", number, worker.pid, term)
         return worker
 
-    async def _live(self, worker: WorkerProcess, backoff: Backoff) -> None:
+    async def _live(self, worker: WorkerProcess) -> None:
         """Until it has ended."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._listen, worker)
-                nursery.start_soon(self._praise, worker, backoff)
+                nursery.start_soon(self._praise, worker)
                 await worker.wait()
                 with trio.move_on_after(LAST_WORDS):
                     await worker.heard.wait()
@@ -156,10 +156,9 @@ class Fleet:
             self.failure = failure
         self.failed.set()
 
-    async def _praise(self, worker: WorkerProcess, backoff: Backoff) -> None:
+    async def _praise(self, worker: WorkerProcess) -> None:
         """It has been up long enough."""
         await trio.sleep_until(worker.started_at + STEADY)
-        backoff.crashes = 0
         self._alarm(worker.number, "")
 
     # What it says

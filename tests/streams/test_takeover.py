@@ -79,6 +79,14 @@ def test_from_one_that_acknowledges_to_one_that_does_not() -> None:
     assert taken(world, world.registry.get("s"), found) == []
 
 
+def test_how_it_acknowledges_is_stored_before_anything_is_delivered() -> None:
+    world, stream, cursor = begin(AckPolicy.ALL)
+    world.commit()
+    acknowledge_by(stream, cursor, AckPolicy.NONE, world.now)
+    world.restart()
+    assert world.registry.get("s").consumers.get("c").config.ack_policy is AckPolicy.NONE
+
+
 def test_and_back() -> None:
     world, stream, cursor = begin(AckPolicy.NONE)
     acknowledge_by(stream, cursor, AckPolicy.ALL, world.now)

@@ -1,6 +1,10 @@
 """The shard with the streams sends no more than there is room for."""
 
-from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, numbers, payloads, publish, publishers
+from pathlib import Path
+
+from trio.testing import wait_all_tasks_blocked
+
+from tests.broker.shards.fed import EARLIEST, FILTER, ORDERS, numbers, payloads, publish, publishers, stay, store
 from tests.conformance import raw
 from tests.testing.three import at, three
 from tests.wire import Wire
@@ -41,6 +45,22 @@ async def test_a_client_that_does_not_acknowledge_costs_its_window_and_a_little_
             for packet in held:
                 await wire.acknowledge(packet)
             assert await payloads(wire, 495) == numbers(5, 500)
+
+
+async def test_nothing_is_sent_to_whom_has_gone_while_the_link_was_cut(tmp_path: Path) -> None:
+    async with testing.broker(workers=3, **store(tmp_path, stored=True)) as b, publishers(b) as others:
+        await b.streams.create(ORDERS)
+        async with stay(b, 1) as wire:
+            await wire.subscribe((FILTER, 1))
+            await publish(others[0], 0, 1)
+            assert await payloads(wire, 1) == numbers(0, 1)
+            with b.faults.cut_link(0, 1):
+                await wire.disconnect()
+        await wait_all_tasks_blocked()
+        await publish(others[0], 1, 4)
+        await wait_all_tasks_blocked()
+        (info,) = b.streams.consumers("orders")
+        assert info.pending == 3
 
 
 async def test_a_stream_that_is_deleted_ends_its_subscriptions() -> None:

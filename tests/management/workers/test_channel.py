@@ -88,6 +88,12 @@ async def test_a_side_that_reads_nothing_is_as_good_as_gone(ends: tuple[WorkerCh
             one.send(AlarmIs("a", "x" * 1000))
 
 
+async def test_what_is_written_in_part_is_not_gone_on_with(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
+    one, _ = ends
+    with pytest.raises(ChannelClosed, match="reads nothing"):
+        one.send(AlarmIs("a", "x" * 10_000_000))
+
+
 def test_the_first_message_needs_no_event_loop(ends: tuple[WorkerChannel, WorkerChannel]) -> None:
     one, other = ends
     one.send(Ready())

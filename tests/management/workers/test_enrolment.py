@@ -166,7 +166,7 @@ async def test_sockets_that_nobody_waits_for_any_more_are_closed(supervisor: Wor
 
 
 async def test_a_supervisor_that_goes_is_noticed_and_answers_nobody(
-    supervisor: WorkerChannel, member: Enrolment
+    supervisor: WorkerChannel, member: Enrolment, autojump_clock: MockClock
 ) -> None:
     gone = trio.Event()
     async with hearing(member, gone=gone.set), trio.open_nursery() as nursery:
@@ -180,7 +180,9 @@ async def test_a_supervisor_that_goes_is_noticed_and_answers_nobody(
             await member.place.open_sockets(ListenerSettings())
         await gone.wait()
         member.reloaded()  # nobody hears it
+        began = trio.current_time()
         await member.place.all_quiet()
+        assert trio.current_time() == began
 
 
 async def test_it_reads_its_configuration_again_when_it_is_told_to(
@@ -220,11 +222,12 @@ async def test_at_the_end_it_waits_for_the_others(supervisor: WorkerChannel, mem
 
 
 async def test_it_does_not_wait_for_ever(
-    supervisor: WorkerChannel, member: Enrolment, monkeypatch: pytest.MonkeyPatch
+    supervisor: WorkerChannel, member: Enrolment, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(enrolments, "QUIET_TIME", 0.01)
     async with hearing(member):
+        began = trio.current_time()
         await member.place.all_quiet()
+        assert trio.current_time() - began == enrolments.QUIET_TIME
 
 
 async def test_alarms_of_the_node_are_its_own(supervisor: WorkerChannel, member: Enrolment) -> None:

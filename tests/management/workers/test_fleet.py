@@ -16,9 +16,9 @@ from trunkline.config.config import Config
 from trunkline.config.listener_settings import ListenerSettings
 from trunkline.config.node_settings import StoreSettings
 from trunkline.management.workers import fleet as fleets
-from trunkline.management.workers.backoff import LONGEST, LOOP, STEADY
+from trunkline.management.workers.backoff import FIRST, LONGEST, LOOP, STEADY
 from trunkline.management.workers.channel import WorkerChannel
-from trunkline.management.workers.fleet import RELOAD_TIME, Fleet, FleetSettings
+from trunkline.management.workers.fleet import DEAF_TIME, LAST_WORDS, RELOAD_TIME, Fleet, FleetSettings
 from trunkline.management.workers.messages import (
     AlarmIs,
     Alive,
@@ -286,6 +286,22 @@ async def test_at_the_end_nobody_goes_before_all_are_quiet(
     assert node.fleet.code == 1
 
 
+async def test_at_the_end_nobody_waits_for_one_that_does_not_serve_yet(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with running(monkeypatch, serving=False) as node:
+        for number in range(2):
+            node.worker(number).is_obedient = False
+        await node.say(0, Ready())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.fleet.stop, 100)
+            await settle()
+            await node.say(0, Quiet())
+            assert await node.heard(0) == AllQuiet()
+            for number in range(2):
+                node.worker(number).end_with(0)
+
+
 async def test_those_that_do_not_end_are_killed(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,6 +340,7 @@ async def test_nobody_is_killed_for_a_time_in_which_the_machine_was_suspended(
     monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:
     async with running(monkeypatch, sign_of_life=10) as node:
+        workers = [node.worker(number) for number in range(2)]
         for _ in range(3):
             mock_clock.jump(3600)
             await settle()
@@ -332,7 +349,46 @@ async def test_nobody_is_killed_for_a_time_in_which_the_machine_was_suspended(
                 await node.say(number, Alive())
             mock_clock.jump(2.5)
             await settle()
-        assert [node.worker(number).exit_code for number in range(2)] == [None, None]
+        assert [worker.exit_code for worker in workers] == [None, None]
+
+
+async def test_one_that_starts_need_not_show_life(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    async with running(monkeypatch, sign_of_life=10, serving=False) as node:
+        starting = node.worker(0)
+        await trio.sleep(100)
+        assert starting.exit_code is None
+        await node.say(0, Ready())
+        await trio.sleep(7)
+        assert starting.exit_code is None, "from now on"
+        await trio.sleep(7)
+        assert starting.exit_code == -9
+
+
+async def test_one_that_hears_nothing_any_more_is_killed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with running(monkeypatch) as node:
+        deaf = node.worker(0)
+        deaf.theirs.close()
+        await trio.sleep(DEAF_TIME - 1)
+        assert deaf.exit_code is None, "it may be about to end"
+        await trio.sleep(2)
+        assert deaf.exit_code == -9
+
+
+async def test_one_that_has_ended_is_not_heard_for_ever(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with running(monkeypatch) as node:
+        ended = node.worker(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(ended.theirs, "close", lambda: None)  # a process that it has started has it, too
+            ended.end_with(1)
+        await trio.sleep(LAST_WORDS / 2)
+        assert node.worker(0) is ended
+        await trio.sleep(LAST_WORDS + FIRST)
+        assert node.worker(0) is not ended
+        ended.theirs.close()
 
 
 async def test_sockets_are_shared_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
