@@ -76,7 +76,10 @@ async def test_the_run_that_takes_the_place_of_another_hears() -> None:
     async with testing.broker(workers=2) as broker:
         await broker.plugins.enable("talks", factory=made.make)
         former = made.at(1)
+        words: Any = former.workers._words  # pyright: ignore[reportPrivateUsage]
+        told = len(words.came)
         await broker.plugins.reload("talks")
+        assert len(words.came) == told, "the former run is told nothing any more"
         made.at(0).workers.tell("news")
         await wait_all_tasks_blocked()
         assert (former.heard, made.at(1).heard) == ([], [(0, "news")])

@@ -141,6 +141,7 @@ async def test_who_has_gone_before_it_was_known_is_not_answered() -> None:
                     await b.wait_until(lambda: b.streams.info("orders").messages == 2)
                     await publish(again, 2, 3)
                     await again.expect_nothing()
+                    assert (await b.metrics())["packets.puback.sent"] == 2
 
 
 async def test_what_waits_for_another_shard_counts_as_unacknowledged(tmp_path: Path) -> None:
