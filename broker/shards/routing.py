@@ -291,8 +291,12 @@ class ShardPubSub(PubSub):
         if share:
             return self._take_share(publication, share, tried)
         if is_silent:
+            (message,) = publication.messages
+            is_new = version > self._versions.of(message.topic)
             self._version = version
-            self.retain(publication.messages[0], trio.current_time())
+            self.retain(message, trio.current_time())
+            if is_new and version % STEP == self.number:  # this shard has forgotten it, and told not all others perhaps
+                self._send_silently(message, version)
             return self._until_stored(is_stored=True)
         is_stored, waits = version > 0, self._until_stored(is_stored=False)
         for part, route in self.routed(publication):  # it was one there, and its topics may have other routes here

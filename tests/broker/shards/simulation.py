@@ -34,6 +34,8 @@ STEPS = 160
 PACE = 0.04
 #: Seconds after which a link that is well has told all routes.
 ROUTED = 2.5
+#: Seconds until a member is picked, at most, where there is no trouble.
+ON_ITS_WAY = 0.5
 #: Seconds that everything takes at most to come to rest.
 PATIENCE = 120.0
 
@@ -247,7 +249,9 @@ class World:
         self.counts["shared beside offline members"] += bool(message.online and message.offline)
 
     def _check_member(self, client: Subscriber, message: Message) -> None:
-        """Nobody who is offline gets it while somebody is online."""
+        """Nobody who is offline gets it while somebody is online. One who came while it was on its way may."""
+        if client.since < message.sent_at + ON_ITS_WAY:
+            return
         for group, offline in message.offline.items():
             online = message.online.get(group)
             if client in offline and online:

@@ -632,6 +632,23 @@ async def test_a_shard_that_begins_anew_gets_what_it_had_retained_last() -> None
     assert len(reader.messages) == 1
 
 
+async def test_what_a_shard_had_forgotten_itself_goes_to_all_others() -> None:
+    """It ended before it had stored what it retained last, and one of the others had got it."""
+    shard = Routes()
+    own = 7 * STEP + shard.pubsub.number
+    for version, count in ((own, 1), (own, 1), (own - STEP, 1)):
+        shard.take(Message("a", b"x", retain=True), version=version, is_silent=True)
+        for each in shard.others:
+            assert [(got.publication.topic, got.version, got.is_silent) for got in each.got] == [
+                ("a", own, True)
+            ] * count
+    assert shard.unsent.versions == {"a": own}
+    for each in shard.others:
+        each.got.clear()
+    shard.take(Message("b", b"x", retain=True), version=7 * STEP + 1, is_silent=True)
+    assert [each.got for each in shard.others] == [[], []], "another one cares for that"
+
+
 async def test_a_will_is_kept_and_what_is_published_after_it_is_not() -> None:
     shard = Routes()
     other, gone = shard.others[0], shard.subscribe("elsewhere")
