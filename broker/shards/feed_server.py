@@ -338,3 +338,4 @@ class FeedServers:
             for server in self._servers.values():
                 nursery.start_soon(server.run)
             task_status.started()
+            await trio.sleep_forever()  # there may be no others
