@@ -1,7 +1,7 @@
 """Buckets of objects, with real servers of two versions."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -503,13 +503,14 @@ async def test_a_client_that_is_closed_meanwhile(server: NatsServer) -> None:
         await store.put("short", b"x")
         mine = await ObjectStores(client.jetstream()).open("films")
 
-        async def closing() -> AsyncIterator[bytes]:
+        async def closing() -> AsyncGenerator[bytes]:
             yield bytes(1000)
             await client.drain()
             yield bytes(1000)
 
-        with pytest.raises(ClientClosed):
-            await mine.put("short", closing(), chunk_size=10)
+        async with aclosing(closing()) as parts:
+            with pytest.raises(ClientClosed):
+                await mine.put("short", parts, chunk_size=10)
         async with store.open("intro") as reader:
             pass
         with pytest.raises(ClientClosed, match="'intro' is not read to its end"):
