@@ -45,6 +45,7 @@ async def test_a_client_that_does_not_acknowledge_costs_its_window_and_a_little_
             for packet in held:
                 await wire.acknowledge(packet)
             assert await payloads(wire, 495) == numbers(5, 500)
+            await b.wait_until(lambda: not b.streams.consumers("orders")[0].ack_pending)
 
 
 async def test_nothing_is_sent_to_whom_has_gone_while_the_link_was_cut(tmp_path: Path) -> None:
