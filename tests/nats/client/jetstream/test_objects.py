@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
