@@ -47,10 +47,12 @@ CALENDAR = {
     "broker/alive_note.py": "the note of both clocks",
     "broker/shards/routing.py": "the versions of retained messages",
     "broker/node/kept.py": "the note of both clocks",
+    "broker/resharding/clocks.py": "the note of both clocks",
 }
 #: Plugins that use `Context.wall`, and why.
 WALL = {
     "plugins/context.py": "it is defined there",
+    "plugins/shipped/ban_exchange.py": "bans that end at a moment of the calendar",
     "plugins/shipped/bans.py": "to show bans",
     "plugins/shipped/delayed_publish.py": "messages may be delayed until a moment of the calendar",
     "plugins/shipped/http_auth.py": "an answer that ends at a moment of the calendar",

@@ -91,6 +91,8 @@ class PassageListener:
         self.poller.forget(self._sock)
 
     def go_on(self) -> None:
+        if self._sock.fileno() < 0:  # it was closed while it was held
+            return
         try:
             self.poller.register(self._sock, READ, self)
         except OSError:

@@ -577,7 +577,8 @@ VITAL = {
 #: The supervisor of several workers serves no client: it ends, and with it the node, which is started again.
 OF_SUPERVISORS = ("management/workers/fleet.py", "management/workers/supervising.py")
 #: See `test_crashes_between_shards.py`.
-BETWEEN_SHARDS = tuple([f"broker/shards/{name}.py" for name in ("link_sockets", "memory_links", "peer", "wants")])
+_BETWEEN = ("common_use", "feed_server", "link_sockets", "memory_links", "peer", "wants")
+BETWEEN_SHARDS = tuple([f"broker/shards/{name}.py" for name in _BETWEEN])
 ELSEWHERE = (*OF_SUPERVISORS, *BETWEEN_SHARDS)
 
 
