@@ -457,6 +457,7 @@ class World:
         for cable in self.cables.values():
             cable.heal()
         self.temper.lazy = 0.0
+        await self.agenda.run_until(self.agenda.now + 1.0)  # clients of a killed shard learn that it is gone
         await self.until(self._is_at_rest)
         await self.agenda.run_until(self.agenda.now + 3.0)
         await self.stream.settle()
