@@ -95,6 +95,21 @@ class StreamRegistry:
             self.check_offered()
             raise StreamNotFound(name) from None
 
+    def find_consumer(self, stream: str, consumer: str) -> tuple[Stream, ConsumerCursor] | None:
+        """A consumer and its stream; None if there is none of these names."""
+        found = self.find(stream)
+        cursor = None if found is None else found.consumers.find(consumer)
+        return None if found is None or cursor is None else (found, cursor)
+
+    def check_consumer(self, stream: str, config: ConsumerConfig) -> None:
+        """
+        Raises:
+            InvalidStreamConfig, StreamNotFound, StreamsNotOffered: the stream has no such consumer, and can have none.
+        """
+        consumers = self.get(stream).consumers
+        if consumers.find(config.name) is None:
+            consumers.check(config)
+
     def of_topic(self, topic: str) -> Stream | None:
         """The stream that keeps the messages of a topic."""
         return next((stream for stream in self._streams.values() if stream.filters.match(topic)), None)

@@ -69,9 +69,7 @@ class OwnStreams:
     async def refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
         try:
             name, config = read_subscription(session, filter, properties)
-            stream = self._host().registry.get(name)
-            if stream.consumers.find(config.name) is None:
-                stream.consumers.check(config)
+            self._host().registry.check_consumer(name, config)
         except (InvalidStart, StreamError) as error:
             return Deny(Reason.TOPIC_FILTER_INVALID, str(error))
         return None
@@ -198,9 +196,10 @@ class StreamFeeds:
     def _end(self, filter: str) -> None:
         self._drop(filter)
         parsed = parse_stream(filter)
-        stream = None if parsed is None else self._host.registry.find(parsed[0])
-        cursor = None if stream is None else stream.consumers.find(consumer_name(self._context.session, filter))
-        if stream is not None and cursor is not None:
+        name = consumer_name(self._context.session, filter)
+        found = None if parsed is None else self._host.registry.find_consumer(parsed[0], name)
+        if found is not None:
+            stream, cursor = found
             stream.delete_consumer(cursor)
 
     def forget(self) -> Iterator[None]:

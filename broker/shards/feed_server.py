@@ -205,10 +205,9 @@ class FeedServer:
             served.feed.stream.consumers.left(served.feed.cursor, self._host.now)
 
     def _delete(self, stream: str, name: str) -> None:
-        found = self._host.registry.find(stream)
-        cursor = None if found is None else found.consumers.find(name)
-        if found is not None and cursor is not None:
-            found.delete_consumer(cursor)
+        found = self._host.registry.find_consumer(stream, name)
+        if found is not None:
+            found[0].delete_consumer(found[1])
 
     # What it gets
 
@@ -323,10 +322,7 @@ class FeedServers:
         del shard
         name, plain = asked
         try:
-            stream = self._host().registry.get(name)
-            config = ConsumerConfig.from_plain(plain)
-            if stream.consumers.find(config.name) is None:
-                stream.consumers.check(config)
+            self._host().registry.check_consumer(name, ConsumerConfig.from_plain(plain))
         except StreamError as error:
             answer(str(error))
         else:

@@ -26,7 +26,7 @@ def find(jetstream: JetStream, subject: str) -> tuple[Origin, Stream, ConsumerCu
         origin = origin_of(subject)
     except NotJetStream:
         return None
-    found = jetstream.find(origin.stream, origin.consumer)
+    found = jetstream.registry.find_consumer(origin.stream, origin.consumer)
     return None if found is None else (origin, *found)
 
 

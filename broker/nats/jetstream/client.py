@@ -90,7 +90,7 @@ class ClientJetStream:
 
     def _pull(self, asked: Publish, names: str) -> bool:
         stream, _, consumer = names.partition(".")
-        found = self._jetstream.find(stream, consumer)
+        found = self._jetstream.registry.find_consumer(stream, consumer)
         if found is not None and is_too_high(asked.block):
             self.answer(asked.reply, encode_headers(NO_HEADERS, direct.TOO_HIGH))
         elif found is not None:
@@ -145,7 +145,7 @@ class ClientJetStream:
 
     def _confirm(self, subject: bytes, text: str) -> bool:
         stream, consumer, *_ = (*text[len(FLOW) :].split("."), "")
-        found = self._jetstream.find(stream, consumer)
+        found = self._jetstream.registry.find_consumer(stream, consumer)
         pusher = None if found is None else self._jetstream.pusher(found[1])
         if pusher is None:
             return False

@@ -78,12 +78,6 @@ class JetStream:
         """What the store's time has more than the node's."""
         return self._services.clock.kept_epoch
 
-    def find(self, stream: str, consumer: str) -> tuple[Stream, ConsumerCursor] | None:
-        """A consumer and its stream; None if there is none of these names."""
-        found = self.registry.find(stream)
-        cursor = None if found is None else found.consumers.find(consumer)
-        return None if found is None or cursor is None else (found, cursor)
-
     def match(self, topic: str) -> Route[Subscriber]:
         return self._services.pubsub.router.match(topic)
 
