@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 #: Subscriptions that begin, or end, in one turn.
 FEEDS_AT_ONCE: Final = 25
 
+T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)
+
+
+def in_turns(items: Iterable[T], act: Callable[[T], object]) -> Iterator[None]:
+    """Do it with each, with some in a turn. They may change meanwhile."""
+    for number, item in enumerate(list(items), 1):
+        act(item)
+        if not number % FEEDS_AT_ONCE:
+            yield
 
 
 class Feeds(Protocol):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE, in_turns
 from trunkline.broker.session.state import StreamPlace
 from trunkline.broker.session.stream_start import (
     METADATA,
@@ -203,24 +203,17 @@ class StreamFeeds:
             stream.delete_consumer(cursor)
 
     def forget(self) -> Iterator[None]:
-        for number, filter in enumerate(list(self._context.session.streams), 1):
-            self._end(filter)
-            if not number % FEEDS_AT_ONCE:
-                yield
+        yield from in_turns(self._context.session.streams, self._end)
 
     def attach(self) -> None:
         self._ready.clear()
-        self._context.in_slices(self._begin_again())
+        self._context.in_slices(in_turns(self._context.session.streams, self._begin_again))
 
-    def _begin_again(self) -> Iterator[None]:
-        subscriptions = self._context.session.subscriptions
-        for number, filter in enumerate(list(self._context.session.streams), 1):
-            options = subscriptions.get(filter)
-            if options is not None and not self._context.ended:
-                self._begin(filter, options, None)
-                self.wake(filter)
-            if not number % FEEDS_AT_ONCE:
-                yield
+    def _begin_again(self, filter: str) -> None:
+        options = self._context.session.subscriptions.get(filter)
+        if options is not None and not self._context.ended:
+            self._begin(filter, options, None)
+            self.wake(filter)
 
     def detach(self) -> None:
         self._ready.clear()

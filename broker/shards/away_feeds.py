@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE, in_turns
 from trunkline.broker.session.state import StreamPlace
 from trunkline.broker.session.stream_start import Start, consumer_config, consumer_name, read_start
 from trunkline.broker.shards.feed_words import FeedRoom, OpenFeed
@@ -292,24 +292,17 @@ class AwayFeeds:
             feed.ended()
 
     def forget(self) -> Iterator[None]:
-        for number, filter in enumerate(list(self._context.session.streams), 1):
-            self._end(filter)
-            if not number % FEEDS_AT_ONCE:
-                yield
+        yield from in_turns(self._context.session.streams, self._end)
 
     def attach(self) -> None:
         self._is_attached = True
-        self._context.in_slices(self._begin_again())
+        self._context.in_slices(in_turns(self._context.session.streams, self._begin_again))
 
-    def _begin_again(self) -> Iterator[None]:
-        session = self._context.session
-        for number, filter in enumerate(list(session.streams), 1):
-            options = session.subscriptions.get(filter)
-            if options is not None and not self._context.ended:
-                self._begin(filter, options, Start(), _nothing, is_new=False)
-                self.wake(filter)
-            if not number % FEEDS_AT_ONCE:
-                yield
+    def _begin_again(self, filter: str) -> None:
+        options = self._context.session.subscriptions.get(filter)
+        if options is not None and not self._context.ended:
+            self._begin(filter, options, Start(), _nothing, is_new=False)
+            self.wake(filter)
 
     def detach(self) -> None:
         """What is here and was not sent comes again. A subscription that somebody waits for begins all the same."""
