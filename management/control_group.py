@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.broker.shards.homes import FIRST
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import worker_sockets
 
@@ -64,10 +64,12 @@ class ControlGroup:
         from trunkline.management.merging import ANYWHERE, EVERYWHERE, OF_STREAMS, SOMEWHERE, merged_results
 
         if operation.startswith(OF_STREAMS):
-            return self._with_streams.call(operation, **arguments)
+            return self._first("has the streams").call(operation, **arguments)
         if operation in EVERYWHERE or len(self._workers) == 1:
             return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
-        if operation in ANYWHERE or (operation == "plugins.call" and self._is_of_node(arguments["name"])):
+        if operation == "plugins.call" and self._is_of_node(arguments["name"]):
+            return self._first("runs the plugin").call(operation, **arguments)
+        if operation in ANYWHERE:
             return self._workers[0].call(operation, **arguments)
         if operation not in SOMEWHERE:
             path = self._workers[0].path
@@ -87,16 +89,15 @@ class ControlGroup:
         """Whether the first worker runs it for all."""
         return any(row["scope"] == "node" for row in self.rows("plugins.list") if row["name"] == plugin)
 
-    @property
-    def _with_streams(self) -> ControlClient:
-        """The worker that has them.
+    def _first(self, does: str) -> ControlClient:
+        """The worker that has what there is once for all.
 
         Raises:
             NoBroker: it does not answer.
         """
-        if STREAMS_AT in self.missing:
-            raise NoBroker(f"worker {STREAMS_AT}, which has the streams, does not answer: is it starting?")
-        return self._workers[STREAMS_AT]
+        if FIRST in self.missing:
+            raise NoBroker(f"worker {FIRST}, which {does}, does not answer: is it starting?")
+        return self._workers[FIRST]
 
     def pages(self, operation: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
         """As of a `ControlClient`, in the order of the listing.
@@ -118,7 +119,7 @@ class ControlGroup:
         from trunkline.management.merging import OF_STREAMS, WHOLE, merged_rows
 
         if operation.startswith(OF_STREAMS):
-            return self._with_streams.rows(operation, **arguments)
+            return self._first("has the streams").rows(operation, **arguments)
         if operation in WHOLE:
             return self._workers[0].rows(operation, **arguments)
         skipped = 0

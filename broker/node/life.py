@@ -133,7 +133,7 @@ class NodeLife:
         if storing is not None:
             await storing.restore(node.services, node.sessions, node.plugin_stores, node.stream_keeper)
         if storing is not None or config.streams:
-            declared = config.streams if node.place is None or node.place.has_streams else ()
+            declared = config.streams if node.is_first else ()
             node.stream_keeper.open([settings.declared for settings in declared], self._is_subscribed)
         await node.supervisors.start_background("streams", self._work_on_streams)
         if node.place is not None and node.shards is not None:

@@ -275,7 +275,8 @@ class Node:
 
     @property
     def is_first(self) -> bool:
-        return self.place is None or self.place.number == 0
+        """Whether the streams and the plugins of the node are here."""
+        return self.place is None or self.place.is_first
 
     def wall(self) -> float:
         """The time in seconds since the epoch."""
@@ -316,7 +317,7 @@ class Node:
 
         self.has_streams.set()
         keeper = StreamKeeper(self.services, _subject_of)
-        if self.place is not None and not self.place.has_streams:
+        if not self.is_first:
             keeper.registry.refusal = "the streams of this node are at worker 0"
         return keeper
 

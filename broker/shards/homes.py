@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: A number that never changes: stored sessions are where it says.
 SLOTS: Final = 256
-#: The shard that has all streams, and all clients of NATS with them.
-STREAMS_AT: Final = 0
+#: The shard that has all streams, all clients of NATS with them, and the plugins of the node.
+FIRST: Final = 0
 
 
 def slot_of(client_id: str) -> int:

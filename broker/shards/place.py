@@ -9,7 +9,7 @@ import trio
 
 from trunkline.broker.links.link import BEAT
 from trunkline.broker.net.listening_sockets import open_sockets
-from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.broker.shards.homes import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -81,8 +81,8 @@ class ShardPlace:
     beat: float = BEAT
 
     @property
-    def has_streams(self) -> bool:
-        return self.number == STREAMS_AT
+    def is_first(self) -> bool:
+        return self.number == FIRST
 
     def named(self, node: str) -> str:
         """The name of this shard where those of a node have to differ."""

@@ -10,7 +10,7 @@ from trunkline.broker.links.frames import NOWHERE, HoldPublisher, ReleasePublish
 from trunkline.broker.links.link import LinkEnd
 from trunkline.broker.shards.away_streams import AwayStreams
 from trunkline.broker.shards.feed_server import FeedServers
-from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.broker.shards.homes import FIRST
 from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
 
@@ -70,11 +70,11 @@ class Shards:
         self.away_streams: AwayStreams | None = None
         #: Work off what sessions and streams have for each other that are at different shards.
         self.feeds: AwayStreams | FeedServers
-        if place.has_streams:
+        if place.is_first:
             home_of = _here if place.hand_over is None else place.hand_over.home_of
             self.feeds = FeedServers(pubsub.peers, pubsub.words, streams, net.scheduler, home_of, committer)
         else:
-            self.feeds = self.away_streams = AwayStreams(pubsub.peers[STREAMS_AT], pubsub.words, net.scheduler, find)
+            self.feeds = self.away_streams = AwayStreams(pubsub.peers[FIRST], pubsub.words, net.scheduler, find)
             pubsub.on_fed = self.away_streams.came
 
     @property
@@ -145,4 +145,4 @@ class Shards:
 def _here(client_id: str) -> int:
     """Where sessions stay where their connections came."""
     del client_id
-    return STREAMS_AT
+    return FIRST

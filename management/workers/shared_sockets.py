@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from trunkline.broker.net.listening_sockets import SocketsWanted, again, open_sockets
-from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.broker.shards.homes import FIRST
 from trunkline.config.addresses import NATS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SharedSockets:
         Raises:
             OSError: the address cannot be listened on.
         """
-        if wanted.address.scheme in NATS and holder != STREAMS_AT:
+        if wanted.address.scheme in NATS and holder != FIRST:
             return []
         opened = await self._open(wanted)
         self._holders.setdefault(_key(wanted), set()).add(holder)

@@ -176,3 +176,14 @@ def test_rows_that_are_counted_are_counted_in_all(folder: Path) -> None:
 
     with group(folder, answer) as node:
         assert list(node.rows("listeners.list", after=2)) == [{"name": "c", "connections": 303}]
+
+
+def test_a_plugin_of_the_node_is_called_where_it_runs_or_not_at_all(folder: Path) -> None:
+    def answer(pid: int, operation: str, **arguments: object) -> object:
+        return [{"name": "bell", "scope": "node"}] if operation == "plugins.list" else pid
+
+    with group(folder, answer) as node:
+        assert node.call("plugins.call", name="bell", command="ring") == 100
+    words = "worker 0, which runs the plugin, does not answer"
+    with group(folder, answer, dead=(0,)) as node, pytest.raises(NoBroker, match=words):
+        node.call("plugins.call", name="bell", command="ring")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.broker.shards.simulated_clients import Subscriber
 from tests.broker.shards.simulated_ledger import Message
 from tests.conformance import raw
-from trunkline.broker.shards.homes import STREAMS_AT
+from trunkline.broker.shards.homes import FIRST
 
 if TYPE_CHECKING:
     from tests.broker.shards.simulation import World
@@ -57,7 +57,7 @@ class Feed:
 
     def may_get_unstored(self, message: Message) -> bool:
         """Beside the stream, only what is stored with the session, at QoS 2, waits for that."""
-        return self.client.shard == STREAMS_AT and not (self.client.durable and self.qos == message.qos == 2)
+        return self.client.shard == FIRST and not (self.client.durable and self.qos == message.qos == 2)
 
     def matches(self, topic: str) -> bool:
         return self.filter in ("q/#", topic)
@@ -141,7 +141,7 @@ class Reader(Subscriber):
             self.world.note(f"{self.name} has subscribed to {feed.filter} of the stream")
             self.world.counts["feeds"] += not feed.is_granted
             feed.is_granted = True
-        elif packet.reasons == [NOBODY_THERE] and self.shard != STREAMS_AT:
+        elif packet.reasons == [NOBODY_THERE] and self.shard != FIRST:
             self.world.note(f"{self.name} is told that the stream is away")
             self.world.counts["feeds refused"] += 1
         else:
@@ -176,7 +176,7 @@ class StreamLedger:
             )
             for number in range(random.randrange(2, 6))
         ]
-        self._auditor = Reader(world, "auditor", STREAMS_AT, durable=False)
+        self._auditor = Reader(world, "auditor", FIRST, durable=False)
 
     @property
     def _feeds(self) -> Iterable[Feed]:
@@ -185,7 +185,7 @@ class StreamLedger:
     async def settle(self) -> None:
         """Everybody gets what is left."""
         world = self._world
-        registry = world.lives[STREAMS_AT].node.stream_keeper.registry
+        registry = world.lives[FIRST].node.stream_keeper.registry
         self._auditor.connect()
         await world.until(lambda: self._auditor.is_online)
         self._auditor.read("q/#", 1)
