@@ -12,7 +12,7 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
@@ -86,24 +86,22 @@ class ServedFeed:
         return True
 
 
+class StreamsHere(NamedTuple):
+    """What the shard with the streams has for those of its sessions that are elsewhere."""
+
+    words: Words
+    find_host: Callable[[], StreamHost]
+    scheduler: Scheduler
+    home_of: Callable[[str], int]
+    committer: Committer | None
+
+
 class FeedServer:
     """For the sessions of one other shard."""
 
-    def __init__(
-        self,
-        peer: Peer,
-        words: Words,
-        host: Callable[[], StreamHost],
-        scheduler: Scheduler,
-        home_of: Callable[[str], int],
-        committer: Committer | None,
-    ) -> None:
+    def __init__(self, peer: Peer, here: StreamsHere) -> None:
         self._peer = peer
-        self._committer = committer
-        self._words = words
-        self._find_host = host
-        self._scheduler = scheduler
-        self._home_of = home_of
+        self._words, self._find_host, self._scheduler, self._home_of, self._committer = here
         self._feeds: dict[str, ServedFeed] = {}
         #: What the other shard has said and is not done: it may open thousands at once.
         self._heard: deque[FeedWord] = deque()
@@ -301,19 +299,9 @@ class FeedServer:
 class FeedServers:
     """For the sessions of all others."""
 
-    def __init__(
-        self,
-        peers: Mapping[int, Peer],
-        words: Words,
-        host: Callable[[], StreamHost],
-        scheduler: Scheduler,
-        home_of: Callable[[str], int],
-        committer: Committer | None,
-    ) -> None:
-        self._host = host
-        self._servers = {
-            number: FeedServer(peer, words, host, scheduler, home_of, committer) for number, peer in peers.items()
-        }
+    def __init__(self, peers: Mapping[int, Peer], here: StreamsHere) -> None:
+        self._find_host, words = here.find_host, here.words
+        self._servers = {number: FeedServer(peer, here) for number, peer in peers.items()}
         words.hear(FEEDS, lambda shard, plain: self._servers[shard].take(feed_from_plain(plain)))
         words.answer(MAY_FEED, self._may_feed)
         words.came.append(lambda shard: self._servers[shard].connected())
@@ -322,7 +310,7 @@ class FeedServers:
         del shard
         name, plain = asked
         try:
-            self._host().registry.check_consumer(name, ConsumerConfig.from_plain(plain))
+            self._find_host().registry.check_consumer(name, ConsumerConfig.from_plain(plain))
         except StreamError as error:
             answer(str(error))
         else:

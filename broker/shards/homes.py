@@ -6,6 +6,7 @@ table.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -22,6 +23,7 @@ def slot_of(client_id: str) -> int:
     return crc32(client_id.encode()) % SLOTS
 
 
+@cache
 def dealt(shards: int) -> bytes:
     """The table of so many shards, each of which gets as many slots as any other, or one more.
 

@@ -9,7 +9,7 @@ import trio
 from trunkline.broker.links.frames import NOWHERE, HoldPublisher, ReleasePublisher
 from trunkline.broker.links.link import LinkEnd
 from trunkline.broker.shards.away_streams import AwayStreams
-from trunkline.broker.shards.feed_server import FeedServers
+from trunkline.broker.shards.feed_server import FeedServers, StreamsHere
 from trunkline.broker.shards.homes import FIRST
 from trunkline.broker.shards.peer import Peer, PeerStore
 from trunkline.broker.shards.places import LinkPlaces
@@ -72,7 +72,8 @@ class Shards:
         self.feeds: AwayStreams | FeedServers
         if place.is_first:
             home_of = _here if place.hand_over is None else place.hand_over.home_of
-            self.feeds = FeedServers(pubsub.peers, pubsub.words, streams, net.scheduler, home_of, committer)
+            here = StreamsHere(pubsub.words, streams, net.scheduler, home_of, committer)
+            self.feeds = FeedServers(pubsub.peers, here)
         else:
             self.feeds = self.away_streams = AwayStreams(pubsub.peers[FIRST], pubsub.words, net.scheduler, find)
             pubsub.on_fed = self.away_streams.came

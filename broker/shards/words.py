@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.broker.links.frames import Said, ShardAnswer
-from trunkline.broker.shards.homes import slot_of
+from trunkline.broker.shards.homes import dealt, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class Words:
 
     def home_of(self, text: str) -> int:
         """The shard that decides about what has this name: that of a client with this id."""
-        return slot_of(text) % self.count
+        return dealt(self.count)[slot_of(text)]
 
     @property
     def reached(self) -> list[int]:
