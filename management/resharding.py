@@ -16,7 +16,7 @@ from trunkline.management.store_files import locked
 from trunkline.management.store_place import progress_of
 from trunkline.management.workers.terms import content, read_workers
 from trunkline.store import StoreCorrupt, StoreFull
-from trunkline.store.replacing import begin, beside, discard, finish, replace
+from trunkline.store.replacing import begin, beside, discard, finish, next_folder, replace
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _make_parts(place: Place, former: Sequence[SqliteEngine], count: int) -> Non
 def _put_in_place(path: Path, count: int, former: Collection[str], term: int) -> None:
     """What was made. `term` is the last one of a worker."""
     if count > 1:
-        (beside(path, "-next") / workers_path(path).name).write_text(content(count, term), encoding="utf-8")
+        (next_folder(path) / workers_path(path).name).write_text(content(count, term), encoding="utf-8")
     replace(path, former)
 
 

@@ -24,7 +24,7 @@ from trunkline.management.store_export import NotAnExport, export_lines
 from trunkline.management.store_files import expect_unused, locked, made_aside
 from trunkline.management.store_place import of_store, progress_of
 from trunkline.store.format import sync_folder
-from trunkline.store.replacing import beside
+from trunkline.store.replacing import LOGS, beside, remove
 from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
 
@@ -172,8 +172,7 @@ def _copy(engine: SqliteEngine, target: Path, name: str = "") -> None:
         found = print_defects(copy)
     finally:
         copy.close()
-        for suffix in ("-wal", "-shm"):  # what a reader leaves
-            beside(target, suffix).unlink(missing_ok=True)
+        remove(target, LOGS)  # what a reader leaves
     if found:
         target.unlink()
         what = f"{name} of the store" if name else "the store"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.store.format import publish
 from trunkline.store.lock import FileLock, give_to_owner
-from trunkline.store.replacing import beside
+from trunkline.store.replacing import LOCK, LOGS, beside, remove
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+#: A store, and all that may be beside it.
+_ALL: Final = ("", *LOGS, LOCK)
 
 
 @contextmanager
@@ -38,7 +41,7 @@ def made_aside(path: Path, damaged: Path | None = None) -> Generator[SqliteEngin
     """A store under another name, which takes its place when it is done, and is gone when it is not. What was there
     becomes `damaged`."""
     aside = beside(path, "-made")
-    _remove(aside)
+    remove(aside, _ALL)
     try:
         engine = SqliteEngine(aside)
         try:
@@ -49,14 +52,9 @@ def made_aside(path: Path, damaged: Path | None = None) -> Generator[SqliteEngin
             _set_aside(path, damaged)
         give_to_owner(aside, path if path.exists() else path.parent)
         publish(aside, path)
-        beside(path, "-shm").unlink(missing_ok=True)
+        remove(path, ("-shm",))
     finally:
-        _remove(aside)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", "-lock"):
-        beside(path, suffix).unlink(missing_ok=True)
+        remove(aside, _ALL)
 
 
 def _set_aside(path: Path, damaged: Path) -> None:

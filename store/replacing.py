@@ -25,25 +25,30 @@ _READY: Final = "-ready"
 #: In the folder: the names of the files that go, and of those that come.
 _LIST: Final = "files.json"
 #: What SQLite has beside a file that is open, and what must not be there when another takes its name.
-_LOGS: Final = ("-wal", "-shm")
-_LOCK: Final = "-lock"
+LOGS: Final = ("-wal", "-shm")
+LOCK: Final = "-lock"
 
 
 def beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}{suffix}")
 
 
+def next_folder(path: Path) -> Path:
+    """Where the files are made that take the place of those of the store `path`."""
+    return beside(path, _NEXT)
+
+
 def begin(path: Path) -> Path:
-    """A new, empty folder for the files that take the place of those of the store `path`, whose lock is held."""
+    """The same, new and empty. The lock of the store is held."""
     discard(path)
-    folder = beside(path, _NEXT)
+    folder = next_folder(path)
     folder.mkdir(mode=0o700)
     return folder
 
 
 def discard(path: Path) -> None:
     """What was begun and is not to be. Nothing, if there is nothing."""
-    folder = beside(path, _NEXT)
+    folder = next_folder(path)
     if folder.exists():
         shutil.rmtree(folder)
 
@@ -55,7 +60,7 @@ def replace(path: Path, former: Collection[str]) -> None:
     Raises:
         StoreUnavailable: it cannot be done. Once it is begun, whoever uses the store next goes on with it.
     """
-    folder = beside(path, _NEXT)
+    folder = next_folder(path)
     try:
         new = _tidied(folder)
         (folder / _LIST).write_text(json.dumps({"former": sorted(former), "new": new}), encoding="utf-8")
@@ -75,9 +80,9 @@ def replace(path: Path, former: Collection[str]) -> None:
 def _tidied(folder: Path) -> list[str]:
     """The names of the files, without what was beside them."""
     for file in list(folder.iterdir()):
-        if file.name.endswith(_LOGS) and file.stat().st_size:
+        if file.name.endswith(LOGS) and file.stat().st_size:
             raise StoreUnavailable(f"{file} is there still: the disk may be full")
-        if file.name.endswith((*_LOGS, _LOCK)):
+        if file.name.endswith((*LOGS, LOCK)):
             file.unlink()
     return sorted(file.name for file in folder.iterdir())
 
@@ -107,19 +112,20 @@ def _finish(path: Path, folder: Path) -> None:
         names = json.loads(listed.read_bytes())
         for name in names["new"]:
             if (folder / name).exists():
-                _remove(path.with_name(name), _LOGS)
+                remove(path.with_name(name), LOGS)
                 os.replace(folder / name, path.with_name(name))
         sync_folder(path.parent)
         for name in sorted(set(names["former"]) - set(names["new"])):
-            _remove(path.with_name(name), ("", *_LOGS))
+            remove(path.with_name(name), ("", *LOGS))
             if name != path.name:  # its lock is held, and is that of the new store
-                _remove(path.with_name(name), (_LOCK,))
+                remove(path.with_name(name), (LOCK,))
         sync_folder(path.parent)
         listed.unlink()
     folder.rmdir()
 
 
-def _remove(path: Path, suffixes: Sequence[str]) -> None:
+def remove(path: Path, suffixes: Sequence[str]) -> None:
+    """What is beside a file, by what its name has more, if it is there."""
     for suffix in suffixes:
         beside(path, suffix).unlink(missing_ok=True)
 
