@@ -303,12 +303,13 @@ class ShardPubSub(PubSub):
             groups = route.groups
             if groups:  # the other shard has picked their members
                 route = _without_groups(route)
-            self._version, version = version, version + part.count * STEP
-            self._publish_here(peer, part, route)
-            is_stored = is_stored or part.stored is not None
+            # before backlogs have it: a record of its own would be made for the members, which theirs does not name
             for group in groups if shared is not None else ():
                 if (filter := group.shared_filter) not in (shared or ()):  # it did not know of them
                     waits += self._take_share(part, filter, ())
+            self._version, version = version, version + part.count * STEP
+            self._publish_here(peer, part, route)
+            is_stored = is_stored or part.stored is not None
         return [*self._until_stored(is_stored), *waits]
 
     def _publish_here(self, peer: Peer, part: Publication, route: Route[Subscriber]) -> None:

@@ -688,3 +688,21 @@ async def test_members_of_a_shard_that_has_told_nothing_yet_get_their_share() ->
             for topic, payload in (("a", b"x"), ("b", b"x"), ("a", b"y")):
                 await back.take_publish(topic, payload, qos=1)
             await back.expect_nothing()
+
+
+async def test_who_is_behind_gets_what_a_member_gets_whose_group_was_not_known() -> None:
+    async with house(2) as shards:
+        for name, filter in (("reader", "+"), ("member", "$share/g/a")):
+            away = await shards.stay(1, name)
+            await away.subscribe((filter, 1))
+            await away.disconnect()
+        await shards.end(1)
+        await shards.end(0)
+        await shards.begin(0)
+        publisher = await shards.client(0, "p")
+        await publisher.publish("a", b"x", qos=1)
+        await shards.begin(1)
+        for name in ("reader", "member"):
+            back = await shards.stay(1, name)
+            await back.take_publish("a", b"x", qos=1)
+            await back.expect_nothing()
