@@ -50,10 +50,10 @@ class SimulatedCable:
         self._slow_until = 0.0
         #: Since when it does all that a connection should.
         self.healthy_since = inf
+        accepted_at = agenda.now + random.random() * LATENCY
+        self._last[acceptor.number] = accepted_at  # what comes before waits in its socket
         self._open(dialer)
-        delay = random.random() * LATENCY
-        self._last[acceptor.number] = agenda.now + delay
-        agenda.after(delay, self._accept)
+        agenda.at(accepted_at, self._accept)
 
     def __repr__(self) -> str:
         return f"{self._dialer.number}-{self._acceptor.number}"

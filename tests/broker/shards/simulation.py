@@ -461,6 +461,7 @@ class World:
         await self.until(self._is_at_rest)
         await self.agenda.run_until(self.agenda.now + 3.0)
         await self.stream.settle()
+        await self.until(self._is_at_rest)  # a link that was silent for long is given up when the trouble is over
 
     def _is_at_rest(self) -> bool:
         for client in self.clients:
