@@ -320,7 +320,9 @@ class ConsumerConfig:
         return self.backoff[min(count, len(self.backoff)) - 1] if self.backoff else self.ack_wait
 
     def to_plain(self) -> dict[str, Any]:
-        return {**asdict(self), "filters": list(self.filters), "backoff": list(self.backoff)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {"filters": list(self.filters), "backoff": list(self.backoff), "metadata": dict(self.metadata)}
+        return {**plain, **changed}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:

@@ -32,7 +32,9 @@ def takes_long(context: SessionContext, packet: Subscribe | Unsubscribe) -> bool
     services = context.services
     if isinstance(packet, Subscribe):
         waits, count = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE), len(packet.requests)
-        waits = waits or any(_is_of_stream(request.filter) and services.feeds.is_away for request in packet.requests)
+        if services.feeds.is_away:  # a hook may make any filter one of a stream
+            waits = waits or bool(services.hooks.client_subscribe)
+            waits = waits or any(_is_of_stream(request.filter) for request in packet.requests)
     else:
         waits, count = services.hooks.is_async(CLIENT_UNSUBSCRIBE), len(packet.filters)
     return waits or count >= FILTERS_AT_ONCE
@@ -61,9 +63,12 @@ async def subscribe(context: SessionContext, packet: Subscribe, client: ClientIn
     async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
         outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
         if isinstance(outcome, SubscriptionRequest):
-            unfit = await _unfit(context, outcome, packet.properties)
-            outcome = unfit or await _denied(context, outcome, client) or outcome
+            outcome = _unfit(context, outcome) or outcome
         outcomes.append(outcome)
+    await _ask_streams(context, outcomes, packet.properties)
+    async for place, outcome in Paced(enumerate(outcomes), FILTERS_AT_ONCE):
+        if isinstance(outcome, SubscriptionRequest):
+            outcomes[place] = await _denied(context, outcome, client) or outcome
     return outcomes
 
 
@@ -76,7 +81,7 @@ async def unsubscribe(context: SessionContext, packet: Unsubscribe, client: Clie
     return outcomes
 
 
-async def _unfit(context: SessionContext, request: SubscriptionRequest, properties: Properties) -> Deny | None:
+def _unfit(context: SessionContext, request: SubscriptionRequest) -> Deny | None:
     """The reason that refuses it for every client, if any."""
     mqtt = context.config.mqtt
     try:
@@ -87,17 +92,27 @@ async def _unfit(context: SessionContext, request: SubscriptionRequest, properti
     if shared is not None and not mqtt.shared_subscriptions:
         return Deny(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
     filter = plain_filter(request.filter)
-    if _is_of_stream(filter) or _is_of_stream(request.filter):
-        refusal = await context.services.feeds.refusal(context.session, request.filter, properties)
-        if refusal is not None:
-            return refusal
     if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
         return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
     return None
 
 
+async def _ask_streams(context: SessionContext, outcomes: list[Outcome], properties: Properties) -> None:
+    """Refuse what the streams refuse: they may be elsewhere, and are asked once."""
+    asked = {
+        place: outcome.filter
+        for place, outcome in enumerate(outcomes)
+        if isinstance(outcome, SubscriptionRequest) and _is_of_stream(outcome.filter)
+    }
+    if not asked:
+        return
+    refusals = await context.services.feeds.refusals(context.session, list(asked.values()), properties)
+    for place, refusal in zip(asked, refusals, strict=True):
+        outcomes[place] = refusal or outcomes[place]
+
+
 def _is_of_stream(filter: str) -> bool:
-    return filter.startswith(STREAM_PREFIX)
+    return filter.startswith(STREAM_PREFIX) or plain_filter(filter).startswith(STREAM_PREFIX)
 
 
 async def _denied(context: SessionContext, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:

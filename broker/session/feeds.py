@@ -72,8 +72,8 @@ class FeedHost(Protocol[C_contra]):
         """Whether it takes time to ask there."""
         ...
 
-    async def refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
-        """Why a client cannot have this subscription."""
+    async def refusals(self, session: Session, filters: Sequence[str], properties: Properties) -> Sequence[Deny | None]:
+        """Of each of these subscriptions, why a client cannot have it."""
         ...
 
     def open(self, context: C_contra, waiter: Callable[[], None]) -> Feeds:

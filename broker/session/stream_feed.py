@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from trunkline.actors import Paced
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE, in_turns
 from trunkline.broker.session.state import StreamPlace
 from trunkline.broker.session.stream_start import (
@@ -66,7 +68,10 @@ class OwnStreams:
     def __init__(self, host: Callable[[], StreamHost]) -> None:
         self._host = host
 
-    async def refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
+    async def refusals(self, session: Session, filters: Sequence[str], properties: Properties) -> list[Deny | None]:
+        return [self._refusal(session, filter, properties) async for filter in Paced(filters, FILTERS_AT_ONCE)]
+
+    def _refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
         try:
             name, config = read_subscription(session, filter, properties)
             self._host().registry.check_consumer(name, config)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from trunkline.actors import Paced
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
 from trunkline.broker.session.stream_start import InvalidStart, consumer_name, read_subscription
 from trunkline.broker.shards.away_feeds import AwayFeeds, consumer_of
@@ -26,7 +27,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.streams.errors import StreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from trunkline.actors import Scheduler
     from trunkline.broker.session.context import SessionContext
@@ -40,6 +41,23 @@ if TYPE_CHECKING:
 
 #: Seconds that a client waits for its SUBACK while the other shard does not answer.
 MAX_WAIT: Final = 5.0
+#: Characters of the filters of one question; a single filter may be longer.
+MAX_ASKED: Final = 1 << 14
+
+
+class NoAnswer(Exception):
+    """The other shard does not say anything."""
+
+
+def asked_at_once(filters: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The filters of each question: the other shard answers one in a turn."""
+    first = length = 0
+    for place, filter in enumerate(filters):
+        if place - first == FEEDS_AT_ONCE or (place > first and length + len(filter) > MAX_ASKED):
+            yield filters[first:place]
+            first, length = place, 0
+        length += len(filter)
+    yield filters[first:]
 
 
 class AwayStreams:
@@ -63,25 +81,55 @@ class AwayStreams:
 
     # For sessions
 
-    async def refusal(self, session: Session, filter: str, properties: Properties) -> Deny | None:
-        try:
-            stream, config = read_subscription(session, filter, properties)
-        except (InvalidStart, StreamError) as error:
-            return Deny(Reason.TOPIC_FILTER_INVALID, str(error))
-        answers, answered = list[str | None](), trio.Event()
+    async def refusals(self, session: Session, filters: Sequence[str], properties: Properties) -> list[Deny | None]:
+        refusals: list[Deny | None] = []
+        async for some in Paced(asked_at_once(filters), 1):
+            try:
+                refusals += await self._refusals(session, some, properties)
+            except NoAnswer as error:
+                silence = Deny(Reason.IMPLEMENTATION_SPECIFIC_ERROR, str(error))
+                return refusals + [silence] * (len(filters) - len(refusals))
+        return refusals
 
-        def answer(refusal: str | None) -> None:
-            answers.append(refusal)
+    async def _refusals(self, session: Session, filters: Sequence[str], properties: Properties) -> list[Deny | None]:
+        """
+        Raises:
+            NoAnswer
+        """
+        refusals: list[str] = []
+        consumers: dict[int, tuple[str, object]] = {}
+        for place, filter in enumerate(filters):
+            try:
+                stream, config = read_subscription(session, filter, properties)
+            except (InvalidStart, StreamError) as error:
+                refusals.append(str(error))
+            else:
+                consumers[place] = stream, consumer_of(config).to_plain()
+                refusals.append("")
+        if consumers:
+            for place, refusal in zip(consumers, await self._ask(list(consumers.values())), strict=True):
+                refusals[place] = refusal
+        return [Deny(Reason.TOPIC_FILTER_INVALID, refusal) if refusal else None for refusal in refusals]
+
+    async def _ask(self, consumers: Sequence[tuple[str, object]]) -> Sequence[str]:
+        """
+        Raises:
+            NoAnswer
+        """
+        answers: list[Sequence[str] | None] = []
+        answered = trio.Event()
+
+        def answer(refusals: Sequence[str] | None) -> None:
+            answers.append(refusals)
             answered.set()
 
         with self._scheduler.turn:
-            self._words.ask(self._peer.number, MAY_FEED, (stream, consumer_of(config).to_plain()), answer)
+            self._words.ask(self._peer.number, MAY_FEED, consumers, answer)
         with trio.move_on_after(MAX_WAIT):
             await answered.wait()
         if not answers or answers[0] is None:
-            text = f"worker {self._peer.number}, which has the streams, does not answer"
-            return Deny(Reason.IMPLEMENTATION_SPECIFIC_ERROR, text)
-        return Deny(Reason.TOPIC_FILTER_INVALID, answers[0]) if answers[0] else None
+            raise NoAnswer(f"worker {self._peer.number}, which has the streams, does not answer")
+        return answers[0]
 
     def open(self, context: SessionContext, waiter: Callable[[], None]) -> AwayFeeds:
         return AwayFeeds(context, self, waiter)

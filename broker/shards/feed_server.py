@@ -40,7 +40,7 @@ from trunkline.streams.takeover import acknowledge_by, come_to
 from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from trunkline.actors import Scheduler
     from trunkline.broker.committer import Committer
@@ -306,15 +306,16 @@ class FeedServers:
         words.answer(MAY_FEED, self._may_feed)
         words.came.append(lambda shard: self._servers[shard].connected())
 
-    def _may_feed(self, shard: int, asked: tuple[str, Any], answer: Callable[[str], None]) -> None:
+    def _may_feed(self, shard: int, asked: Sequence[tuple[str, Any]], answer: Callable[[list[str]], None]) -> None:
         del shard
-        name, plain = asked
+        answer([self._refusal(stream, ConsumerConfig.from_plain(config)) for stream, config in asked])
+
+    def _refusal(self, stream: str, config: ConsumerConfig) -> str:
         try:
-            self._find_host().registry.check_consumer(name, ConsumerConfig.from_plain(plain))
+            self._find_host().registry.check_consumer(stream, config)
         except StreamError as error:
-            answer(str(error))
-        else:
-            answer("")
+            return str(error)
+        return ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve them, for ever."""

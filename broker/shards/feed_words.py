@@ -75,8 +75,8 @@ class KnownFeeds(NamedTuple):
 
 FeedWord: TypeAlias = OpenFeed | FeedOpened | FeedRoom | CloseFeed | FeedEnded | KnownFeeds
 
-#: What these words are about, and the question whether there may be such a consumer: the name of the stream and the
-#: consumer's configuration. The answer is why not, or empty.
+#: What these words are about, and the question whether there may be such consumers: for each the name of the stream and
+#: the consumer's configuration. The answer is, for each, why not, or empty.
 FEEDS: Final = "feeds"
 MAY_FEED: Final = "feed?"
 #: By number, which is never given again.

@@ -1,5 +1,6 @@
 """A shard without streams asks, and says, what becomes of its sessions' subscriptions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ from tests.testing.three import at, three
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.shards.away_streams import MAX_ASKED, MAX_WAIT, asked_at_once
+from trunkline.hooks import ClientInfo, Hooks
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.properties import Properties
 from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig
 from trunkline.streams.errors import StreamsNotOffered
 
@@ -43,6 +48,67 @@ async def test_what_cannot_be_subscribed_to(autojump_clock: MockClock) -> None:
             suback = await wires[1].expect_type(raw.SUBACK)
             assert suback.reasons == [0x83]
             assert suback.get(raw.REASON_STRING) == "worker 0, which has the streams, does not answer"
+
+
+async def test_the_filters_of_a_subscribe_are_asked_for_together(autojump_clock: MockClock) -> None:
+    async with testing.broker(workers=2) as b, Wire(b.connect()) as wire:
+        await b.streams.create(ORDERS)
+        await wire.connect(at(b, 1))
+        valid = [f"$stream/orders/orders/{number}" for number in range(2 * FEEDS_AT_ONCE)]
+        filters = ["plain/0", "$stream/none/a", *valid, "$stream/orders", "plain/1"]
+        with b.faults.delay_link(0, 1, 1.0):
+            began = trio.current_time()
+            await wire.send(raw.subscribe(1, *[(filter, 1) for filter in filters]))
+            reasons = (await wire.expect_type(raw.SUBACK)).reasons
+            assert reasons == [1, REFUSED, *[1] * len(valid), REFUSED, 1]
+            questions, routes, beginnings = 3 * 2.0, 1.0, 2.0
+            assert trio.current_time() - began == pytest.approx(questions + routes + beginnings)
+        assert len(consumers(b)) == len(valid)
+
+
+async def test_who_does_not_answer_is_waited_for_once(autojump_clock: MockClock) -> None:
+    async with testing.broker(workers=2) as b, Wire(b.connect()) as wire:
+        await b.streams.create(ORDERS)
+        await wire.connect(at(b, 1))
+        filters = [f"$stream/orders/orders/{number}" for number in range(4 * FEEDS_AT_ONCE)]
+        with b.faults.stall_link(0, 1):
+            began = trio.current_time()
+            await wire.send(raw.subscribe(1, *[(filter, 1) for filter in filters]))
+            suback = await wire.expect_type(raw.SUBACK)
+            assert set(suback.reasons) == {0x83}
+            assert trio.current_time() - began == pytest.approx(MAX_WAIT)
+        assert await wire.subscribe((filters[0], 1)) == [1]
+
+
+async def test_a_hook_may_make_a_filter_one_of_a_stream() -> None:
+    def into_stream(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> SubscriptionRequest:
+        return replace(request, filter=f"$stream/{request.filter}")
+
+    hooks = Hooks()
+    hooks.add("client.subscribe", into_stream)
+    async with testing.broker(workers=3, hooks=hooks) as b, three(b) as wires:
+        await b.streams.create(ORDERS)
+        for wire in wires:
+            assert await wire.subscribe(("orders/orders/#", 1), ("none/a", 1)) == [1, REFUSED]
+        assert len(consumers(b)) == 3
+
+
+@pytest.mark.parametrize(
+    ("lengths", "counts"),
+    [
+        pytest.param([1], [1], id="one"),
+        pytest.param([1] * FEEDS_AT_ONCE, [FEEDS_AT_ONCE], id="as many as there may be"),
+        pytest.param([1] * (FEEDS_AT_ONCE + 1), [FEEDS_AT_ONCE, 1], id="one more"),
+        pytest.param([MAX_ASKED], [1], id="as long as there may be"),
+        pytest.param([MAX_ASKED + 1, 1, MAX_ASKED], [1, 1, 1], id="longer ones"),
+        pytest.param([MAX_ASKED - 1, 1, MAX_ASKED - 1, 1, 1], [2, 2, 1], id="as long together"),
+    ],
+)
+def test_a_question_is_bounded(lengths: list[int], counts: list[int]) -> None:
+    filters = ["f" * length for length in lengths]
+    questions = list(asked_at_once(filters))
+    assert [filter for question in questions for filter in question] == filters
+    assert list(map(len, questions)) == counts
 
 
 async def test_sessions_that_end_leave_no_consumer(autojump_clock: MockClock) -> None:
