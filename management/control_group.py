@@ -61,9 +61,10 @@ class ControlGroup:
             NoBroker: a worker is gone.
         """
         # imported here: a command for a single process does not need it
-        from trunkline.management.merging import ANYWHERE, EVERYWHERE, OF_STREAMS, SOMEWHERE, merged_results
+        from trunkline.management.merging import ANYWHERE, EVERYWHERE, SOMEWHERE, merged_results
+        from trunkline.management.operations.registry import is_of_streams
 
-        if operation.startswith(OF_STREAMS):
+        if is_of_streams(operation):
             return self._first("has the streams").call(operation, **arguments)
         if operation in EVERYWHERE or len(self._workers) == 1:
             return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
@@ -116,9 +117,10 @@ class ControlGroup:
             yield page
 
     def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        from trunkline.management.merging import OF_STREAMS, WHOLE, merged_rows
+        from trunkline.management.merging import WHOLE, merged_rows
+        from trunkline.management.operations.registry import is_of_streams
 
-        if operation.startswith(OF_STREAMS):
+        if is_of_streams(operation):
             return self._first("has the streams").rows(operation, **arguments)
         if operation in WHOLE:
             return self._workers[0].rows(operation, **arguments)

@@ -20,8 +20,6 @@ SOMEWHERE: Final = frozenset(
         *("sessions.show", "sessions.end", "retained.show", "trace.show"),
     }
 )
-#: How operations begin that are for the worker with the streams.
-OF_STREAMS: Final = "streams."
 #: What any worker does for the whole node.
 ANYWHERE: Final = frozenset({"publish", "retained.set", "retained.delete", "bans.add", "bans.remove"})
 #: Those that every worker carries out.

@@ -29,7 +29,7 @@ from trunkline.store.salvage import salvage
 from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sized
 
     from trunkline.management.store_place import Place, StorePart
 
@@ -76,12 +76,18 @@ def _print_info(place: Place, found: list[dict[str, Any]], totals: dict[str, int
     for each in found:
         click.echo(f"{printable(each['path'])}: format {each['format']}, {each['size']:,} bytes")
     if place.is_divided:
-        click.echo(f"{printable(str(place.path))}: {len(found)} parts, {size:,} bytes")
+        click.echo(f"{printable(str(place.path))}: {_parts(place, found)}, {size:,} bytes")
     if totals:
         columns: list[dict[str, Any]] = [*(found if place.is_divided else ()), {"rows": totals}]
         heads = [each["part"] for each in columns[:-1]]
         rows = [[printable(name), *[f"{each['rows'].get(name, 0):,}" for each in columns]] for name in sorted(totals)]
         print_columns(["space", *heads, "rows"], rows, [])
+
+
+def _parts(place: Place, done: Sized) -> str:
+    """How many of its parts a sum is of."""
+    every = len(place.parts)
+    return f"{every} parts" if len(done) == every else f"{len(done)} of {every} parts"
 
 
 def _info(part: StorePart) -> dict[str, Any]:
@@ -97,8 +103,8 @@ def check(place: Place) -> None:
     """Read the whole store and report what is damaged: then the exit code is 1."""
     found = list[tuple[int, int]]()
     code = place.for_each_part(lambda part: found.append(_checked(part)))
-    if place.is_divided:
-        click.echo(f"{len(place.parts)} parts, {_rows_and_problems(*map(sum, zip(*found, strict=True)))}")
+    if place.is_divided and found:
+        click.echo(f"{_parts(place, found)}, {_rows_and_problems(*map(sum, zip(*found, strict=True)))}")
     if code or any(problems for _, problems in found):
         raise SystemExit(FAILED)
 
@@ -117,7 +123,7 @@ def _checked(part: StorePart) -> tuple[int, int]:
     return rows, problems
 
 
-def _rows_and_problems(rows: int = 0, problems: int = 0) -> str:
+def _rows_and_problems(rows: int, problems: int) -> str:
     return f"{rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"
 
 
@@ -192,9 +198,9 @@ def compact(place: Place) -> None:
     """Give room that is no longer needed back to the file system. The broker must not run."""
     sizes = list[tuple[int, int]]()
     code = place.for_each_part(lambda part: sizes.append(_compacted(part.path)))
-    if place.is_divided:
-        before, now = map(sum, zip((0, 0), *sizes, strict=True))
-        click.echo(f"{len(place.parts)} parts: {before:,} bytes before, {now:,} now")
+    if place.is_divided and sizes:
+        before, now = map(sum, zip(*sizes, strict=True))
+        click.echo(f"{_parts(place, sizes)}: {before:,} bytes before, {now:,} now")
     if code:
         raise SystemExit(code)
 

@@ -159,12 +159,16 @@ class Plugins:
             LookupError: the plugin does not have the command, or the command raised it.
             ValueError: the arguments are wrong.
         """
-        if name in self._plugins and self._plugins[name].status is Status.ELSEWHERE:
+        if self.is_elsewhere(name):
             raise PluginError([f"the plugin {name} runs {Status.ELSEWHERE.value}"])
         running = {each.name: each.current for each in self._plugins.values() if each.current is not None}
         if name not in running:
             raise PluginError([f"the plugin {name} does not run{nearest(name, running)}"])
         return running[name].call(command, arguments)
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether it was started, and runs in the first process of the node and not in this one."""
+        return name in self._plugins and self._plugins[name].status is Status.ELSEWHERE
 
     def enabled(self) -> dict[str, Settings]:
         """The settings of the plugins that run, or should, by name."""

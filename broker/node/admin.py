@@ -94,6 +94,11 @@ class Admin:
         return self._life.control
 
     @property
+    def is_first(self) -> bool:
+        """Whether this shard has the streams of the node, and what else there is once in it."""
+        return self._node.is_first
+
+    @property
     def has_store(self) -> bool:
         """Whether sessions and messages outlive the process."""
         return self._node.storing is not None

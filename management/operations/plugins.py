@@ -17,6 +17,7 @@ from trunkline.management.operations.registry import (
     Position,
     Refused,
     answering,
+    at_first,
     operation,
     page_at,
 )
@@ -73,6 +74,8 @@ def call(
     arguments: Annotated[dict[str, str] | None, "Arguments of the command."] = None,
 ) -> object:
     """Run a command of a plugin's own."""
+    if broker.plugins.is_elsewhere(name):
+        raise at_first(broker, f"the plugin {name} runs")
     with answering():
         return broker.plugins.call(name, command, {**(arguments or {})})
 

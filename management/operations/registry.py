@@ -15,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from trunkline.broker.node.admin import Admin
+from trunkline.broker.shards.homes import FIRST
 from trunkline.config.key_path import nearest
 from trunkline.config.units import accepted
+from trunkline.management.control_place import SOCKET
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
@@ -94,6 +96,8 @@ class Operation:
 
     async def run(self, broker: Admin, arguments: Mapping[str, object]) -> object:
         """Raises OperationError if it cannot be done."""
+        if is_of_streams(self.name) and not broker.is_first:
+            raise at_first(broker, "the streams of this node are")
         try:
             checked = self.model.model_validate(arguments)
         except ValidationError as error:
@@ -120,6 +124,18 @@ class Operation:
                 yield f"{name}: {arguments[name]!r:.80}: accepted is {accepted(known[name])}"
         if missing := [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]:
             yield f"{self.name} needs {', '.join(missing)}"
+
+
+def is_of_streams(operation: str) -> bool:
+    """Whether it is for the worker with the streams."""
+    return operation.startswith("streams.")
+
+
+def at_first(broker: Admin, what: str) -> Refused:
+    """Of a worker that was asked for what the first one has: where to ask."""
+    assert broker.control is not None
+    path = broker.control.path.with_name(f"{FIRST}{SOCKET}")
+    return Refused(f"{what} at worker {FIRST}: ask it with --socket {path}")
 
 
 OPERATIONS: Final[dict[str, Operation]] = {}

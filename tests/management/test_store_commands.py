@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def test_all_parts_are_checked_and_the_worst_is_the_exit_code(several: Path) -> 
     done = CliRunner().invoke(cli, ["store", "check", "--store", str(several)])
     assert done.exit_code == 1
     assert str(part(several, 0)) in done.stderr
-    assert done.stdout.splitlines()[-3:] == ["part 2:", "4 rows: no problems", "3 parts, 7 rows: 1 problem"]
+    assert done.stdout.splitlines()[-3:] == ["part 2:", "4 rows: no problems", "2 of 3 parts, 7 rows: 1 problem"]
 
 
 def test_all_parts_are_repaired(several: Path) -> None:
@@ -144,6 +144,17 @@ def test_all_parts_are_compacted(several: Path) -> None:
     assert said[-1].startswith("3 parts: ")
     with closing(SqliteEngine(part(several, 1))):
         assert "a.1.db is in use" in call("compact", "--store", several, code=1)
+
+
+def test_a_sum_is_of_the_parts_that_there_are(several: Path) -> None:
+    sizes = [part(several, number).stat().st_size for number in range(3)]
+    with ExitStack() as broker:
+        for number in range(3):
+            broker.enter_context(closing(SqliteEngine(part(several, number))))
+            said = CliRunner().invoke(cli, ["store", "compact", "--store", str(several)]).stdout.splitlines()
+            if number < 2:
+                assert said[-1].startswith(f"{2 - number} of 3 parts: {sum(sizes[number + 1 :]):,} bytes before, ")
+        assert said == ["part 0:", "part 1:", "part 2:"]
 
 
 def test_a_backup_of_several_workers_is_a_store_of_them(several: Path, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """What operations are made of: their arguments, checked, and their pages."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from tests.broker.room import room
 from tests.management.asking import ask, refused
+from trunkline import testing
 from trunkline.broker.node.admin import Admin
 from trunkline.config.units import without_none
 from trunkline.management.operations.registry import (
@@ -24,6 +27,24 @@ from trunkline.management.operations.registry import (
 )
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
+
+
+async def test_what_the_first_worker_has_is_asked_for_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with testing.broker(workers=2) as b:
+        await b.plugins.enable("bell", {"scope": "node"}, lambda context: context.command("ring", lambda: "rang"))
+        first, other = b._running.whole.shards  # pyright: ignore[reportPrivateUsage]
+        control = SimpleNamespace(path=Path("/run/n.workers/1.sock"))
+        monkeypatch.setattr(type(other), "control", property(lambda admin: control if admin is other else None))
+        there = "at worker 0: ask it with --socket /run/n.workers/0.sock"
+        for each in OPERATIONS.values():
+            if each.name.startswith("streams.") or "streams" in each.function.__code__.co_names:
+                with pytest.raises(Refused, match=f"^the streams of this node are {there}$"):
+                    await each.run(other, {})
+        ring = {"name": "bell", "command": "ring"}
+        with pytest.raises(Refused, match=f"^the plugin bell runs {there}$"):
+            await OPERATIONS["plugins.call"].run(other, ring)
+        assert await OPERATIONS["plugins.call"].run(first, ring) == "rang"
+        assert await OPERATIONS["streams.list"].run(first, {}) == Page([], None)
 
 
 @pytest.fixture

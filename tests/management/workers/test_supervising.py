@@ -25,7 +25,7 @@ from trunkline.client.sync import Client
 from trunkline.config.config import Config
 from trunkline.config.node_settings import NodeSettings
 from trunkline.management.cli import cli
-from trunkline.management.control_client import ControlClient, NoBroker
+from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import worker_sockets
 from trunkline.management.service_manager import READY, SOCKET, STOPPING, WATCHDOG
 from trunkline.management.workers.supervising import sign_of_life
@@ -72,6 +72,7 @@ class Node:
         self.terms: list[int] = []
         while len(self.workers) < workers:
             self.note_start()
+        self.workers = dict(sorted(self.workers.items()))  # they start in any order
         self.port = int(process.wait_for(ADDRESS)[1])
         process.wait_for(r"trunkline: serving$")
 
@@ -182,6 +183,12 @@ def test_a_plugin_of_the_node_runs_in_the_first_worker_and_starts_again_with_it(
         ]
 
     assert status() == [("running", "node"), ("in worker 0", "node")]
+    folder = runtime / "trunkline" / "trunkline.workers"
+    with (
+        ControlClient(folder / "1.sock") as other,
+        pytest.raises(ControlError, match=f"the streams .* at worker 0: ask it with --socket {folder / '0.sock'}"),
+    ):
+        list(other.rows("streams.list"))
     for _ in range(2):
         ringing = [client(node.port, client_id=f"c{number}").open() for number in range(8)]
         assert {number for number in node.workers if clients_of(runtime, number)} == {0, 1}
