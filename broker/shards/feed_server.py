@@ -72,13 +72,14 @@ class ServedFeed:
 
     @property
     def room(self) -> int:
-        """Messages; more bytes than there is room for by one of them at most."""
-        return self.max_messages - self.messages if self.byte_size < self.max_bytes else 0
+        """Messages."""
+        return self.max_messages - self.messages
 
     def take(self) -> list[tuple[int, Message]]:
         return self.feed.take(min(self.room, MAX_TAKEN), self._fits)
 
     def _fits(self, message: Message) -> bool:
+        """More bytes than there is room for by one message at most."""
         if self.byte_size >= self.max_bytes:
             return False
         self.messages += 1
@@ -104,7 +105,7 @@ class FeedServer:
         self._words, self._find_host, self._scheduler, self._home_of, self._committer = here
         self._feeds: dict[str, ServedFeed] = {}
         #: What the other shard has said and is not done: it may open thousands at once.
-        self._heard: deque[FeedWord] = deque()
+        self._heard: deque[OpenFeed | FeedRoom | CloseFeed] = deque()
         #: Those that may have something, the next one first.
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._wake = trio.Event()
@@ -124,10 +125,16 @@ class FeedServer:
         self._wake.set()
 
     def take(self, word: FeedWord) -> None:
+        """
+        Raises:
+            TypeError: it is nothing that is said here.
+        """
+        if not isinstance(word, OpenFeed | FeedRoom | CloseFeed):
+            raise TypeError(f"worker {self._peer.number} says {type(word).__name__} where the streams are")
         self._heard.append(word)
         self._wake.set()
 
-    def _handle(self, word: FeedWord) -> None:
+    def _handle(self, word: OpenFeed | FeedRoom | CloseFeed) -> None:
         match word:
             case OpenFeed():
                 self._open(word)
@@ -137,8 +144,6 @@ class FeedServer:
                 self._close(word.name)
                 if word.has_ended:
                     self._delete(word.stream, word.name)
-            case _:
-                raise TypeError(f"worker {self._peer.number} says {type(word).__name__} where the streams are")
 
     def _say(self, word: FeedWord) -> None:
         self._words.tell_one(self._peer.number, FEEDS, feed_to_plain(word))
@@ -258,6 +263,7 @@ class FeedServer:
                 self._say(FeedEnded(name, served.opening))
             return
         if served.room <= 0 and not served.held:
+            cursor.watch(partial(self._found, name, served))  # it may be deleted
             return
         taken, served.held = served.held or served.take(), []
         if taken and self._committer is not None and not stream.log.is_stored(taken[-1][0]):
@@ -267,7 +273,7 @@ class FeedServer:
             await self._send(name, served.opening, taken)
             self._look_at(name)
         elif cursor.needs is None:
-            cursor.watch(lambda: self._found(name, served))
+            cursor.watch(partial(self._found, name, served))
         elif cursor.needs == AGAIN:
             self._look_at(name)
         else:

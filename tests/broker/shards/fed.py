@@ -5,9 +5,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.testing.three import at
 from tests.wire import Wire
+from trunkline.broker.shards.feed_words import (
+    FEEDS,
+    FeedMessage,
+    FeedWord,
+    OpenFeed,
+    feed_from_plain,
+    feed_to_plain,
+)
+from trunkline.broker.shards.routing import ShardPubSub
+from trunkline.mqtt.message import Message
 from trunkline.streams import StreamConfig
 from trunkline.testing.broker import Broker
 
@@ -72,3 +86,70 @@ def consumers(b: Broker) -> list[str]:
 
 def store(folder: Path, *, stored: bool) -> dict[str, Any]:
     return {"store": {"path": str(folder / "a.db"), "durability": "os"}} if stored else {}
+
+
+class Shard:
+    """One of the two shards of a node, in whose place a test says what is said about feeds, and hears it."""
+
+    def __init__(self, b: Broker, number: int) -> None:
+        self._node = inside(b._running.whole.shards[number])  # pyright: ignore[reportPrivateUsage]
+        pubsub = self._node.services.pubsub
+        assert isinstance(pubsub, ShardPubSub)
+        self.words = pubsub.words
+        self._other = 1 - number
+        self.peer = pubsub.peers[self._other]
+        self.heard: list[FeedWord] = []
+        self.fed: list[tuple[FeedMessage, Message]] = []
+        self._hears = trio.Event()
+        self.words.hear(FEEDS, lambda _, plain: self._hear(feed_from_plain(plain)))
+        pubsub.on_fed = lambda about, message: self.fed.append((about, message))
+
+    def _hear(self, word: FeedWord) -> None:
+        self.heard.append(word)
+        self._hears.set()
+
+    async def hear(self) -> None:
+        """Wait until something has come that was not taken."""
+        if not self.heard:
+            self._hears = trio.Event()
+            await self._hears.wait()
+        await wait_all_tasks_blocked()
+
+    async def asked(self) -> OpenFeed:
+        """Nothing else has come, or comes."""
+        await self.hear()
+        (word,) = self.take_heard()
+        assert isinstance(word, OpenFeed)
+        return word
+
+    async def say(self, *words: FeedWord) -> None:
+        with self._node.scheduler.turn:
+            for word in words:
+                self.words.tell_one(self._other, FEEDS, feed_to_plain(word))
+        await wait_all_tasks_blocked()
+
+    async def feed(self, feed: OpenFeed, *sequences: int, qos: int = 1, byte_size: int = 100) -> None:
+        """These messages of a stream, whose payloads are their sequences."""
+        with self._node.scheduler.turn:
+            for sequence in sequences:
+                about = FeedMessage(feed.name, feed.opening, sequence, qos, byte_size)
+                self.peer.feed(Message("orders/0", b"%d" % sequence), about)
+        await wait_all_tasks_blocked()
+
+    async def ask(self, subject: str, content: object) -> Any:
+        answers: list[Any] = []
+        with self._node.scheduler.turn:
+            self.words.ask(self._other, subject, content, answers.append)
+        await wait_all_tasks_blocked()
+        (answer,) = answers
+        return answer
+
+    def take_heard(self) -> list[FeedWord]:
+        """What has come since it was taken last."""
+        heard, self.heard = self.heard, []
+        return heard
+
+    def take_fed(self) -> list[int]:
+        """The sequences of what has come since it was taken last."""
+        fed, self.fed = self.fed, []
+        return [about.sequence for about, _ in fed]
