@@ -200,7 +200,7 @@ async def away(**settings: Any) -> AsyncIterator[tuple[Broker, Shard]]:
     """Clients at the second of two shards; the first one has streams as the test says."""
     async with testing.broker(workers=2, **settings) as b:
         here = Shard(b, 0)
-        here.words.answer(MAY_FEED, lambda _, asked, answer: answer(""))
+        here.words.answer(MAY_FEED, lambda _, asked, answer: answer([""] * len(asked)))
         yield b, here
 
 

@@ -383,17 +383,18 @@ async def test_what_was_said_before_the_link_was_cut_and_not_done_is_forgotten()
         assert here.b.streams.consumers("orders") == []
 
 
-async def test_whether_there_may_be_such_a_consumer() -> None:
+async def test_whether_there_may_be_such_consumers() -> None:
     one = StreamConfig(name="orders", filters=("orders/#",), max_consumers=1)
     async with served(stream=one) as here:
         there = here.there
-        f, other = asking(), asking(name="other")
-        assert await there.ask(MAY_FEED, ("orders", f.config)) == ""
-        await there.say(f)
-        assert await there.ask(MAY_FEED, ("orders", f.config)) == "", "it is that one"
-        full = "the stream 'orders' has 1 consumers, and may have no more"
-        assert await there.ask(MAY_FEED, ("orders", other.config)) == full
-        assert await there.ask(MAY_FEED, ("nowhere", f.config)) == "there is no stream 'nowhere'"
+        f, other = asking().config, asking(name="other").config
+        assert await there.ask(MAY_FEED, [("orders", f), ("orders", other)]) == ["", ""]
+        await there.say(asking())
+        assert await there.ask(MAY_FEED, [("orders", f), ("orders", other), ("nowhere", f)]) == [
+            "",  # it is that one
+            "the stream 'orders' has 1 consumers, and may have no more",
+            "there is no stream 'nowhere'",
+        ]
 
 
 async def test_no_more_is_taken_than_the_link_has_room_for() -> None:
