@@ -204,7 +204,7 @@ class MessageTrace:
         if message.guid not in self._records and self._wanted(message):
             self._notify(self._begin(message))
 
-    def _on_routed(self, message: Message, receivers: tuple[str, ...]) -> None:
+    def _on_routed(self, message: Message, receivers: tuple[str, ...], others: tuple[str, ...]) -> None:
         record = self._records.get(message.guid)
         whole = self._wanted(message) if record is None else record.whole
         if not whole:
@@ -217,7 +217,9 @@ class MessageTrace:
             self._weight += record.take(message, self._settings.payload_bytes)
         record.begun = record.routed = True
         at = self._wall()
-        if receivers:
+        if record.whole:
+            self._weight += record.go_to(others)
+        if receivers or record.others:
             self._add(record, "", ROUTED, at=at)
             for client_id in receivers:
                 self._add(record, client_id, ROUTED, at=at)

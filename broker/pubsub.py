@@ -234,7 +234,7 @@ class PubSub:
         if self._hooks.message_routed:
             everybody = (*route.targets, *route.behind, *[member for _, member in shares])
             receivers = [target.subscriber.client_id for target in everybody]
-            self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers))
+            self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers), self._others(route))
         for target in targets:
             subscriber = target.subscriber
             if subscriber is not origin or own is None:
@@ -255,6 +255,10 @@ class PubSub:
             else:
                 own.deliver(*share)
         return len(targets) + len(shares) + kept
+
+    def _others(self, route: Route[Subscriber]) -> tuple[str, ...]:
+        """Who gets it besides sessions, in words."""
+        return tuple([sink.receiver for sink in route.sinks if sink.receiver])
 
     def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
         """The messages of a publication for each member of a group."""
@@ -299,7 +303,7 @@ class PubSub:
         kept = 0
         for sink in route.sinks:
             sink.take(publication, sequence)
-            kept += sink.is_receiver
+            kept += bool(sink.receiver)
         if publication.qos or self._upgrade_qos:
             kept += len(route.behind)
             if self._hooks.message_queued:
@@ -317,7 +321,7 @@ class PubSub:
 
     def refusal_of(self, publication: Publication, route: Route[Subscriber]) -> str:
         """Why a receiver among the sinks cannot take it; empty, if all can."""
-        return next(filter(None, [sink.refusal(publication) for sink in route.sinks if sink.is_receiver]), "")
+        return next(filter(None, [sink.refusal(publication) for sink in route.sinks if sink.receiver]), "")
 
     def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
         """A publication in parts, each of which has a single route."""

@@ -56,10 +56,9 @@ class DeclaredStreamError(Unusable[str]):
 class StreamSink:
     """Takes the messages of one stream in the turn of their publisher."""
 
-    is_receiver = True
-
     def __init__(self, stream: Stream, keeper: StreamKeeper) -> None:
         self.stream = stream
+        self.receiver = f"stream {stream.name}"
         #: Those that the routes know.
         self.filters: tuple[str, ...] = ()
         self._keeper = keeper

@@ -80,6 +80,8 @@ class MessageRow:
     #: Why, if it was dropped before it was routed to anybody.
     reason: str
     receivers: int
+    #: Who else got it: streams, by name, and other workers, where a row of their own says more.
+    others: tuple[str, ...]
     #: Subscribers for which it waits now.
     waiting: int
     delivered: int
@@ -102,6 +104,7 @@ class TracedMessage:
         "kept",
         "left_out",
         "number",
+        "others",
         "payload",
         "properties",
         "published_at",
@@ -129,6 +132,8 @@ class TracedMessage:
         #: Whether it has been traced since its publication.
         self.begun = False
         self.routed = False
+        #: Who got it besides sessions.
+        self.others: tuple[str, ...] = ()
         #: Whether it is still kept.
         self.kept = True
         self.steps = 0
@@ -153,6 +158,13 @@ class TracedMessage:
             content += len(repr(message.properties))
         change = content - self._content
         self._content = content
+        self.weight += change
+        return change
+
+    def go_to(self, others: tuple[str, ...]) -> int:
+        """It goes there, besides sessions. Returns by how many bytes it has grown."""
+        change = sum(map(len, others)) - sum(map(len, self.others))
+        self.others = others
         self.weight += change
         return change
 
@@ -224,6 +236,7 @@ class TracedMessage:
             self.state,
             self.reason,
             len(lives),
+            self.others,
             sum(last == QUEUED for last, _ in lives),
             sum(DELIVERED in words for _, words in lives),
             sum(ACKED in words for _, words in lives),

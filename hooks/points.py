@@ -265,11 +265,12 @@ MESSAGE_PUBLISH: Final[Transform[Publication]] = Transform(
     replace=_message,
     publications=True,
 )
-MESSAGE_ROUTED: Final[Notify[Publication, tuple[str, ...]]] = Notify(
+MESSAGE_ROUTED: Final[Notify[Publication, tuple[str, ...], tuple[str, ...]]] = Notify(
     "message.routed",
-    "message receivers",
-    "A message is routed; `receivers` has the client ids of the sessions that get it. Messages that a callback "
-    "publishes here overtake it.",
+    "message receivers [others]",
+    "A message is routed; `receivers` has the client ids of the sessions that get it, and `others` who else does: "
+    "`stream orders`, or `worker 1` of several, for sessions there. Messages that a callback publishes here overtake "
+    "it.",
     publications=True,
 )
 MESSAGE_DELIVER: Final[Transform[Publication]] = Transform(

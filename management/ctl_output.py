@@ -24,7 +24,7 @@ COLUMNS: Final = {
     "metrics": "name value",
     "alarms.list": "name since text",
     "alarms.history": "name since until text",
-    "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
+    "trace.list": "guid topic publisher qos published_at state reason receivers others delivered acked dropped",
     "streams.list": "name filters retention messages bytes first last consumers",
     "trace.outcomes": "client_id state reason deliveries steps",
 }
@@ -33,7 +33,7 @@ DISPENSABLE: Final = {
     "clients.list": "listener connected_at version inflight queued subscriptions",
     "sessions.list": "created_at expiry_interval inflight username queued",
     "streams.list": "consumers retention bytes first",
-    "trace.list": "published_at qos acked delivered dropped receivers reason publisher",
+    "trace.list": "published_at qos acked delivered dropped others receivers reason publisher",
 }
 #: Columns of free text, which is wrapped; words, addresses and ids in other columns are never broken.
 _FOLDED: Final = frozenset({"text", "payload", "steps", "deliveries", "reason", "does", "problem", "value"})

@@ -164,7 +164,7 @@ class Router(Generic[S]):
 
     def has_receivers(self, filter: str) -> bool:
         """Is there a sink of a filter that may refuse messages?"""
-        return any(sink.is_receiver for sink in self._sinks.get(filter) or ())
+        return any(sink.receiver for sink in self._sinks.get(filter) or ())
 
     def subscription(self, subscriber: S, filter: str) -> Options | None:
         """The options of a subscription, if it exists."""

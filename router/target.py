@@ -91,9 +91,8 @@ class BehindTarget(IdentifiedTarget[S]):
 class Sink(Protocol):
     """Takes the messages of a filter in the turn of their publisher, and keeps them for later."""
 
-    #: Whether a message counts as delivered because it was taken: a sink that only keeps it for subscribers that are
-    #: behind says no.
-    is_receiver: bool
+    #: Who has a message that was taken, in words; empty for a sink that only keeps it for subscribers that are behind.
+    receiver: str
 
     def refusal(self, publication: Any) -> str:
         """Why it cannot be taken; empty, if it can. A receiver is asked before anybody gets the publication."""
@@ -134,7 +133,7 @@ class Route(Generic[S]):
     def beside_receivers(self) -> "Route[S]":
         """To all but the sinks that may refuse a message."""
         receivers = Receivers((*self.targets, *self.behind))
-        return Route(receivers, self.groups, tuple([sink for sink in self.sinks if not sink.is_receiver]))
+        return Route(receivers, self.groups, tuple([sink for sink in self.sinks if not sink.receiver]))
 
     def __bool__(self) -> bool:
         return bool(self.targets or self.groups or self.sinks)

@@ -113,7 +113,7 @@ _NOTHING: Final[deque[Recent]] = deque(maxlen=0)
 class Backlog:
     """It is a sink of its filter while it has members."""
 
-    is_receiver = False
+    receiver = ""
     owner: Ref[Any] | None = None
 
     __slots__ = (

@@ -90,6 +90,8 @@ class ShardPubSub(PubSub):
         self._is_kept = False
         #: The same of a publication that is being published.
         self._sending: list[Wait] = []
+        #: The other shards to which it goes, in words.
+        self._bound_for: tuple[str, ...] = ()
         #: Filters of streams elsewhere, also as routes.
         self._of_streams: set[tuple[int, str]] = set()
         self._streams_away: Router[Peer] = Router()
@@ -109,7 +111,8 @@ class ShardPubSub(PubSub):
         own: Own | None = None,
         route: Route[Subscriber] | None = None,
     ) -> int:
-        outer, self._sending = (self._sending, self._version), []
+        outer, self._sending = (self._sending, self._version, self._bound_for), []
+        self._bound_for = self._find_others(publication) if self._hooks.message_routed else ()
         if publication.retain:
             self._version = version = self._versions.next(now + self._clock.calendar, publication.count)
         else:
@@ -120,8 +123,17 @@ class ShardPubSub(PubSub):
                 reached += self._forward(publication, version)
         finally:  # a hook may publish something while something else is published
             self._forwarded = (publication, self._sending)
-            self._sending, self._version = outer
+            self._sending, self._version, self._bound_for = outer
         return reached
+
+    def _find_others(self, publication: Publication) -> tuple[str, ...]:
+        """The shards where there are sessions or streams for it, or members of a shared group."""
+        routes = [self._away.match(topic) for topic in publication.topics]
+        targets = [target for route in routes for some in (route.targets, *route.groups) for target in some]
+        return tuple([f"worker {number}" for number in sorted({target.subscriber.number for target in targets})])
+
+    def _others(self, route: Route[Subscriber]) -> tuple[str, ...]:
+        return (*super()._others(route), *self._bound_for)
 
     def _forward(self, publication: Publication, version: int) -> int:
         """Returns the number of shards where it goes to somebody."""

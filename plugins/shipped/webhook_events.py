@@ -173,6 +173,7 @@ _WRITERS: Final[dict[str, Callable[[Any], _Fields]]] = {
     "filter": _named("topic"),
     "properties": lambda value: {"properties": _properties(value)},
     "receivers": lambda value: {"receivers": list(value)},
+    "others": lambda value: {"others": list(value)},
     "alarm": _alarm,
     "delivery": _named("delivery"),
 }
@@ -189,6 +190,7 @@ FIELDS: Final = frozenset(
             "retain_as_published",
             "retain_handling",
             "receivers",
+            "others",
             "delivery",
             "name",
             "since",

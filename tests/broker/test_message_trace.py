@@ -22,6 +22,7 @@ from trunkline.config.reader import from_mapping
 from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny, Hooks, Withhold, points
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
+from trunkline.streams import StreamConfig
 
 
 @asynccontextmanager
@@ -95,6 +96,21 @@ async def test_nobody_wants_it() -> None:
         rows = here.node.trace.messages()[0]
         assert [(row.state, row.reason, row.receivers) for row in rows] == [("dropped", "no_subscribers", 0)] * 4
         assert len(here.node.trace.find(rows[1].guid).own_steps) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_stream_takes_it(qos: int) -> None:
+    async with traced() as here:
+        await here.admin.streams.create(StreamConfig(name="orders", filters=("orders/#",), max_message_size=10))
+        p = await here.client("p")
+        await p.publish("orders/1", b"x", qos=qos)
+        await p.ping()
+        row = message(here)
+        assert (row.state, row.reason, row.receivers, row.others) == ("routed", "", 0, ("stream orders",))
+        await p.publish("orders/1", bytes(11), qos=qos)
+        await p.ping()
+        row = message(here)
+        assert (row.state, row.reason, row.others) == ("dropped", "stream_full", ())
 
 
 async def test_it_may_not_be_published() -> None:
@@ -606,7 +622,7 @@ def filled(**settings: Any) -> tuple[MessageTrace, Hooks]:
 
 def route(hooks: Hooks, guid: int, *receivers: str, payload: bytes = b"x", **more: Any) -> Message:
     routed = Message("t", payload, guid=(2000_000_000 << 64) + guid, publisher="p", timestamp=1000.0, **more)
-    hooks.notify(points.find("message.routed"), routed, receivers)
+    hooks.notify(points.find("message.routed"), routed, receivers, ())
     return routed
 
 
@@ -652,7 +668,7 @@ def test_bytes_are_bounded() -> None:
 def test_steps_on_what_was_just_forgotten_weigh_nothing() -> None:
     found, hooks = filled(max_bytes=20_000)
     old, _ = route(hooks, 1, "a"), route(hooks, 2, "a")
-    hooks.notify(points.find("message.routed"), old, tuple(map(str, range(200))))
+    hooks.notify(points.find("message.routed"), old, tuple(map(str, range(200))), ())
     assert found._weight == sum(record.weight for record in found.records())
 
 
@@ -661,7 +677,7 @@ def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
     found, hooks = filled()
     found.start(topics=["t"])
     for number in range(10):
-        hooks.notify(points.find("message.routed"), Message(f"u/{number}", b"", guid=number), ())
+        hooks.notify(points.find("message.routed"), Message(f"u/{number}", b"", guid=number), (), ())
     route(hooks, 1)
     assert (len(found), len(found._topics_known) <= 3) == (1, True)
 

@@ -29,6 +29,15 @@ def test_what_a_hook_has_changed() -> None:
     assert record.weight == before + grown < before
 
 
+def test_who_else_gets_it() -> None:
+    record = traced()
+    before = record.weight
+    for others in (("stream a", "worker 0"), (), ("stream b",)):
+        record.go_to(others)
+        assert record.row().others == others
+        assert record.weight == before + sum(map(len, others))
+
+
 def test_every_step_weighs_and_a_new_subscriber_weighs_more() -> None:
     record = traced()
     before = record.weight

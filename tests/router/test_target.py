@@ -39,8 +39,8 @@ def test_an_identifier_twice_comes_twice() -> None:
 
 
 class Keeper:
-    def __init__(self, *, is_receiver: bool) -> None:
-        self.is_receiver = is_receiver
+    def __init__(self, receiver: str) -> None:
+        self.receiver = receiver
 
     def refusal(self, publication: object) -> str:
         raise AssertionError
@@ -52,7 +52,7 @@ class Keeper:
 def test_a_route_beside_those_that_may_refuse() -> None:
     here = make_target(Client("here"), Options(), 1)
     behind = make_target(Client("behind"), Options(qos=1), 2, behind=True)
-    receiver, keeper = Keeper(is_receiver=True), Keeper(is_receiver=False)
+    receiver, keeper = Keeper("stream s"), Keeper("")
     group: Group[Client] = make_group(ShareStrategy.RANDOM, "g", "f", Random(1))
     route = Route(Receivers([here, behind]), (group,), (receiver, keeper)).beside_receivers()
     assert (route.targets, route.behind, route.groups, route.sinks) == ((here,), (behind,), (group,), (keeper,))

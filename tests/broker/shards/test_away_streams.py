@@ -288,3 +288,24 @@ async def test_code_at_another_shard_is_told_where_the_streams_are() -> None:
             with pytest.raises(StreamsNotOffered, match="the streams of this node are at worker 0"):
                 await asked()
         assert there.list() == []
+
+
+async def test_each_worker_says_who_else_has_it() -> None:
+    async with testing.broker(workers=3) as b, three(b) as wires:
+        await b.streams.create(ORDERS)
+        await wires[1].subscribe(("orders/1", 0), ("t", 0))
+        await wires[0].subscribe(("$share/g/shared", 0))
+        shards = b._running.whole.shards  # pyright: ignore[reportPrivateUsage]
+        for shard in shards:
+            shard.trace.start()
+        topics = ("orders/1", "orders/2", "t", "shared", "nobody")
+        for topic in topics:
+            await wires[2].publish(topic, b"x", qos=1)
+        rows = [{row.topic: (row.state, row.receivers, row.others) for row in s.trace.messages()[0]} for s in shards]
+        in_stream = ("routed", 0, ("stream orders",))
+        assert (rows[0]["orders/1"], rows[0]["orders/2"]) == (in_stream, in_stream)
+        assert rows[1] == {"orders/1": ("routed", 1, ()), "t": ("routed", 1, ())}
+        away = {"orders/1": ("worker 0", "worker 1"), "orders/2": ("worker 0",), "t": ("worker 1",)}
+        assert {topic: rows[2][topic] for topic in away} == {topic: ("routed", 0, each) for topic, each in away.items()}
+        assert rows[2]["shared"] == ("routed", 0, ("worker 0",))
+        assert rows[2]["nobody"] == ("dropped", 0, ())

@@ -42,6 +42,7 @@ VALUES: dict[str, object] = {
     "properties": {"subscription_identifier": [3]},
     "message": MESSAGE,
     "receivers": ("a", "b"),
+    "others": ("stream s",),
     "delivery": "live",
     "alarm": Alarm("hot", "too hot", 1.0, 2.0, {"who": CLIENT}),
 }
