@@ -92,6 +92,8 @@ class PubSub:
         self.committer = committer
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
+        #: The other shards to which what is published goes, in words.
+        self._bound_for: tuple[str, ...] = ()
         #: None where all streams are in this process.
         self.late_refusals: LateRefusals | None = None
         self._writer: RouteWriter | None = None
@@ -234,7 +236,8 @@ class PubSub:
         if self._hooks.message_routed:
             everybody = (*route.targets, *route.behind, *[member for _, member in shares])
             receivers = [target.subscriber.client_id for target in everybody]
-            self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers), self._others(route))
+            others = [*[sink.receiver for sink in route.sinks if sink.receiver], *self._bound_for]
+            self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers), tuple(others))
         for target in targets:
             subscriber = target.subscriber
             if subscriber is not origin or own is None:
@@ -255,10 +258,6 @@ class PubSub:
             else:
                 own.deliver(*share)
         return len(targets) + len(shares) + kept
-
-    def _others(self, route: Route[Subscriber]) -> tuple[str, ...]:
-        """Who gets it besides sessions, in words."""
-        return tuple([sink.receiver for sink in route.sinks if sink.receiver])
 
     def shares(self, group: Group[Subscriber], publication: Publication) -> Shares:
         """The messages of a publication for each member of a group."""

@@ -22,7 +22,7 @@ from trunkline.broker.shards.common_use import CommonUse
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker
 from trunkline.broker.shards.versions import STEP, Versions
-from trunkline.broker.shards.wants import Wants
+from trunkline.broker.shards.wants import Wants, wanted_at
 from trunkline.broker.shards.words import Words
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.session.ledger import all_of
@@ -90,8 +90,6 @@ class ShardPubSub(PubSub):
         self._is_kept = False
         #: The same of a publication that is being published.
         self._sending: list[Wait] = []
-        #: The other shards to which it goes, in words.
-        self._bound_for: tuple[str, ...] = ()
         #: Filters of streams elsewhere, also as routes.
         self._of_streams: set[tuple[int, str]] = set()
         self._streams_away: Router[Peer] = Router()
@@ -112,7 +110,7 @@ class ShardPubSub(PubSub):
         route: Route[Subscriber] | None = None,
     ) -> int:
         outer, self._sending = (self._sending, self._version, self._bound_for), []
-        self._bound_for = self._find_others(publication) if self._hooks.message_routed else ()
+        self._bound_for = wanted_at(map(self._away.match, publication.topics)) if self._hooks.message_routed else ()
         if publication.retain:
             self._version = version = self._versions.next(now + self._clock.calendar, publication.count)
         else:
@@ -125,15 +123,6 @@ class ShardPubSub(PubSub):
             self._forwarded = (publication, self._sending)
             self._sending, self._version, self._bound_for = outer
         return reached
-
-    def _find_others(self, publication: Publication) -> tuple[str, ...]:
-        """The shards where there are sessions or streams for it, or members of a shared group."""
-        routes = [self._away.match(topic) for topic in publication.topics]
-        targets = [target for route in routes for some in (route.targets, *route.groups) for target in some]
-        return tuple([f"worker {number}" for number in sorted({target.subscriber.number for target in targets})])
-
-    def _others(self, route: Route[Subscriber]) -> tuple[str, ...]:
-        return (*super()._others(route), *self._bound_for)
 
     def _forward(self, publication: Publication, version: int) -> int:
         """Returns the number of shards where it goes to somebody."""

@@ -1,7 +1,9 @@
-"""What the sessions of this shard want, as it is told to the other shards: once a turn, what has changed."""
+"""What the sessions of this shard want, as it is told to the other shards: once a turn, what has changed. And which
+others want something."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.links.frames import LinkRoute
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.shards.peer import Peer
     from trunkline.router import Router
+    from trunkline.router.target import Route
 
 #: Seconds that a client waits for its SUBACK while a shard does not answer.
 MAX_WAIT: Final = 1.0
@@ -85,3 +88,9 @@ class Wants:
                 action()
 
         all_of([peer.when_routed for peer in waiting])(routed)
+
+
+def wanted_at(routes: Iterable[Route[Peer]]) -> tuple[str, ...]:
+    """In words, the other shards with sessions or streams for what has these routes, or with members of a group."""
+    targets = chain.from_iterable(chain(route.targets, *route.groups) for route in routes)
+    return tuple([f"worker {number}" for number in sorted({target.subscriber.number for target in targets})])
