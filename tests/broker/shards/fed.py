@@ -12,9 +12,12 @@ from tests.broker.inside import inside
 from tests.conformance import raw
 from tests.testing.three import at
 from tests.wire import Wire
+from trunkline import testing
 from trunkline.broker.shards.feed_words import (
     FEEDS,
+    MAY_FEED,
     FeedMessage,
+    FeedOpened,
     FeedWord,
     OpenFeed,
     feed_from_plain,
@@ -118,9 +121,8 @@ class Shard:
     async def asked(self) -> OpenFeed:
         """Nothing else has come, or comes."""
         await self.hear()
-        (word,) = self.take_heard()
-        assert isinstance(word, OpenFeed)
-        return word
+        (opening,) = self.take_openings()
+        return opening
 
     async def say(self, *words: FeedWord) -> None:
         with self._node.scheduler.turn:
@@ -149,7 +151,33 @@ class Shard:
         heard, self.heard = self.heard, []
         return heard
 
+    def take_openings(self) -> list[OpenFeed]:
+        """As `take_heard`; nothing else has come."""
+        heard = self.take_heard()
+        openings = [word for word in heard if isinstance(word, OpenFeed)]
+        assert openings == heard
+        return openings
+
     def take_fed(self) -> list[int]:
         """The sequences of what has come since it was taken last."""
         fed, self.fed = self.fed, []
         return [about.sequence for about, _ in fed]
+
+
+@asynccontextmanager
+async def away(**settings: Any) -> AsyncIterator[tuple[Broker, Shard]]:
+    """Clients at the second of two shards; the first one has streams as the test says."""
+    async with testing.broker(**{"workers": 2} | settings) as b:
+        here = Shard(b, 0)
+        here.words.answer(MAY_FEED, lambda _, asked, answer: answer([""] * len(asked)))
+        yield b, here
+
+
+async def subscribe(wire: Wire, here: Shard, filter: str = FILTER, qos: int = 1, *, sequence: int = 0) -> OpenFeed:
+    """It is open behind this sequence of the stream 1. What was said before is taken."""
+    here.take_heard()
+    await wire.send(raw.subscribe(1, (filter, qos), properties=EARLIEST))
+    asked = await here.asked()
+    await here.say(FeedOpened(asked.name, asked.opening, 1, sequence, ""))
+    assert (await wire.expect_type(raw.SUBACK)).reasons == [qos]
+    return asked

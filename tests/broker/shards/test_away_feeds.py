@@ -1,9 +1,7 @@
 """What a subscription to a stream gets does not depend on where its session is."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -15,6 +13,7 @@ from tests.broker.shards.fed import (
     FILTER,
     ORDERS,
     Shard,
+    away,
     consumers,
     numbers,
     payloads,
@@ -22,6 +21,7 @@ from tests.broker.shards.fed import (
     publishers,
     stay,
     store,
+    subscribe,
 )
 from tests.conformance import raw
 from tests.testing.three import at, three
@@ -31,7 +31,6 @@ from trunkline.broker.session.feeds import FEEDS_AT_ONCE
 from trunkline.broker.shards.away_feeds import MAX_BYTES, MAX_MESSAGES
 from trunkline.broker.shards.away_streams import AwayStreams
 from trunkline.broker.shards.feed_words import (
-    MAY_FEED,
     CloseFeed,
     FeedEnded,
     FeedMessage,
@@ -192,26 +191,7 @@ async def test_who_subscribes_again_to_a_new_stream_gets_what_it_has(shard: int)
         assert await payloads(wire, 1) == [b"new"]
 
 
-# The shard with the streams is the test
-
-
-@asynccontextmanager
-async def away(**settings: Any) -> AsyncIterator[tuple[Broker, Shard]]:
-    """Clients at the second of two shards; the first one has streams as the test says."""
-    async with testing.broker(workers=2, **settings) as b:
-        here = Shard(b, 0)
-        here.words.answer(MAY_FEED, lambda _, asked, answer: answer([""] * len(asked)))
-        yield b, here
-
-
-async def subscribe(wire: Wire, here: Shard, filter: str = FILTER, qos: int = 1, *, sequence: int = 0) -> OpenFeed:
-    """It is open behind this sequence of the stream 1. What was said before is taken."""
-    here.take_heard()
-    await wire.send(raw.subscribe(1, (filter, qos), properties=EARLIEST))
-    asked = await here.asked()
-    await here.say(FeedOpened(asked.name, asked.opening, 1, sequence, ""))
-    assert (await wire.expect_type(raw.SUBACK)).reasons == [qos]
-    return asked
+# The shard with the streams is the test, see `away`
 
 
 async def reopened(b: Broker, here: Shard) -> OpenFeed:

@@ -1,5 +1,6 @@
 """A shard without streams asks, and says, what becomes of its sessions' subscriptions."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.broker.inside import inside
 from tests.broker.shards.fed import (
     EARLIEST,
     FILTER,
     ORDERS,
+    away,
     consumers,
     numbers,
     payloads,
@@ -18,18 +21,32 @@ from tests.broker.shards.fed import (
     publishers,
     stay,
     store,
+    subscribe,
 )
 from tests.conformance import raw
 from tests.testing.three import at, three
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.links.frames import Said
+from trunkline.broker.node.parts import Node
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
-from trunkline.broker.shards.away_streams import MAX_ASKED, MAX_WAIT, asked_at_once
+from trunkline.broker.shards.away_streams import MAX_ASKED, MAX_WAIT, AwayStreams, asked_at_once
+from trunkline.broker.shards.feed_words import (
+    FEEDS,
+    MAY_FEED,
+    CloseFeed,
+    FeedOpened,
+    FeedRoom,
+    KnownFeed,
+    KnownFeeds,
+    feed_to_plain,
+)
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.streams import ConsumerConfig, Discard, Retention, StreamConfig
 from trunkline.streams.errors import StreamsNotOffered
+from trunkline.testing.broker import Broker
 
 REFUSED = 0x8F
 
@@ -309,3 +326,110 @@ async def test_each_worker_says_who_else_has_it() -> None:
         assert {topic: rows[2][topic] for topic in away} == {topic: ("routed", 0, each) for topic, each in away.items()}
         assert rows[2]["shared"] == ("routed", 0, ("worker 0",))
         assert rows[2]["nobody"] == ("dropped", 0, ())
+
+
+# The shard with the streams is the test, see `away`
+
+
+def node_of(b: Broker, shard: int) -> Node:
+    return inside(b._running.whole.shards[shard])  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_who_gets_no_answer_is_refused_after_five_seconds(autojump_clock: MockClock) -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        answers = list[Callable[[list[str]], None]]()
+        here.words.answer(MAY_FEED, lambda _, asked, answer: answers.append(answer))
+        began = trio.current_time()
+        await wire.send(raw.subscribe(1, (FILTER, 1)))
+        suback = await wire.expect_type(raw.SUBACK)
+        assert trio.current_time() - began == pytest.approx(5)
+        assert suback.reasons == [0x83]
+        with node_of(b, 0).scheduler.turn:
+            answers[0]([""])
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == [], "it is too late"
+
+
+async def test_with_each_connection_all_are_opened_anew() -> None:
+    filters = [f"$stream/orders/orders/{number}" for number in range(2 * FEEDS_AT_ONCE + 1)]
+    async with away() as (b, here), stay(b, 1) as wire:
+        await wire.send(raw.subscribe(1, *[(filter, 1) for filter in filters]))
+        await here.hear()
+        asked = here.take_openings()
+        for each in asked:
+            await here.say(FeedOpened(each.name, each.opening, 1, 0, ""))
+        await wire.expect_type(raw.SUBACK)
+        await wait_all_tasks_blocked()
+        here.take_heard()
+        with b.faults.cut_link(0, 1):
+            await wait_all_tasks_blocked()
+        await here.hear()
+        again = here.take_openings()
+        assert [each.name for each in again] == [each.name for each in asked]
+        assert len({each.opening for each in asked + again}) == 2 * len(filters)
+
+
+async def test_another_shard_that_comes_is_not_the_one_with_the_streams() -> None:
+    async with away(workers=3) as (b, here), stay(b, 1) as wire:
+        await subscribe(wire, here)
+        here.take_heard()
+        with b.faults.cut_link(1, 2):
+            await wait_all_tasks_blocked()
+        await b.wait_until(lambda: node_of(b, 1).services.pubsub.peers[2].is_up)  # type: ignore[attr-defined]
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == []
+
+
+async def test_what_ends_before_its_turn_is_not_opened_anew() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        node = node_of(b, 1)
+        assert isinstance(node.feeds, AwayStreams)
+        assert node.words is not None
+        await wait_all_tasks_blocked()
+        here.take_heard()
+        with node.scheduler.turn:
+            node.words.has_come(0)
+            node.feeds.close(asked.name, asked.stream, has_ended=True)
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == [CloseFeed(asked.name, asked.stream, has_ended=True)]
+
+
+async def test_a_consumer_of_nobody_is_closed() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        await wait_all_tasks_blocked()
+        here.take_heard()
+        known, client = KnownFeed(asked.name, "orders", at(b, 1), FILTER), at(b, 1)
+        unknown = [
+            KnownFeed("of nobody", "orders", "nobody", FILTER),
+            KnownFeed("of another filter", "orders", client, "$stream/orders/x"),
+            KnownFeed("of a former session", "orders", client, FILTER),
+            *[KnownFeed(f"f{number}", "orders", "nobody", FILTER) for number in range(2 * FEEDS_AT_ONCE)],
+        ]
+        await here.say(KnownFeeds([known, *unknown[:3]]), KnownFeeds(unknown[3:]))
+        assert here.take_heard() == [CloseFeed(each.name, "orders", has_ended=True) for each in unknown]
+        await here.feed(asked, 1)
+        assert await payloads(wire, 1) == [b"1"]
+
+
+async def test_what_was_to_be_looked_at_before_the_link_was_cut_is_forgotten() -> None:
+    """The other shard names it again."""
+    async with away() as (b, here):
+        node = node_of(b, 1)
+        assert node.words is not None
+        known = KnownFeeds([KnownFeed("f", "orders", "nobody", FILTER)])
+        with node.scheduler.turn:
+            node.words.heard(0, Said(FEEDS, 0, feed_to_plain(known)))
+            node.words.has_come(0)
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == []
+
+
+async def test_what_nobody_says_where_no_streams_are_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        await here.say(FeedRoom("f", 1, 0, 1, 1))
+        assert "worker 0 says FeedRoom where no streams are" in caplog.text
+        await here.feed(asked, 1)
+        assert await payloads(wire, 1) == [b"1"]
