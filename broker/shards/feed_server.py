@@ -106,7 +106,7 @@ class FeedServer:
         self._feeds: dict[str, ServedFeed] = {}
         #: What the other shard has said and is not done: it may open thousands at once.
         self._heard: deque[OpenFeed | FeedRoom | CloseFeed] = deque()
-        #: Those that may have something, the next one first.
+        #: Those that may have something, the next one first; some may be closed.
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._wake = trio.Event()
         self._is_new = False
@@ -203,7 +203,6 @@ class FeedServer:
 
     def _close(self, name: str) -> None:
         served = self._feeds.pop(name, None)
-        self._ready.pop(name, None)
         if served is not None:
             served.feed.stream.consumers.left(served.feed.cursor, self._host.now)
 
@@ -215,9 +214,8 @@ class FeedServer:
     # What it gets
 
     def _look_at(self, name: str) -> None:
-        if name in self._feeds:
-            self._ready[name] = None
-            self._wake.set()
+        self._ready[name] = None
+        self._wake.set()
 
     async def run(self) -> None:
         """Serve by turns, for ever."""

@@ -1,10 +1,11 @@
 """Streams at the first shard, and clients at each of three."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -181,3 +182,17 @@ async def subscribe(wire: Wire, here: Shard, filter: str = FILTER, qos: int = 1,
     await here.say(FeedOpened(asked.name, asked.opening, 1, sequence, ""))
     assert (await wire.expect_type(raw.SUBACK)).reasons == [qos]
     return asked
+
+
+@contextmanager
+def unstored(b: Broker, shard: int) -> Iterator[None]:
+    """Whoever waits for the store of a shard waits until the end of the block."""
+    node = inside(b._running.whole.shards[shard])  # pyright: ignore[reportPrivateUsage]
+    committer, waiting = node.services.committer, list[Callable[[], object]]()
+    assert committer is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(committer, "after_commit", waiting.append)
+        yield
+    with node.scheduler.turn:
+        for action in waiting:
+            committer.after_commit(action)

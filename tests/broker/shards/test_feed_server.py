@@ -21,6 +21,7 @@ from tests.broker.shards.fed import (
     publishers,
     stay,
     store,
+    unstored,
 )
 from tests.conformance import raw
 from tests.testing.three import at, three
@@ -45,7 +46,7 @@ from trunkline.broker.shards.feed_words import (
     feed_to_plain,
 )
 from trunkline.nats.jetstream import configs
-from trunkline.streams import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from trunkline.streams import AckPolicy, ConsumerConfig, DeliverPolicy, Retention, StreamConfig
 from trunkline.streams.info import ConsumerInfo
 from trunkline.testing.broker import Broker
 
@@ -249,6 +250,17 @@ async def test_a_new_subscription_begins_where_it_wants_whatever_a_former_one_ha
         assert there.take_fed() == [1, 2, 3, 4], "it is the same one"
 
 
+async def test_nothing_is_kept_for_a_former_subscription() -> None:
+    kept = StreamConfig(name="orders", filters=("orders/#",), retention=Retention.INTEREST)
+    async with served(stream=kept) as here:
+        await here.there.say(asking())
+        for _ in range(3):
+            await here.b.streams.publish("orders/0", b"x")
+        assert here.b.streams.info("orders").messages == 3
+        await here.there.say(asking(2, deliver_policy=DeliverPolicy.NEW))
+        assert here.b.streams.info("orders").messages == 0
+
+
 async def test_who_knows_how_far_it_has_come_goes_on_there() -> None:
     async with served(10) as here:
         there, number = here.there, here.number
@@ -272,6 +284,23 @@ async def test_a_consumer_that_was_lost_with_its_shard_begins_behind_what_its_se
         await there.say(asking(1, number + 1, 6, name="of another stream", is_new=False))
         await there.say(room(2, name="of another stream"))
         assert there.take_fed() == [1, 2]
+
+
+async def test_nothing_is_said_before_it_is_stored(tmp_path: Path) -> None:
+    async with served(1, **store(tmp_path, stored=True)) as here:
+        there = here.there
+        with unstored(here.b, 0):
+            await there.say(asking())
+            assert there.take_heard() == []
+        await there.hear()
+        assert there.take_heard() == [FeedOpened("f", 1, here.number, 0, "")]
+        await there.say(room(2))
+        await here.b.wait_until(lambda: there.take_fed() == [1])
+        with unstored(here.b, 0):
+            inside(here.b._running.whole.shards[0]).messages.publish("orders/0", b"2", qos=1)  # pyright: ignore[reportPrivateUsage]
+            await wait_all_tasks_blocked()
+            assert there.take_fed() == []
+        await here.b.wait_until(lambda: there.take_fed() == [2])
 
 
 async def test_what_there_is_not_is_refused() -> None:
@@ -315,10 +344,11 @@ async def test_a_subscription_that_ends_takes_its_consumer_with_it() -> None:
     async with served(5) as here:
         there = here.there
         await there.say(asking(), asking(name="other"), asking(name="third"), gone("third"))
-        await there.say(gone(has_ended=True), gone("third", has_ended=True), gone("unknown", has_ended=True))
-        await there.say(CloseFeed("other", "nowhere", has_ended=True))
-        assert [each.name for each in here.b.streams.consumers("orders")] == ["other"]
         there.take_heard()
+        ended = [gone(name, has_ended=True) for name in ("f", "third", "unknown")]
+        await there.say(*ended, CloseFeed("other", "nowhere", has_ended=True), asking(name="last"))
+        assert there.take_heard() == [FeedOpened("last", 1, here.number, 0, "")]
+        assert [each.name for each in here.b.streams.consumers("orders")] == ["last", "other"]
         await there.say(room(5), room(5, name="other"))
         assert (there.take_fed(), there.take_heard()) == ([], []), "it has ended, or is closed"
 
