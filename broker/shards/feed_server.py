@@ -70,16 +70,11 @@ class ServedFeed:
     #: Taken, and not stored.
     held: list[tuple[int, Message]] = field(default_factory=list[Any])
 
-    @property
-    def room(self) -> int:
-        """Messages."""
-        return self.max_messages - self.messages
-
     def take(self) -> list[tuple[int, Message]]:
-        return self.feed.take(min(self.room, MAX_TAKEN), self._fits)
+        """What there is room for, but for the bytes of the last one."""
+        return self.feed.take(min(self.max_messages - self.messages, MAX_TAKEN), self._fits)
 
     def _fits(self, message: Message) -> bool:
-        """More bytes than there is room for by one message at most."""
         if self.byte_size >= self.max_bytes:
             return False
         self.messages += 1
@@ -260,9 +255,6 @@ class FeedServer:
             with self._scheduler.turn:
                 self._say(FeedEnded(name, served.opening))
             return
-        if served.room <= 0 and not served.held:
-            cursor.watch(partial(self._found, name, served))  # it may be deleted
-            return
         taken, served.held = served.held or served.take(), []
         if taken and self._committer is not None and not stream.log.is_stored(taken[-1][0]):
             served.held = taken
@@ -270,7 +262,7 @@ class FeedServer:
         elif taken:
             await self._send(name, served.opening, taken)
             self._look_at(name)
-        elif cursor.needs is None:
+        elif cursor.needs is None:  # also without room: it may be deleted
             cursor.watch(partial(self._found, name, served))
         elif cursor.needs == AGAIN:
             self._look_at(name)

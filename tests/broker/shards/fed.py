@@ -188,7 +188,7 @@ async def subscribe(wire: Wire, here: Shard, filter: str = FILTER, qos: int = 1,
 def unstored(b: Broker, shard: int) -> Iterator[None]:
     """Whoever waits for the store of a shard waits until the end of the block."""
     node = inside(b._running.whole.shards[shard])  # pyright: ignore[reportPrivateUsage]
-    committer, waiting = node.services.committer, list[Callable[[], object]]()
+    committer, waiting = node.services.committer, list[Callable[[], None]]()
     assert committer is not None
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(committer, "after_commit", waiting.append)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ from trunkline import nats, testing
 from trunkline.broker.links.frames import Said
 from trunkline.broker.links.link import CREDIT
 from trunkline.broker.session import stream_start
+from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.session.stream_feed import MAX_TAKEN
 from trunkline.broker.shards.away_feeds import MAX_BYTES, MAX_MESSAGES
 from trunkline.broker.shards.feed_server import KNOWN_AT_ONCE
 from trunkline.broker.shards.feed_words import (
@@ -340,6 +343,34 @@ async def test_who_has_gone_gets_nothing_and_finds_its_place(autojump_clock: Moc
         assert here.b.streams.consumers("orders") == []
 
 
+async def test_who_goes_before_its_turn_gets_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(5) as here:
+        await here.there.say(asking(), room(2), gone())
+        assert here.there.take_fed() == []
+        assert "crashed" not in caplog.text
+
+
+async def test_feeds_take_turns() -> None:
+    async with served(3 * MAX_TAKEN) as here:
+        await here.there.say(*[asking(name=name) for name in "ab"], *[room(1000, name=name) for name in "ab"])
+        names = "".join(about.name for about, _ in here.there.fed)
+        assert names == ("a" * MAX_TAKEN + "b" * MAX_TAKEN) * 3
+
+
+async def test_others_have_their_turns_while_many_are_opened() -> None:
+    async with served() as here:
+        there, streams = here.there, here.b.streams
+        steps = list[int]()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(there.say, *[asking(name=f"f{number}") for number in range(200)])
+            while len(consumers := streams.consumers("orders")) < 200:
+                steps.append(len(consumers))
+                await trio.lowlevel.checkpoint()
+        assert (
+            max(after - before for before, after in pairwise(steps)) <= 2 * FEEDS_AT_ONCE
+        )  # trio may give two in a row
+
+
 async def test_a_subscription_that_ends_takes_its_consumer_with_it() -> None:
     async with served(5) as here:
         there = here.there
@@ -365,6 +396,20 @@ async def test_a_consumer_that_is_deleted_ends_the_feed_once() -> None:
         assert there.take_fed() == [1, 2, 1, 2, 3]
 
 
+async def test_nothing_of_a_consumer_leaves_after_it() -> None:
+    async with served(5) as here:
+        await here.there.say(asking())
+        here.there.take_heard()
+        node = inside(here.b._running.whole.shards[0])  # pyright: ignore[reportPrivateUsage]
+        assert node.words is not None
+        stream = node.stream_keeper.registry.get("orders")
+        with node.scheduler.turn:
+            node.words.heard(1, Said(FEEDS, 0, feed_to_plain(room(5))))
+            stream.delete_consumer(stream.consumers.get("f"))
+        await wait_all_tasks_blocked()
+        assert (here.there.take_heard(), here.there.take_fed()) == ([FeedEnded("f", 1)], [])
+
+
 @pytest.mark.parametrize("count", [KNOWN_AT_ONCE, KNOWN_AT_ONCE + 50])
 async def test_a_shard_that_comes_is_told_which_consumers_are_for_its_sessions(count: int) -> None:
     async with served() as here:
@@ -384,6 +429,8 @@ async def test_a_shard_that_comes_is_told_which_consumers_are_for_its_sessions(c
         assert [len(each) for each in heard] == [KNOWN_AT_ONCE, 50][: len(heard)]
         expected = [KnownFeed(f"f{number}", "orders", own, FILTER) for number in range(count - 1)]
         assert [each for some in heard for each in some] == [*expected, KnownFeed("old", "orders", own, "")]
+        await there.say(asking(2, name="one more"))
+        assert [type(each) for each in there.take_heard()] == [FeedOpened], "once"
 
 
 async def test_what_was_open_before_the_link_was_cut_is_closed() -> None:
