@@ -37,7 +37,6 @@ from trunkline.store import StoreError
 from trunkline.streams.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from trunkline.streams.errors import ConsumerNotFound, StreamError
 from trunkline.streams.takeover import acknowledge_by, come_to
-from trunkline.streams.thinning import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -264,8 +263,6 @@ class FeedServer:
             self._look_at(name)
         elif cursor.needs is None:  # also without room: it may be deleted
             cursor.watch(partial(self._found, name, served))
-        elif cursor.needs == AGAIN:
-            self._look_at(name)
         else:
             try:
                 await stream.log.fetch(self._host, cursor.needs)

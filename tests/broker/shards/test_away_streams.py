@@ -30,6 +30,7 @@ from trunkline import testing
 from trunkline.broker.links.frames import Said
 from trunkline.broker.node.parts import Node
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
+from trunkline.broker.shards import peer
 from trunkline.broker.shards.away_streams import MAX_ASKED, MAX_WAIT, AwayStreams, asked_at_once
 from trunkline.broker.shards.feed_words import (
     FEEDS,
@@ -433,3 +434,17 @@ async def test_what_nobody_says_where_no_streams_are_costs_nothing_else(caplog: 
         assert "worker 0 says FeedRoom where no streams are" in caplog.text
         await here.feed(asked, 1)
         assert await payloads(wire, 1) == [b"1"]
+
+
+async def test_what_cannot_be_kept_for_a_shard_that_is_down_is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer, "MAX_WAITING", 0)
+    async with testing.broker(workers=2) as b, stay(b, 1) as wire:
+        await b.streams.create(ORDERS)
+        await publish(wire, 0, 1)
+        with b.faults.cut_link(0, 1):
+            await wait_all_tasks_blocked()
+            await publish(wire, 1, 2)
+        assert b.streams.info("orders").messages == 1
+        await wire.ping()

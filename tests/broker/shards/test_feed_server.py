@@ -32,7 +32,7 @@ from trunkline.broker.links.frames import Said
 from trunkline.broker.links.link import CREDIT
 from trunkline.broker.session import stream_start
 from trunkline.broker.session.feeds import FEEDS_AT_ONCE
-from trunkline.broker.session.stream_feed import MAX_TAKEN
+from trunkline.broker.session.stream_feed import MAX_TAKEN, PAUSE
 from trunkline.broker.shards.away_feeds import MAX_BYTES, MAX_MESSAGES
 from trunkline.broker.shards.feed_server import KNOWN_AT_ONCE
 from trunkline.broker.shards.feed_words import (
@@ -49,8 +49,10 @@ from trunkline.broker.shards.feed_words import (
     feed_to_plain,
 )
 from trunkline.nats.jetstream import configs
+from trunkline.store import StoreError
 from trunkline.streams import AckPolicy, ConsumerConfig, DeliverPolicy, Retention, StreamConfig
 from trunkline.streams.info import ConsumerInfo
+from trunkline.streams.log import StreamLog
 from trunkline.testing.broker import Broker
 
 
@@ -472,6 +474,27 @@ async def test_whether_there_may_be_such_consumers() -> None:
             "the stream 'orders' has 1 consumers, and may have no more",
             "there is no stream 'nowhere'",
         ]
+
+
+async def test_what_cannot_be_read_is_read_again(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(5, **store(tmp_path, stored=True)) as here:
+        await here.b.restart()
+        there = Shard(here.b, 1)
+
+        async def fail(*about: object) -> None:
+            raise StoreError("the disk says no")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(StreamLog, "fetch", fail)
+            await there.say(asking(), room(5))
+            assert "the stream orders cannot be read: the disk says no" in caplog.text
+        mock_clock.jump(PAUSE / 2)
+        await wait_all_tasks_blocked()
+        assert there.take_fed() == []
+        mock_clock.jump(PAUSE / 2)
+        await here.b.wait_until(lambda: len(there.fed) == 5)
 
 
 async def test_no_more_is_taken_than_the_link_has_room_for() -> None:
