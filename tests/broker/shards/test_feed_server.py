@@ -510,6 +510,24 @@ async def test_no_more_is_taken_than_the_link_has_room_for() -> None:
         await here.b.wait_until(lambda: len(there.fed) == 4 * CREDIT // large)
 
 
+async def test_a_link_that_breaks_while_it_is_full_holds_nobody_up() -> None:
+    large = 50_000
+    async with served() as here:
+        there = here.there
+        await there.say(asking(), room(1000, byte_size=1 << 30))
+        with here.b.faults.stall_link(0, 1):
+            for _ in range(2 * CREDIT // large):
+                await here.b.streams.publish("orders/0", bytes(large))
+            await wait_all_tasks_blocked()
+            with here.b.faults.cut_link(0, 1):
+                await wait_all_tasks_blocked()
+        await here.b.wait_until(lambda: there.peer.is_up)
+        await wait_all_tasks_blocked()
+        there.take_fed()
+        await there.say(asking(2, is_new=False), room(3, 2, byte_size=1 << 30))
+        await here.b.wait_until(lambda: there.take_fed() == [1, 2, 3])
+
+
 async def test_what_nobody_says_here_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     async with served() as here:
         await here.there.say(FeedEnded("f", 1), asking())
