@@ -16,7 +16,9 @@ FORMAT: Final = 1
 #: Length of kind and body, and the kind.
 HEAD: Final = Struct("!IB")
 _NUMBER: Final = Struct("!Q")
-_BURST_HEAD: Final = Struct("!IBQ")
+#: Length, kind, number, and whether it is kept.
+_BURST_HEAD: Final = Struct("!IBQ?")
+_BURST: Final = Struct("!Q?")
 
 
 class FrameKind(IntEnum):
@@ -94,6 +96,8 @@ class BurstFrame(NamedTuple):
     number: int
     #: Publications of one turn.
     burst: bytes | memoryview
+    #: Whether its sender keeps it until `BurstsStored` says that it is there.
+    is_kept: bool = True
 
 
 class BurstsStored(NamedTuple):
@@ -156,7 +160,8 @@ LinkFrame: TypeAlias = ControlFrame | BurstFrame
 def encode(frame: LinkFrame) -> tuple[bytes, bytes | memoryview]:
     """Head and body: a burst is long, and is not copied."""
     if isinstance(frame, BurstFrame):
-        return _BURST_HEAD.pack(len(frame.burst) + 1 + _NUMBER.size, FrameKind.PUBLISH, frame.number), frame.burst
+        size = 1 + _BURST.size + len(frame.burst)
+        return _BURST_HEAD.pack(size, FrameKind.PUBLISH, frame.number, frame.is_kept), frame.burst
     kind, body = _written(frame)
     return HEAD.pack(len(body) + 1, kind), body
 
@@ -224,7 +229,8 @@ def _route(plain: Sequence[Any]) -> LinkRoute:
 
 
 def _published(body: memoryview) -> BurstFrame:
-    return BurstFrame(_NUMBER.unpack_from(body)[0], body[_NUMBER.size :])
+    number, is_kept = _BURST.unpack_from(body)
+    return BurstFrame(number, body[_BURST.size :], is_kept)
 
 
 def _beat(body: memoryview) -> LinkBeat:

@@ -106,7 +106,8 @@ class LinkEnd:
         self._granted = 0
         #: Bytes of this connection that were worked off, and that it knows of.
         self._worked_off = self._told_worked_off = 0
-        self._is_ack_due = False
+        #: The last burst that the other end keeps, and up to which number it knows that they are stored.
+        self._kept = self._acked = 0
         self._heard_at = self._said_at = -inf
         #: What came on this connection and may not come: it is to be closed.
         self.error: BadFrame | None = None
@@ -161,7 +162,6 @@ class LinkEnd:
         """Publications up to this one are stored, or need not be."""
         if term == self._place.term and number > self._place.applied:
             self._place = self._place._replace(applied=number)
-            self._is_ack_due = True
 
     def worked_off(self, size: int) -> None:
         """Bytes of bursts of this connection."""
@@ -176,6 +176,7 @@ class LinkEnd:
         self.error = None
         self._heard_at = now
         self._frames.append(LinkHello(self.shard, self.term, self._credit, self._place))
+        self._acked = self._place.applied
 
     def lose(self) -> None:
         """The connection is lost."""
@@ -209,6 +210,7 @@ class LinkEnd:
             raise BadFrame(f"the shard {self.peer} is in its term {hello.term}, and was in {known} already")
         if hello.term > known:
             self._place = LinkPlace(hello.term, 0, 0)
+            self._kept = self._acked = 0
         theirs = hello.place
         if theirs.term > self.term:
             raise BadFrame(f"the shard {self.peer} knows the term {theirs.term} of this one, which is in {self.term}")
@@ -222,7 +224,9 @@ class LinkEnd:
 
     def _take(self, frame: LinkFrame, events: list[Event]) -> None:
         match frame:
-            case BurstFrame(number, burst):
+            case BurstFrame(number, burst, is_kept):
+                if is_kept:
+                    self._kept = number
                 if number > self._place.received:
                     self._place = self._place._replace(received=number)
                     events.append(BurstCame(self._place.term, number, burst))
@@ -250,9 +254,9 @@ class LinkEnd:
         """All that may leave now, at the end of a turn."""
         frames, self._frames = self._frames, []
         if self.state is LinkState.UP:
-            if self._is_ack_due:
-                self._is_ack_due = False
-                frames.append(BurstsStored(self._place.applied))
+            if self._acked < min(self._kept, self._place.applied):
+                self._acked = self._place.applied
+                frames.append(BurstsStored(self._acked))
             if self._worked_off - self._told_worked_off >= max(1, self._credit // 4):
                 self._told_worked_off = self._worked_off
                 frames.append(LinkCredit(self._worked_off))

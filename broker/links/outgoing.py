@@ -81,7 +81,7 @@ class OutgoingBursts:
                 self.byte_size -= len(burst.data)
             else:
                 self._sent.append(burst)
-            yield BurstFrame(burst.number, burst.data)
+            yield BurstFrame(burst.number, burst.data, burst.stored is not None)
 
     def acked(self, number: int) -> None:
         while self._sent and self._sent[0].number <= number:

@@ -95,6 +95,25 @@ def test_what_comes_is_acknowledged_when_it_is_stored() -> None:
     assert link.place == LinkPlace(1, 4, 4)
 
 
+def test_what_is_not_kept_is_not_acknowledged() -> None:
+    link = greeted()
+    link.receive([BurstFrame(1, b"a", is_kept=False)], 0.0)
+    link.applied(1, 1)
+    assert said(link) == []
+    link.receive([BurstFrame(2, b"b"), BurstFrame(3, b"c", is_kept=False)], 0.0)
+    link.applied(1, 3)
+    assert said(link) == [BurstsStored(3)]
+    link.receive([BurstFrame(4, b"d", is_kept=False)], 0.0)
+    link.applied(1, 4)
+    assert said(link) == []
+    link.receive([BurstFrame(5, b"e")], 0.0)
+    link.connect(1.0)
+    link.applied(1, 5)
+    assert said(link) == [LinkHello(1, 5, 100, LinkPlace(1, 5, 4))]
+    link.receive([LinkHello(2, 1, 100)], 1.0)
+    assert said(link)[0] == BurstsStored(5)
+
+
 def test_what_comes_again_on_the_next_connection_is_done_once() -> None:
     link = greeted()
     link.receive([BurstFrame(1, b"a"), BurstFrame(2, b"b")], 0.0)
@@ -203,9 +222,9 @@ def test_more_is_sent_when_there_is_room() -> None:
     link = greeted(credit=2)
     for _ in range(3):
         link.publish(b"xx")
-    assert said(link) == [BurstFrame(1, b"xx")]
+    assert said(link) == [BurstFrame(1, b"xx", is_kept=False)]
     link.receive([LinkCredit(2)], 0.0)
-    assert said(link) == [BurstFrame(2, b"xx")]
+    assert said(link) == [BurstFrame(2, b"xx", is_kept=False)]
 
 
 def test_routes_come_and_are_used() -> None:
@@ -243,7 +262,7 @@ def test_an_end_that_has_nothing_to_say_says_so() -> None:
     assert said(link, BEAT) == [LinkBeat()]
     assert link.next_due == 2 * BEAT
     link.publish(b"x")
-    assert said(link, 2 * BEAT) == [BurstFrame(1, b"x")]
+    assert said(link, 2 * BEAT) == [BurstFrame(1, b"x", is_kept=False)]
     assert said(link, 2.5 * BEAT) == []
     assert said(link, 3 * BEAT) == [LinkBeat()]
 

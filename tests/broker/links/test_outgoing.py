@@ -22,7 +22,7 @@ def test_what_is_sent_once_is_in_memory_no_more() -> None:
     outgoing.add(b"one", None)
     outgoing.add(b"two", None)
     assert outgoing.byte_size == 6
-    assert list(outgoing.take()) == [BurstFrame(1, b"one"), BurstFrame(2, b"two")]
+    assert list(outgoing.take()) == [BurstFrame(1, b"one", is_kept=False), BurstFrame(2, b"two", is_kept=False)]
     assert (outgoing.byte_size, outgoing.unstored, outgoing.lost) == (0, 0, 0)
 
 
