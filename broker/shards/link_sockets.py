@@ -39,8 +39,11 @@ GREETING_TIME: Final = 5.0
 MAX_GREETING: Final = 4_096
 #: Connections that have not said yet who they are.
 MAX_STRANGERS: Final = 64
-#: Bytes of one read.
-READ_SIZE: Final = 262_144
+#: Bytes of one read: most bring little, for which a large buffer takes far longer than the read itself.
+SMALL_READ: Final = 65_536
+LARGE_READ: Final = 1 << 19
+#: Bytes that the system takes at once, where it may: what one turn brings is then one write.
+SEND_BUFFER: Final = 1 << 20
 #: Bytes that may wait for a socket. Credit of the link bounds publications far below, and a peer that says nothing is
 #: given up after some seconds.
 MAX_PENDING: Final = 1 << 28
@@ -185,6 +188,7 @@ def _plain(sock: trio.socket.SocketType) -> socket.socket:
     """The same socket, without trio."""
     plain = socket.socket(sock.family, sock.type, fileno=sock.detach())
     plain.setblocking(False)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     return plain
 
 
@@ -195,7 +199,7 @@ class LinkConnection:
     owner = None
     #: It stays.
     is_new = False
-    __slots__ = ("_is_closed", "_is_open", "_peer", "_pending", "_poller", "_sock", "ended", "when_ended")
+    __slots__ = ("_is_closed", "_is_open", "_peer", "_pending", "_poller", "_read_size", "_sock", "ended", "when_ended")
 
     def __init__(self, sock: socket.socket, peer: LinkPeer, poller: Poller) -> None:
         self._sock = sock
@@ -203,6 +207,7 @@ class LinkConnection:
         self._poller = poller
         #: What the socket has not taken yet.
         self._pending = bytearray()
+        self._read_size = SMALL_READ
         self._is_open = self._is_closed = False
         self.ended = trio.Event()
         self.when_ended: Callable[[], object] = lambda: None
@@ -228,11 +233,15 @@ class LinkConnection:
         if events == WRITE or self._is_closed:
             return
         try:
-            data = self._sock.recv(READ_SIZE)
+            data = self._sock.recv(self._read_size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""
+        if len(data) == self._read_size:
+            self._read_size = LARGE_READ
+        elif len(data) < SMALL_READ:
+            self._read_size = SMALL_READ
         if data:
             self._receive(data)
         else:
