@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import iter_unpack, unpack_from
+from struct import iter_unpack, unpack, unpack_from
 from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.errors import ProtocolError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.versions import Version
 
+#: Packets in a row after which many are looked at together.
+MANY: Final = 128
+_BYTES: Final = [bytes([byte]) for byte in range(256)]
 #: What may stand behind the packet id of an acknowledgement of success, and the reason code that it says.
 _SUCCESS: Final = {
     b"": Reason.SUCCESS,
@@ -66,9 +69,10 @@ def _publishes(
     id_size = 2 if identified else 0
     v5 = version == 5
     headed = data.startswith
+    first_run = range(0)  # of most reads it is the only one
     topics: list[str] = []
     starts: list[int] = []
-    places: list[int] = []  # of packet identifiers
+    packet_ids: list[int] = []
     properties = NO_PROPERTIES
     block = b"\0" if v5 else b""
     runs = 0
@@ -99,16 +103,34 @@ def _publishes(
         step = end - stop
         start = stop
         stop = end
+        many = end + MANY * step
         if identified:
             header = data[start:place]
             behind -= start
             while headed(header, stop) and stop + step <= size and headed(block, stop + behind):
                 stop += step
+                if stop == many:
+                    stop = _end_of_long_run(data, stop, step, [*enumerate(header), *enumerate(block, behind)])
+                    break
+            if stop == end:
+                packet_ids.append(data[place] << 8 | data[place + 1])
+            else:
+                packet_ids += _numbers(data, place, stop, step)
         else:
             header = data[start : place + len(block)] if v5 else data[start:place]
             while headed(header, stop) and stop + step <= size:
                 stop += step
+                if stop == many:
+                    stop = _end_of_long_run(data, stop, step, [*enumerate(header)])
+                    break
         runs += 1
+        if runs == 1:
+            topics.append(topic)
+            first_run = range(0, stop - position, step)
+            continue
+        if not starts:
+            topics *= len(first_run)
+            starts += first_run
         if stop == end:
             topics.append(topic)
             starts.append(start - position)
@@ -116,24 +138,43 @@ def _publishes(
             run = range(start - position, stop - position, step)
             topics += [topic] * len(run)
             starts += run
-        if identified:
-            places += range(place, stop, step)
-    count = len(topics)
-    packet_ids: list[int] = []
-    if identified:
-        packet_ids = [data[place] << 8 | data[place + 1] for place in places]
-        if 0 in packet_ids:  # the decoder says what is wrong with it
-            count = packet_ids.index(0)
-            stop = position + starts[count] if count else position
-            del topics[count:], starts[count:], packet_ids[count:]
-    if count < 2:
+    where: Sequence[int] = first_run if runs == 1 else starts
+    if 0 in packet_ids:  # the decoder says what is wrong with it
+        count = packet_ids.index(0)
+        stop = position + where[count]
+        where = where[:count]
+        del packet_ids[count:]
+        if runs > 1:
+            del topics[count:]
+    if len(where) < 2:
         return 0
-    where: Sequence[int] = starts
-    if runs == 1:
-        del topics[1:]
-        where = range(0, stop - position, starts[1])
     packets.append(PublishBatch(topics, first, version, data[position:stop], where, packet_ids, properties))
     return stop
+
+
+def _end_of_long_run(data: bytes, stop: int, step: int, alike: list[tuple[int, int]]) -> int:
+    """Where the packets end that are alike in these bytes at these places: from `stop` on, place by place, of ever more
+    packets at once."""
+    count = MANY
+    while count:
+        seen = count = min(2 * count, (len(data) - stop) // step)
+        for place, byte in alike:
+            column = data[stop + place : stop + count * step : step]
+            same = _BYTES[byte]
+            if column != same * count:
+                count -= len(column.lstrip(same))
+        stop += count * step
+        if count < seen:
+            break
+    return stop
+
+
+def _numbers(data: bytes, place: int, stop: int, step: int) -> tuple[int, ...]:
+    """Of two bytes each: the one there, and others a step apart."""
+    high = data[place:stop:step]
+    both = bytearray(2 * len(high))
+    both[::2], both[1::2] = high, data[place + 1 : stop : step]
+    return unpack(f">{len(high)}H", both)
 
 
 def _properties(data: bytes, position: int, end: int, version: Version) -> tuple[bytes, Properties]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.mqtt.exchange import unfolded
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.gather import MANY
 from trunkline.mqtt.packets import Acknowledgements, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.publication import Decoded, PublishBatch
 from trunkline.mqtt.versions import Version
@@ -119,6 +120,27 @@ def test_topics_may_differ() -> None:
     (burst,) = decoder.feed(3 * data)
     assert isinstance(burst, PublishBatch)
     assert list(burst.topics) == ["a", "b/c"] * 3
+
+
+@pytest.mark.parametrize("number", [0, MANY, MANY + 1, 3 * MANY, 9 * MANY - 2])
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_long_run_ends_where_a_packet_is_not_alike(version: Version, qos: int, number: int) -> None:
+    sent = [
+        publish("a/b", b"%04d" % each, qos, each, retain=False, dup=False, key=False) for each in range(1, 9 * MANY)
+    ]
+    packets = [encode(each, version) for each in sent]
+    for place in range(len(packets[0]) - 4):
+        odd = bytearray(packets[number])
+        odd[place] ^= 1
+        data = b"".join([*packets[:number], odd, *packets[number + 1 :], packets[0][:-1]])
+        gathering, plain = Decoder(version=version, gathers=True), Decoder(version=version)
+        for decoder in (gathering, plain):
+            decoder.feed(packets[0])
+        found, expected = gathering.feed(data), plain.feed(data)
+        assert rows(found) == rows(expected)
+        assert (str(gathering.error), gathering.buffered) == (str(plain.error), plain.buffered)
+        assert len(found) < 6
 
 
 @given(st.sampled_from(VERSIONS), st.lists(publishes, min_size=1, max_size=8), st.booleans())
