@@ -16,9 +16,9 @@ FORMAT: Final = 1
 #: Length of kind and body, and the kind.
 HEAD: Final = Struct("!IB")
 _NUMBER: Final = Struct("!Q")
-#: Length, kind, number, and whether it is kept.
-_BURST_HEAD: Final = Struct("!IBQ?")
-_BURST: Final = Struct("!Q?")
+#: Number, overhead, and whether it is kept.
+_BURST: Final = Struct("!QQ?")
+_BURST_HEAD: Final = Struct("!IBQQ?")
 
 
 class FrameKind(IntEnum):
@@ -57,7 +57,7 @@ class LinkHello(NamedTuple):
 
     shard: int
     term: int
-    #: What it takes before it says CREDIT, in bytes.
+    #: What it takes before it says CREDIT, in bytes of memory.
     credit: int
     place: LinkPlace = NOWHERE
 
@@ -96,6 +96,8 @@ class BurstFrame(NamedTuple):
     number: int
     #: Publications of one turn.
     burst: bytes | memoryview
+    #: Bytes of memory that they take beyond these.
+    overhead: int = 0
     #: Whether its sender keeps it until `BurstsStored` says that it is there.
     is_kept: bool = True
 
@@ -107,7 +109,7 @@ class BurstsStored(NamedTuple):
 
 
 class LinkCredit(NamedTuple):
-    """So many bytes of publications have been worked off since the link is up."""
+    """So many bytes of memory, of publications, have been worked off since the link is up."""
 
     total: int
 
@@ -161,7 +163,7 @@ def encode(frame: LinkFrame) -> tuple[bytes, bytes | memoryview]:
     """Head and body: a burst is long, and is not copied."""
     if isinstance(frame, BurstFrame):
         size = 1 + _BURST.size + len(frame.burst)
-        return _BURST_HEAD.pack(size, FrameKind.PUBLISH, frame.number, frame.is_kept), frame.burst
+        return _BURST_HEAD.pack(size, FrameKind.PUBLISH, frame.number, frame.overhead, frame.is_kept), frame.burst
     kind, body = _written(frame)
     return HEAD.pack(len(body) + 1, kind), body
 
@@ -229,8 +231,8 @@ def _route(plain: Sequence[Any]) -> LinkRoute:
 
 
 def _published(body: memoryview) -> BurstFrame:
-    number, is_kept = _BURST.unpack_from(body)
-    return BurstFrame(number, body[_BURST.size :], is_kept)
+    number, overhead, is_kept = _BURST.unpack_from(body)
+    return BurstFrame(number, body[_BURST.size :], overhead, is_kept)
 
 
 def _beat(body: memoryview) -> LinkBeat:

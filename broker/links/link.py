@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
     from trunkline.broker.links.frames import LinkFrame
 
-#: Bytes of publications that are taken before they are worked off, and that wait before publishers are slowed.
-CREDIT: Final = 1 << 22
+#: Bytes of memory, of publications, that are taken before they are worked off, and that wait before publishers are
+#: slowed. Less than the queue of one session may hold: what is under way comes there, too, when it asks publishers to
+#: wait.
+CREDIT: Final = 1 << 21
 #: Seconds after which an end that has nothing to say says so, and after how many of these it is given up.
 BEAT: Final = 1.0
 BEATS: Final = 3
@@ -72,6 +74,8 @@ class BurstCame(NamedTuple):
     term: int
     number: int
     data: bytes | memoryview
+    #: Bytes of memory.
+    weight: int
 
 
 #: What is to be done.
@@ -94,7 +98,8 @@ class LinkEnd:
         self.term = term
         self.peer = peer
         self.state = LinkState.DOWN
-        self._credit = credit
+        #: What this end takes, and keeps back, before publishers are slowed.
+        self.credit = credit
         self._beat = beat
         self._place = place._replace(received=place.applied)
         self._outgoing = OutgoingBursts()
@@ -104,7 +109,7 @@ class LinkEnd:
         self._frames: list[LinkFrame] = []
         #: What the other end grants.
         self._granted = 0
-        #: Bytes of this connection that were worked off, and that it knows of.
+        #: What was worked off of this connection, and what the other end knows of.
         self._worked_off = self._told_worked_off = 0
         #: The last burst that the other end keeps, and up to which number it knows that they are stored.
         self._kept = self._acked = 0
@@ -120,25 +125,27 @@ class LinkEnd:
         return self._place
 
     @property
-    def is_full(self) -> bool:
-        """Whether publishers are to be slowed."""
-        return self._outgoing.byte_size >= self._credit
+    def weight(self) -> int:
+        """Bytes of memory that bursts take here."""
+        return self._outgoing.weight
 
     @property
-    def byte_size(self) -> int:
-        return self._outgoing.byte_size
+    def ahead(self) -> int:
+        """Bytes of memory that the other end has still to work off."""
+        return self._outgoing.ahead
 
     @property
     def lost(self) -> int:
         """Bursts that were not kept, and are lost."""
         return self._outgoing.lost
 
-    def publish(self, burst: bytes, stored: Callable[[], None] | None = None) -> None:
-        """With `stored` it is kept until the other end has it, and then this is called."""
+    def publish(self, burst: bytes, stored: Callable[[], None] | None = None, *, overhead: int = 0) -> None:
+        """With `stored` it is kept until the other end has it, and then this is called. `overhead` is what its
+        publications take in memory beyond these bytes."""
         if stored is None and self.state is not LinkState.UP:
             self._outgoing.lose()
         else:
-            self._outgoing.add(burst, stored)
+            self._outgoing.add(burst, stored, overhead)
 
     def say(self, word: Word) -> None:
         """It is lost with the connection."""
@@ -163,9 +170,9 @@ class LinkEnd:
         if term == self._place.term and number > self._place.applied:
             self._place = self._place._replace(applied=number)
 
-    def worked_off(self, size: int) -> None:
-        """Bytes of bursts of this connection."""
-        self._worked_off += size
+    def worked_off(self, weight: int) -> None:
+        """Of bursts of this connection."""
+        self._worked_off += weight
 
     # Its connections
 
@@ -175,7 +182,7 @@ class LinkEnd:
         self.state = LinkState.GREETING
         self.error = None
         self._heard_at = now
-        self._frames.append(LinkHello(self.shard, self.term, self._credit, self._place))
+        self._frames.append(LinkHello(self.shard, self.term, self.credit, self._place))
         self._acked = self._place.applied
 
     def lose(self) -> None:
@@ -224,14 +231,15 @@ class LinkEnd:
 
     def _take(self, frame: LinkFrame, events: list[Event]) -> None:
         match frame:
-            case BurstFrame(number, burst, is_kept):
+            case BurstFrame(number, burst, overhead, is_kept):
+                weight = len(burst) + overhead
                 if is_kept:
                     self._kept = number
                 if number > self._place.received:
                     self._place = self._place._replace(received=number)
-                    events.append(BurstCame(self._place.term, number, burst))
+                    events.append(BurstCame(self._place.term, number, burst, weight))
                 else:  # it came on the connection before
-                    self.worked_off(len(burst))
+                    self.worked_off(weight)
             case RouteChanges():
                 changes = self._known.take(frame)
                 events.append(RoutesChanged(frame.number, changes, self._known.is_whole))
@@ -257,7 +265,7 @@ class LinkEnd:
             if self._acked < min(self._kept, self._place.applied):
                 self._acked = self._place.applied
                 frames.append(BurstsStored(self._acked))
-            if self._worked_off - self._told_worked_off >= max(1, self._credit // 4):
+            if self._worked_off - self._told_worked_off >= max(1, self.credit // 4):
                 self._told_worked_off = self._worked_off
                 frames.append(LinkCredit(self._worked_off))
             routes = self._told.take()

@@ -17,7 +17,7 @@ import trio
 
 from trunkline.broker.links.decoder import FrameDecoder
 from trunkline.broker.links.frames import HoldPublisher, ReleasePublisher, Said, ShardAnswer
-from trunkline.broker.links.link import BEAT, CREDIT, BurstCame, LinkState, LinkUp, RoutesChanged
+from trunkline.broker.links.link import BEAT, BurstCame, LinkState, LinkUp, RoutesChanged
 from trunkline.broker.shards.bursts import Forwarded, decoded, encode_burst
 from trunkline.broker.shards.held import HeldPublishers
 from trunkline.mqtt.session.ledger import all_of
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.session.ledger import Wait
 
-#: Bytes of publications in one burst, unless a single one is larger.
+#: Bytes of memory, of publications, in one burst, unless a single one is larger.
 MAX_BURST: Final = 1 << 18
 #: Bytes that may wait for the other shard before nobody is told any more that what follows is safe, and before what
 #: nobody waits for is refused.
-MAX_WAITING: Final = 16 * CREDIT
+MAX_WAITING: Final = 1 << 26
 #: Retained messages of one turn that a shard is sent after it had no room for them.
 NEWEST_AT_ONCE: Final = 1000
 
@@ -179,12 +179,12 @@ class Peer:
 
     @property
     def is_full(self) -> bool:
-        return self._weight + self.link.byte_size >= CREDIT
+        return self._weight + max(self.link.weight, self.link.ahead) >= self.link.credit
 
     @property
     def has_too_much(self) -> bool:
         """Whether publishers have to wait until what they publish now is there."""
-        return self._weight + self.link.byte_size >= MAX_WAITING
+        return self._weight + self.link.weight >= MAX_WAITING
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         """It `is_kept` until it is there, also over the end of this shard: its publisher does not send it again. It
@@ -289,17 +289,19 @@ class Peer:
         self._items, self._acknowledged, self._safe, self._weight = [], [], [], 0
         burst, weight = list[Any](), 0
         for item in items:
-            if burst and weight + item.publication.weight > MAX_BURST:
-                self._publish_burst(burst, SentBurst([], []))
+            more = item.publication.weight
+            if burst and weight + more > MAX_BURST:
+                self._publish_burst(burst, weight, SentBurst([], []))
                 burst, weight = [], 0
             burst.append(item)
-            weight += item.publication.weight
-        self._publish_burst(burst, last)
+            weight += more
+        self._publish_burst(burst, weight, last)
 
-    def _publish_burst(self, burst: list[Forwarded], sent: SentBurst) -> None:
+    def _publish_burst(self, burst: list[Forwarded], weight: int, sent: SentBurst) -> None:
         data = encode_burst(burst, self._epoch)
         is_kept = sent.is_waited_for or any(item.publication.qos or item.version for item in burst)
-        self.link.publish(data, partial(self._is_there, sent) if is_kept else None)
+        stored = partial(self._is_there, sent) if is_kept else None
+        self.link.publish(data, stored, overhead=max(0, weight - len(data)))
         if sent.safe:
             self._unsafe[sent] = None
 
@@ -310,7 +312,7 @@ class Peer:
 
     def _make_safe(self) -> None:
         """The other shard is down. What is too much to be kept has to wait for it."""
-        if self._store is not None and self.link.byte_size > MAX_WAITING:
+        if self._store is not None and self.link.weight > MAX_WAITING:
             return
         unsafe, self._unsafe = self._unsafe, {}
         for sent in unsafe:
@@ -427,7 +429,7 @@ class Peer:
                 waits += self._side.take(self, forwarded)
             except Exception as error:  # noqa: BLE001 - the others are not to be lost with it
                 self._scheduler.blame(None, self._side.take, error)
-        self.link.worked_off(len(burst.data))
+        self.link.worked_off(burst.weight)
         if self._store is not None and (waits or self._unstored):
             waits.append(partial(self._store.places.reached, self.number, burst.term, burst.number))
         if waits:

@@ -35,7 +35,7 @@ FRAMES = st.one_of(
     st.builds(LinkHello, NUMBERS, NUMBERS, NUMBERS, st.builds(LinkPlace, NUMBERS, NUMBERS, NUMBERS)),
     st.builds(RouteChanges, NUMBERS, st.booleans(), st.booleans(), st.dictionaries(st.text(), st.none() | ROUTES)),
     st.builds(RoutesUsed, NUMBERS),
-    st.builds(BurstFrame, NUMBERS, st.binary(), st.booleans()),
+    st.builds(BurstFrame, NUMBERS, st.binary(), NUMBERS, st.booleans()),
     st.builds(BurstsStored, NUMBERS),
     st.builds(LinkCredit, NUMBERS),
     st.builds(LinkBeat),

@@ -74,7 +74,7 @@ def test_whom_it_does_not_greet(frame: LinkFrame, text: str) -> None:
 def test_nobody_greets_twice() -> None:
     link = greeted()
     again = LinkHello(2, 1, 50)
-    assert link.receive([BurstFrame(1, b"a"), again, BurstFrame(2, b"b")], 0.0) == [BurstCame(1, 1, b"a")]
+    assert link.receive([BurstFrame(1, b"a"), again, BurstFrame(2, b"b")], 0.0) == [BurstCame(1, 1, b"a", 1)]
     assert str(link.error) == "a second HELLO"
     assert link.place.received == 1, "the other one comes again"
 
@@ -82,8 +82,8 @@ def test_nobody_greets_twice() -> None:
 def test_what_comes_is_acknowledged_when_it_is_stored() -> None:
     link = greeted()
     assert link.receive([BurstFrame(1, b"a"), BurstFrame(4, b"b")], 0.0) == [
-        BurstCame(1, 1, b"a"),
-        BurstCame(1, 4, b"b"),
+        BurstCame(1, 1, b"a", 1),
+        BurstCame(1, 4, b"b", 1),
     ]
     assert link.place == LinkPlace(1, 4, 0)
     assert said(link) == []
@@ -120,7 +120,7 @@ def test_what_comes_again_on_the_next_connection_is_done_once() -> None:
     link.connect(1.0)
     assert said(link) == [LinkHello(1, 5, 100, LinkPlace(1, 2, 0))]
     link.receive([LinkHello(2, 1, 100)], 1.0)
-    assert link.receive([BurstFrame(2, b"b"), BurstFrame(3, b"c")], 1.0) == [BurstCame(1, 3, b"c")]
+    assert link.receive([BurstFrame(2, b"b"), BurstFrame(3, b"c")], 1.0) == [BurstCame(1, 3, b"c", 1)]
 
 
 def test_another_process_of_the_other_shard_begins_anew() -> None:
@@ -129,7 +129,7 @@ def test_another_process_of_the_other_shard_begins_anew() -> None:
     link.connect(1.0)
     assert link.receive([LinkHello(2, 2, 100)], 1.0) == [LinkUp(is_new=True)]
     assert link.place == LinkPlace(2, 0, 0)
-    assert link.receive([BurstFrame(1, b"x")], 1.0) == [BurstCame(2, 1, b"x")]
+    assert link.receive([BurstFrame(1, b"x")], 1.0) == [BurstCame(2, 1, b"x", 1)]
     said(link)
     link.applied(1, 7)
     assert said(link) == [], "what the former one has published is no number of this one"
@@ -175,7 +175,7 @@ def test_without_a_connection_only_what_is_kept_waits() -> None:
     link = LinkEnd(1, 5, 2)
     link.publish(b"lost")
     link.publish(b"kept", lambda: None)
-    assert (link.lost, link.byte_size) == (1, 4)
+    assert (link.lost, link.weight) == (1, 4)
     link.connect(0.0)
     link.publish(b"lost, too")
     link.receive([LinkHello(2, 1, 100)], 0.0)
@@ -183,18 +183,36 @@ def test_without_a_connection_only_what_is_kept_waits() -> None:
     assert link.lost == 2
 
 
-def test_publishers_are_slowed_where_much_waits() -> None:
+def test_what_the_other_end_has_still_to_work_off() -> None:
     link = greeted(credit=10)
-    link.publish(b"x" * 9)
-    assert not link.is_full
-    link.publish(b"x")
-    assert link.is_full
+    link.publish(b"x" * 4)
+    link.publish(b"x", overhead=5)
+    assert (link.ahead, link.weight) == (10, 10)
     assert len(said(link)) == 2
-    assert not link.is_full
-    for _ in range(3):
-        link.publish(b"x" * 5, lambda: None)
+    assert (link.ahead, link.weight) == (10, 0), "it is on its way"
+    link.receive([LinkCredit(4)], 0.0)
+    assert link.ahead == 6
+    link.publish(b"x", lambda: None, overhead=2)
+    assert said(link) == [BurstFrame(3, b"x", 2)]
+    assert (link.ahead, link.weight) == (9, 3)
+    link.receive([LinkCredit(13)], 0.0)
+    assert (link.ahead, link.weight) == (0, 3), "it is kept"
+    link.receive([BurstsStored(3)], 0.0)
+    assert (link.ahead, link.weight) == (0, 0)
+    link.publish(b"lost")
     said(link)
-    assert link.is_full, "also what is on its way"
+    link.lose()
+    assert (link.ahead, link.weight) == (0, 0)
+
+
+def test_what_is_worked_off_weighs_what_it_weighed_when_it_left() -> None:
+    link = greeted(credit=100)
+    (came,) = link.receive([BurstFrame(1, b"xx", 23)], 0.0)
+    assert came == BurstCame(1, 1, b"xx", 25)
+    link.worked_off(25)
+    assert said(link) == [LinkCredit(25)]
+    assert link.receive([BurstFrame(1, b"xx", 23)], 0.0) == []
+    assert said(link) == [LinkCredit(50)]
 
 
 def test_room_is_told_when_a_quarter_is_worked_off() -> None:

@@ -21,9 +21,9 @@ def test_what_is_sent_once_is_in_memory_no_more() -> None:
     outgoing.begin(NOWHERE, 100)
     outgoing.add(b"one", None)
     outgoing.add(b"two", None)
-    assert outgoing.byte_size == 6
+    assert outgoing.weight == 6
     assert list(outgoing.take()) == [BurstFrame(1, b"one", is_kept=False), BurstFrame(2, b"two", is_kept=False)]
-    assert (outgoing.byte_size, outgoing.unstored, outgoing.lost) == (0, 0, 0)
+    assert (outgoing.weight, outgoing.unstored, outgoing.lost) == (0, 0, 0)
 
 
 def test_what_is_kept_is_there_until_it_is_stored() -> None:
@@ -32,12 +32,12 @@ def test_what_is_kept_is_there_until_it_is_stored() -> None:
     for name in "abc":
         outgoing.add(name.encode(), told(name))
     assert numbers(outgoing) == [1, 2, 3]
-    assert (outgoing.byte_size, outgoing.unstored) == (3, 3)
+    assert (outgoing.weight, outgoing.unstored) == (3, 3)
     outgoing.acked(2)
-    assert (told.stored, outgoing.byte_size, outgoing.unstored) == (["a", "b"], 1, 1)
+    assert (told.stored, outgoing.weight, outgoing.unstored) == (["a", "b"], 1, 1)
     outgoing.acked(2)
     outgoing.acked(3)
-    assert (told.stored, outgoing.byte_size, outgoing.unstored) == (["a", "b", "c"], 0, 0)
+    assert (told.stored, outgoing.weight, outgoing.unstored) == (["a", "b", "c"], 0, 0)
 
 
 def test_no_more_than_the_credit_is_on_its_way() -> None:
@@ -65,7 +65,7 @@ def test_the_next_connection_gets_what_was_kept_and_has_not_come() -> None:
     outgoing.add(b"e", told("e"))
     outgoing.add(b"lost", None)
     outgoing.end()
-    assert (outgoing.lost, outgoing.byte_size) == (1, 5)
+    assert (outgoing.lost, outgoing.weight) == (1, 5)
     outgoing.lose()
     outgoing.add(b"f", told("f"))
     assert numbers(outgoing) == [], "there is no connection"
@@ -74,7 +74,7 @@ def test_the_next_connection_gets_what_was_kept_and_has_not_come() -> None:
     assert list(outgoing.take()) == [BurstFrame(4, b"d"), BurstFrame(6, b"e"), BurstFrame(9, b"f")]
     outgoing.acked(9)
     assert told.stored == list("abcdef")
-    assert (outgoing.byte_size, outgoing.unstored, outgoing.lost) == (0, 0, 2)
+    assert (outgoing.weight, outgoing.unstored, outgoing.lost) == (0, 0, 2)
 
 
 def test_a_connection_has_a_credit_of_its_own() -> None:

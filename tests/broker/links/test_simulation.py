@@ -60,7 +60,8 @@ class End:
     def publish(self, *, kept: bool) -> None:
         self.sent += 1
         burst = b"%d.%d.%d.%s" % (self.number, self.term, self.sent, b"x" * self.world.random.randrange(30))
-        self.link.publish(burst, (lambda: self.acknowledged.append(burst)) if kept else None)
+        stored = (lambda: self.acknowledged.append(burst)) if kept else None
+        self.link.publish(burst, stored, overhead=self.world.random.randrange(20))
 
     def subscribe(self) -> None:
         filter = self.world.random.choice(FILTERS)
@@ -89,13 +90,13 @@ class End:
             match event:
                 case BurstCame():
                     self.unstored.append(event)
-                    self.to_work_off += len(event.data)
+                    self.to_work_off += event.weight
                 case RoutesChanged(number, changes):
                     self._change(changes)
                     self.link.routed(number)
                 case _:
                     pass
-        assert self.to_work_off <= 2 * (CREDIT + 50), "more is on its way than may be"
+        assert self.to_work_off <= 2 * (CREDIT + 70), "more is on its way than may be"
 
     def _change(self, changes: Mapping[str, LinkRoute | None]) -> None:
         for filter, route in changes.items():
@@ -109,7 +110,7 @@ class End:
         """What came is stored together with the place, and the other end is told afterwards."""
         if self.unstored:
             self.disk.messages += [bytes(burst.data) for burst in self.unstored]
-            term, number, _ = self.unstored[-1]
+            term, number, *_ = self.unstored[-1]
             self.disk.place = LinkPlace(term, number, number)
             self.unstored.clear()
             self.link.applied(term, number)
@@ -216,7 +217,8 @@ class World:
             assert set(end.acknowledged) <= set(stored), "acknowledged and not there"
             places = [tuple(map(int, burst.split(b".")[1:3])) for burst in stored]
             assert places == sorted(places), "out of order"
-            assert end.link.byte_size == 0, "something is kept that nobody waits for"
+            assert end.link.weight == 0, "something is kept that nobody waits for"
+            assert end.link.ahead < CREDIT // 4 + 70, "what is worked off is known but for less than a quarter"
             assert other.there == end.wanted
             assert end.link.state is LinkState.UP
 

@@ -11,7 +11,7 @@ from trunkline.actors import Scheduler
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.committer import Committer
 from trunkline.broker.links.frames import NOWHERE, LinkRoute
-from trunkline.broker.links.link import LinkEnd
+from trunkline.broker.links.link import CREDIT, LinkEnd
 from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.peer import Peer, PeerStore
@@ -112,7 +112,15 @@ class Publishers:
 class Shard:
     """One of two."""
 
-    def __init__(self, number: int, term: int = 1, engine: MemoryEngine | None = None, *, epoch: float = 0.0) -> None:
+    def __init__(
+        self,
+        number: int,
+        term: int = 1,
+        engine: MemoryEngine | None = None,
+        *,
+        epoch: float = 0.0,
+        credit: int = CREDIT,
+    ) -> None:
         self.number, self.term, self.engine = number, term, engine
         self.scheduler = Scheduler(now=trio.current_time())
         self.publishers = Publishers()
@@ -128,7 +136,7 @@ class Shard:
         self.committer = committer
         self.side = Side(committer)
         place = stored.reached[other].place if other in stored.reached else NOWHERE
-        link = LinkEnd(number, term, other, place)
+        link = LinkEnd(number, term, other, place, credit=credit)
         peers = dict[int, Peer]()
         self.words = Words(number, peers, self.scheduler)
         self.peer = Peer(link, self.scheduler, self.side, self.publishers, self.words, epoch, store)

@@ -490,7 +490,7 @@ class World:
         for peer in life.pubsub.peers.values():
             told = peer.link._told
             kept: dict[str, Any] = {
-                "bytes": peer.link.byte_size,
+                "bytes": peer.link.weight,
                 "held publishers": len(peer._held),
                 "bursts that are not stored": peer._unstored,
                 "publications and who waits for them": len(peer._items) + len(peer._acknowledged) + len(peer._safe),

@@ -55,7 +55,7 @@ class StandIn:
             elif isinstance(event, BurstCame):
                 self.got.append(event.data)
                 self.end.applied(event.term, event.number)
-                self.end.worked_off(len(event.data))
+                self.end.worked_off(event.weight)
         self.flush()
         self._change()
 

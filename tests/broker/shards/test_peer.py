@@ -231,7 +231,7 @@ async def test_too_much_is_not_stored_here_for_a_shard_that_is_down(
     assert told == []
     assert here.stored.unsent.bursts == []
     if is_down:
-        monkeypatch.setattr(peers, "MAX_WAITING", 1000)
+        monkeypatch.setattr(peers, "MAX_WAITING", 2000)
         here.turn(partial(here.forward, b"y", qos=1))
         assert len(here.stored.unsent.bursts) == 1, "there is room for it now"
     else:
@@ -349,10 +349,9 @@ async def test_what_a_life_has_stored_does_not_come_to_the_next_one() -> None:
 # What waits is bounded
 
 
-async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair(durable=True)
+async def test_publishers_wait_for_a_shard_that_does_not_keep_pace() -> None:
+    here, there, ends = pair(durable=True, credit=20_000)
     there.writer.waits = True
-    monkeypatch.setattr(peers, "CREDIT", 20_000)
     one, two = b"1" * 10_000, b"2" * 10_000
     here.turn(partial(here.forward, one, two, qos=1, publisher="fast"))
     assert here.publishers.held == [], "it was not full before"
@@ -375,9 +374,21 @@ async def test_publishers_wait_for_a_shard_that_does_not_keep_pace(monkeypatch: 
     assert here.peer.refused == 0
 
 
-async def test_whoever_waits_for_room_goes_on_when_the_link_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "CREDIT", 1000)
-    here, _, ends = pair()
+async def test_publishers_wait_for_what_is_on_its_way_though_nobody_keeps_it() -> None:
+    here, there, ends = pair(credit=4 * message().weight)
+    for _ in range(4):
+        here.turn(partial(here.forward, b"x"))
+        assert here.publishers.held == []
+    assert here.peer.link.weight == 0, "all have left"
+    here.turn(partial(here.forward, b"x"))
+    assert here.publishers.held == ["p"]
+    ends.settle()
+    assert here.publishers.held == []
+    assert len(there.side.payloads) == 5
+
+
+async def test_whoever_waits_for_room_goes_on_when_the_link_is_lost() -> None:
+    here, _, ends = pair(credit=1000)
     here.turn(partial(here.forward, b"x" * 3000, qos=1), partial(here.forward, b"y", publisher="q"))
     assert here.publishers.held == ["q"]
     ends.cut()
@@ -388,16 +399,15 @@ async def test_who_may_not_be_held_is_not_released() -> None:
     here, there, ends = pair()
     here.publishers.allows = False
     ends.cut()
-    here.turn(partial(here.forward, b"x" * peers.CREDIT, b"2", b"3", qos=1))
+    here.turn(partial(here.forward, b"x" * here.peer.link.credit, b"2", b"3", qos=1))
     assert here.publishers.held == []
     ends.connect()
     assert there.side.payloads[1:] == [b"2", b"3"]
 
 
 async def test_what_nobody_waits_for_is_refused_where_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair()
     weight = message().weight
-    monkeypatch.setattr(peers, "CREDIT", weight)
+    here, there, ends = pair(credit=weight)
     monkeypatch.setattr(peers, "MAX_WAITING", 3 * weight)
     answers: list[bool] = []
     waiting: list[str] = []
@@ -415,10 +425,9 @@ async def test_what_nobody_waits_for_is_refused_where_too_much_waits(monkeypatch
 
 
 async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair(durable=True)
+    here, there, ends = pair(durable=True, credit=1000)
     ends.cut()
     here.turn(partial(here.forward, b"x" * 3000, qos=1))
-    monkeypatch.setattr(peers, "CREDIT", 1000)
     monkeypatch.setattr(peers, "MAX_WAITING", 3000)
     answers: list[bool] = []
     here.turn(lambda: answers.extend(here.forward(b"1")), lambda: answers.extend(here.forward(b"2", qos=1)))
@@ -427,10 +436,9 @@ async def test_what_waits_on_the_link_counts_as_well(monkeypatch: pytest.MonkeyP
     assert there.side.payloads == [b"x" * 3000, b"2"]
 
 
-async def test_nobody_is_held_for_a_shard_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair(durable=True)
+async def test_nobody_is_held_for_a_shard_that_is_down() -> None:
+    here, there, ends = pair(durable=True, credit=1000)
     there.writer.waits = True
-    monkeypatch.setattr(peers, "CREDIT", 1000)
     here.turn(partial(here.forward, b"x" * 3000, b"1", qos=1))
     assert here.publishers.held == ["p"]
     ends.cut()
@@ -447,7 +455,7 @@ async def test_without_a_store_no_more_than_too_much_is_kept(monkeypatch: pytest
         here.turn(lambda: answers.extend(here.forward(b"x" * message().weight, qos=1)))
     assert answers[0]
     assert not answers[-1]
-    assert here.peer.link.byte_size < 10 * message().weight
+    assert here.peer.link.weight < 10 * message().weight
 
 
 # Retained messages that nobody waits for
@@ -462,7 +470,7 @@ async def test_a_shard_that_is_down_gets_the_newest_retained_message_of_each_top
     ends.cut()
     for number in range(20):
         here.turn(partial(here.peer.forward, retained(f"t{number % 2}", b"old", number + 1)))
-    assert here.peer.link.byte_size == 0, "what is old waits nowhere"
+    assert here.peer.link.weight == 0, "what is old waits nowhere"
     here.turn(partial(here.peer.forward, retained("t1", b"sure", 30, 1)))
     ends.connect()
     assert here.side.newest == ["t0"], "what has left is newer than what was missed"
@@ -499,11 +507,10 @@ async def test_what_was_missed_is_sent_in_several_turns(monkeypatch: pytest.Monk
 
 
 async def test_what_is_retained_may_find_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, ends = pair(durable=True)
+    here, there, ends = pair(durable=True, credit=2000)
     monkeypatch.setattr(peers, "MAX_WAITING", 2000)
     there.writer.waits = True
     here.turn(partial(here.forward, b"x" * 3000, qos=1))
-    monkeypatch.setattr(peers, "CREDIT", 2000)
     here.turn(partial(here.peer.forward, retained("t", b"old", 1)))
     assert list(here.peer.missed) == ["t"]
     assert here.side.newest == []
