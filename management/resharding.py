@@ -3,7 +3,6 @@ its place together."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -42,7 +41,6 @@ def reshard_store(place: Place, count: int) -> bool:
     with ExitStack() as locks:
         for each in {path, *[part.path for part in former]}:
             locks.enter_context(locked(each))
-        _expect_room(former)
         recorded = read_workers(workers_path(path))
         try:
             with _opened_to_read([part.path for part in former]) as engines:
@@ -125,6 +123,7 @@ def _make_parts(place: Place, former: Sequence[SqliteEngine], count: int) -> Non
     # imported here: it needs the broker
     from trunkline.broker.resharding.resharding import reshard
 
+    _expect_room(place, former, count)
     folder = begin(place.path)
     with ExitStack() as stack, progress_of("Dividing", "rows") as progress:
         new = list[SqliteEngine]()
@@ -141,16 +140,18 @@ def _put_in_place(path: Path, count: int, former: Collection[str], term: int) ->
     replace(path, former)
 
 
-def _expect_room(parts: Sequence[StorePart]) -> None:
-    needed = sum(_size(part.path) for part in parts)
-    folder = parts[0].path.parent
+def _expect_room(place: Place, former: Sequence[SqliteEngine], count: int) -> None:
+    from trunkline.broker.resharding import sizes
+
+    folder = place.path.parent
     free = shutil.disk_usage(folder).free
+    if free >= sizes.most(former, count):
+        return
+    with progress_of("Counting", "rows") as progress:
+        needed = sizes.counted(former, count, upgrade_qos=place.config.session.upgrade_qos, progress=progress)
     if free < needed:
+        present = sum(engine.size() for engine in former)
         raise StoreFull(
-            f"{folder} has {free:,} free bytes, and the new store needs about {needed:,} beside the present one: make"
-            " room, and try again. Nothing was changed"
+            f"{folder} has {free:,} free bytes, and the parts of {count} workers take about {needed:,} while they are"
+            f" made, beside the {present:,} of the present store: make room, and try again"
         )
-
-
-def _size(file: Path) -> int:
-    return sum(os.path.getsize(each) for each in (file, beside(file, "-wal")) if each.exists())

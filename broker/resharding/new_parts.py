@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.store import WriteBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from trunkline.store import Engine, Space
+    from trunkline.store import Space
 
 #: Bytes of memory that are committed at a time, of all parts together.
 BATCH: Final = 16 << 20
 
 
+class PartFile(Protocol):
+    """What is needed of the engine of a new part."""
+
+    def commit(self, batch: WriteBatch) -> None: ...
+    def maintain(self) -> None: ...
+
+
 class NewPart:
-    def __init__(self, engine: Engine, batch_size: int) -> None:
+    def __init__(self, engine: PartFile, batch_size: int) -> None:
         self._engine = engine
         self._batch = WriteBatch()
         self._batch_size = batch_size
@@ -35,7 +42,7 @@ class NewPart:
 
 
 class NewParts:
-    def __init__(self, engines: list[Engine], home_of: Callable[[str], int]) -> None:
+    def __init__(self, engines: Sequence[PartFile], home_of: Callable[[str], int]) -> None:
         """`home_of` gives the number of the part that a client id has its session in."""
         self.all = [NewPart(engine, BATCH // len(engines)) for engine in engines]
         self.home_of = home_of

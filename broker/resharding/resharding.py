@@ -28,6 +28,7 @@ from trunkline.streams.keys import OF_A_STREAM, STREAMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trunkline.broker.resharding.new_parts import PartFile
     from trunkline.store import Engine, Progress, Space
 
 #: What goes to the first part as it is: a node has its streams there.
@@ -44,7 +45,7 @@ class NotReshardable(StoreError):
 
 
 def reshard(
-    former: Sequence[Engine], new: Sequence[Engine], *, upgrade_qos: bool, progress: Progress = no_progress
+    former: Sequence[Engine], new: Sequence[PartFile], *, upgrade_qos: bool, progress: Progress = no_progress
 ) -> None:
     """The new parts are empty. `upgrade_qos` is `session.upgrade_qos`.
 
@@ -56,7 +57,7 @@ def reshard(
         _check(engine, number)
     steps = _Steps(former, progress)
     home_of = Homes(0, dealt(len(new))).home_of
-    parts = NewParts(list(new), home_of)
+    parts = NewParts(new, home_of)
     clocks = Clocks(former)
     last = sum(engine.count(space) for engine in former for space in (MESSAGES, WILLS))
     given = 0

@@ -2,6 +2,7 @@
 meanwhile."""
 
 import os
+import re
 import shutil
 import sys
 from contextlib import closing
@@ -242,7 +243,7 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path, monkeypatch: pyte
         assert "stop that broker first" in call("reshard", 3, "--store", path, code=1)
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
-        assert "1,000 free bytes" in refused()
+        assert "1,000 free bytes, and the parts of 3 workers take about" in refused()
 
     def full(engine: SqliteEngine, batch: WriteBatch) -> None:
         raise StoreFull(f"{engine.path.name} is full")
@@ -256,6 +257,38 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path, monkeypatch: pyte
     assert f"{part} is damaged" in call("reshard", 3, "--store", path, code=1)
     part.write_bytes(whole)
     refused(300, code=2)
+
+
+async def test_room_is_needed_for_what_waits_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    async with broker(path, 1) as b:
+        for number in range(40):
+            await leave(b, f"away-{number}", ("t", 1))
+        for _ in range(100):
+            b.publish("t", bytes(200), qos=1)
+    present = path.stat().st_size
+
+    def reshard(free: int, code: int = 0) -> str:
+        monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free))
+        return call("reshard", 2, "--store", path, code=code)
+
+    said = reshard(4 * present, code=1)
+    found = re.search(r"has ([\d,]+) free bytes, .* about ([\d,]+) .* beside the ([\d,]+) .* nothing was changed", said)
+    assert found is not None
+    free, needed, beside = (int(number.replace(",", "")) for number in found.groups())
+    assert (free, beside) == (4 * present, present)
+    assert needed > free
+    assert names(tmp_path) == {"a.db"}
+    reshard(needed - 1, code=1)
+    assert "divided among 2 workers" in reshard(needed)
+
+
+async def test_nothing_is_counted_where_there_is_much_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    await filled(path, 2)
+    monkeypatch.setattr("trunkline.broker.resharding.sizes.counted", None)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1 << 40))
+    call("reshard", 3, "--store", path)
 
 
 async def test_no_store_is_divided_that_is_not_there(tmp_path: Path) -> None:
