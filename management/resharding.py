@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.config.store_place import shard_path, workers_path
 from trunkline.management.command_line import FAILED, fail
@@ -14,7 +14,7 @@ from trunkline.management.store_export import import_lines
 from trunkline.management.store_files import locked
 from trunkline.management.store_place import progress_of
 from trunkline.management.workers.terms import content, read_workers
-from trunkline.store import StoreCorrupt, StoreFull
+from trunkline.store import StoreCorrupt, StoreFull, StoreUnavailable
 from trunkline.store.replacing import begin, beside, discard, finish, next_folder, replace
 from trunkline.store.sqlite import SqliteEngine
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.management.store_place import Place, StorePart
+
+
+#: The space of what other workers have not got yet.
+_OUTBOX: Final = "outbox"
 
 
 def reshard_store(place: Place, count: int) -> bool:
@@ -43,7 +47,8 @@ def reshard_store(place: Place, count: int) -> bool:
             locks.enter_context(locked(each))
         recorded = read_workers(workers_path(path))
         try:
-            with _opened_to_read([part.path for part in former]) as engines:
+            cure = f"start the node once with node.workers = {len(former)}, and stop it"
+            with _advising(cure), _opened_to_read([part.path for part in former]) as engines:
                 _make_parts(place, engines, count)
             _put_in_place(path, count, _names(path, len(former)), 0 if recorded is None else recorded[1])
         except StoreFull as error:
@@ -77,15 +82,21 @@ def import_store(place: Place, lines: Iterable[str]) -> int:
     with locked(path):
         try:
             with ExitStack() as engines, progress_of("Importing", "rows") as progress:
-                rows = sum(import_lines(lines, engine_for, progress).values())
+                rows = import_lines(lines, engine_for, progress)
+            if len(files) == 2 and not place.is_part and (unsent := rows.get(_OUTBOX)):
+                text = (
+                    f"of one part of several, with {unsent:,} rows of outbox, publications that others have not got yet"
+                )
+                fail([f"the export is that {text}: export the whole store"], FAILED)
             if len(files) - 1 != count:
-                with _opened_to_read(files[1:]) as former:
+                cure = f"import it with node.workers = {len(files) - 1}, start the node once, and divide its store then"
+                with _advising(cure), _opened_to_read(files[1:]) as former:
                     _make_parts(place, former, count)
             _put_in_place(path, count, (), 0)
         finally:
             discard(path)
             discard(aside)
-    return rows
+    return sum(rows.values())
 
 
 def _expect_undamaged(parts: Sequence[StorePart]) -> None:
@@ -131,6 +142,17 @@ def _make_parts(place: Place, former: Sequence[SqliteEngine], count: int) -> Non
             new.append(SqliteEngine(folder / part_path(place.path, number, count).name))
             stack.callback(new[-1].close)
         reshard(former, new, upgrade_qos=place.config.session.upgrade_qos, progress=progress)
+
+
+@contextmanager
+def _advising(cure: str) -> Generator[None]:
+    """`cure` is what to do where a node has to run with the store first."""
+    from trunkline.broker.resharding.resharding import StartNeeded
+
+    try:
+        yield
+    except StartNeeded as error:
+        raise StoreUnavailable(f"{error}: {cure}") from None
 
 
 def _put_in_place(path: Path, count: int, former: Collection[str], term: int) -> None:

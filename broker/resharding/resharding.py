@@ -44,13 +44,17 @@ class NotReshardable(StoreError):
     """What is in the store cannot be divided anew as it is."""
 
 
+class StartNeeded(NotReshardable):
+    """Not before a node of as many workers as it has parts has run with it."""
+
+
 def reshard(
     former: Sequence[Engine], new: Sequence[PartFile], *, upgrade_qos: bool, progress: Progress = no_progress
 ) -> None:
     """The new parts are empty. `upgrade_qos` is `session.upgrade_qos`.
 
     Raises:
-        NotReshardable: the former parts have something that only a broker of that many workers can deal with.
+        NotReshardable, StartNeeded: the former parts have something that cannot be dealt.
         StoreError: a former part cannot be read, or a new one not be written. The new ones are not to be used.
     """
     for number, engine in enumerate(former):
@@ -100,15 +104,10 @@ def _check(engine: Engine, number: int) -> None:
         if space not in _KNOWN and engine.count(space):
             raise NotReshardable(f"part {number} has {_rows(engine, space)}, of which this version does not know")
     if engine.count(QUEUES):
-        raise NotReshardable(
-            f"part {number} has {_rows(engine, QUEUES)}, as an earlier version wrote them: start the node once with"
-            " the number of workers that it had, and stop it"
-        )
+        raise StartNeeded(f"part {number} has {_rows(engine, QUEUES)}, as an earlier version wrote them")
     if engine.count(OUTBOX):
-        raise NotReshardable(
-            f"part {number} has {_rows(engine, OUTBOX)}, publications that another worker has not got yet: start the"
-            " node once with the number of workers that it had, and stop it"
-        )
+        text = "publications that another worker has not got yet"
+        raise StartNeeded(f"part {number} has {_rows(engine, OUTBOX)}, {text}")
     if number and any(engine.count(space) for space in _STREAM_SPACES):
         raise NotReshardable(f"part {number} has streams, and only those of part 0 can be kept")
 

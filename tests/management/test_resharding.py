@@ -407,11 +407,36 @@ async def test_what_another_worker_has_not_got_is_delivered_before(tmp_path: Pat
         with b.faults.cut_link(0, 1):
             await publish(b, ("t", b"1", 1), client_id=here)
             shutil.copytree(path.parent, killed.parent, ignore=shutil.ignore_patterns("*-shm", "*-lock"))
-    before = content(killed, 3)
-    assert "part 0 has 1 rows of outbox" in call("reshard", 2, "--store", killed, code=1)
+    before, undelivered = (
+        content(killed, 3),
+        "part 0 has 1 rows of outbox, publications that another worker has not got yet",
+    )
+    cure = "start the node once with node.workers = 3, and stop it"
+    assert f"{undelivered}: {cure}" in call("reshard", 2, "--store", killed, code=1)
     assert content(killed, 3) == before
-    async with broker(killed, 3):
-        pass
-    call("reshard", 2, "--store", killed)
-    async with broker(killed, 2) as b:
-        await expect(b, there, [("t", b"1", 1)])
+    export, copy, config = tmp_path / "export", tmp_path / "copy" / "b.db", tmp_path / "broker.toml"
+    copy.parent.mkdir()
+    call("export", export, "--store", killed)
+
+    def import_into(workers: int, code: int = 0) -> str:
+        config.write_text(f"[node]\nworkers = {workers}\n")
+        return call("import", export, "--store", copy, "--config", config, code=code)
+
+    for workers in (1, 2, 4):
+        cure = "import it with node.workers = 3, start the node once, and divide its store then"
+        assert f"{undelivered}: {cure}" in import_into(workers, code=1)
+        assert names(copy.parent) == set()
+    export.unlink()
+    call("export", export, "--store", parts(killed, 3)[0])
+    for workers in (1, 2):
+        assert "that of one part of several, with 1 rows of outbox" in import_into(workers, code=1)
+        assert names(copy.parent) == set()
+    export.unlink()
+    call("export", export, "--store", killed)
+    import_into(3)
+    for path in (killed, copy):
+        async with broker(path, 3):
+            pass
+        call("reshard", 2, "--store", path)
+        async with broker(path, 2) as b:
+            await expect(b, there, [("t", b"1", 1)])
