@@ -50,7 +50,7 @@ class _CountedPart:
         self.size = EMPTY
 
     def commit(self, batch: WriteBatch) -> None:
-        self.size += batch.weight + ROW * sum(map(len, batch.values.values()))
+        self.size += batch.weight + ROW * len(batch)
 
     def maintain(self) -> None:
         """Nothing was written."""
