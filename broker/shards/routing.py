@@ -159,7 +159,10 @@ class ShardPubSub(PubSub):
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
         if peer.forward(forwarded, is_kept=is_kept):
-            self._sending.append(self.committer.after_commit if is_kept and self.committer else peer.until_safe)
+            if is_kept and self.committer and not forwarded.version:
+                self._sending.append(self.committer.after_commit)
+            else:  # a retained message is to be everywhere
+                self._sending.append(peer.until_kept_is_safe if is_kept else peer.until_safe)
             if is_kept and peer.has_too_much:
                 self._sending.append(peer.until_there)
 
@@ -377,9 +380,10 @@ class ShardPubSub(PubSub):
     def send_newest(self, peer: Peer, topics: Mapping[str, bool]) -> None:
         for topic, is_silent in topics.items():
             message, version = self._versions.newest(topic)
-            if version:
-                # another shard has sent it there itself; and of a deletion nobody knows who it was
-                is_silent = is_silent or version % STEP != self.number or not message.payload
+            if version and not message.payload:  # an older message may be on its way to others that have forgotten it
+                self._send_silently(message, version)
+            elif version:
+                is_silent = is_silent or version % STEP != self.number  # another shard has sent it there itself
                 peer.forward(Forwarded(message, version=version, is_silent=is_silent))
                 self._spread(topic, version)
 

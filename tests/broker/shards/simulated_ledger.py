@@ -45,6 +45,8 @@ class Message:
     offline: dict[str, list["Subscriber"]] = field(default_factory=dict[str, list["Subscriber"]])
     #: Lives of shards when it was sent first, and when it was acknowledged.
     sent_terms: Terms = field(default_factory=dict[int, int])
+    #: When it, or its PUBREL, was sent last.
+    last_terms: Terms = field(default_factory=dict[int, int])
 
     def narrow(self, routed: Iterable["Subscription"]) -> None:
         """It was sent (again), where all of these are known."""

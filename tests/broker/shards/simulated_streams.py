@@ -31,6 +31,8 @@ class Fed(NamedTuple):
     #: Of the client, from 1.
     connection: int
     dup: bool
+    #: Of the shard that has the stream.
+    term: int
 
 
 @dataclass(eq=False)
@@ -157,7 +159,7 @@ class Reader(Subscriber):
         sequence = int(said["Nats-Sequence"])
         self.world.note(f"{self.name} gets {message.name}, number {sequence}, of {feed.filter}")
         self.world.counts["fed"] += 1
-        feed.came.append(Fed(sequence, message.name, self._connections, packet.dup))
+        feed.came.append(Fed(sequence, message.name, self._connections, packet.dup, self.world.terms[FIRST]))
 
 
 class StreamLedger:
@@ -227,8 +229,9 @@ class StreamLedger:
         for _, came in groupby(feed.came, lambda each: each.connection):
             last, is_resuming = -1, True
             for each in came:
-                place = places.get((each.sequence, each.name))
-                if place is None and feed.may_get_unstored(self._world.ledger.messages[each.name]):
+                place, message = places.get((each.sequence, each.name)), self._world.ledger.messages[each.name]
+                was_sent_again = message.last_terms[FIRST] > each.term  # and then, perhaps, got the same number
+                if (place is None or was_sent_again) and feed.may_get_unstored(message):
                     continue
                 if place is None:
                     fault(f"{feed} gets {each.name} as {each.sequence}, which it is not")

@@ -190,10 +190,12 @@ class World:
         return will
 
     def sent(self, message: Message) -> None:
-        self.note(f"{message.publisher} sends {message.name} on {message.topic} at QoS {message.qos}")
+        kind = ", which deletes it" if message.deletes else ", retained" * message.retain
+        self.note(f"{message.publisher} sends {message.name} on {message.topic} at QoS {message.qos}{kind}")
         if not message.sends:
             message.sent, message.sent_at = self.moment(), self.agenda.now
             message.sent_terms = dict(self.terms)
+        message.last_terms = dict(self.terms)
         message.sends += 1
         if message.qos == 2 and not message.is_will:
             return  # it is routed with its PUBREL
@@ -208,7 +210,7 @@ class World:
         message.narrow([each for each in matching if self._is_routed(each, message.shard)])
 
     def releasing(self, message: Message) -> None:
-        message.sent_terms = dict(self.terms)
+        message.sent_terms = message.last_terms = dict(self.terms)
 
     def released(self, message: Message) -> bool:
         """PUBREL is sent. Returns whether another life of the shard has got it already."""

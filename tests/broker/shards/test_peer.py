@@ -219,6 +219,20 @@ async def test_without_a_store_it_is_as_safe_as_it_can_be_when_the_other_shard_i
     assert (told, there.side.payloads) == (["safe"], [b"x"])
 
 
+async def test_what_is_kept_leaves_before_it_is_safe() -> None:
+    here, there, ends = pair(durable=True)
+    there.writer.waits = True
+    told: list[str] = []
+    kept = partial(here.peer.forward, Forwarded(message(b"x", 2)), is_kept=True)
+    here.turn(kept, lambda: here.peer.until_kept_is_safe(lambda: told.append("safe")))
+    ends.settle()
+    assert (there.side.payloads, told) == ([b"x"], [])
+    with there.scheduler.turn:
+        there.writer.go_on()
+    ends.settle()
+    assert told == ["safe"]
+
+
 @pytest.mark.parametrize("is_down", [True, False])
 async def test_too_much_is_not_stored_here_for_a_shard_that_is_down(
     monkeypatch: pytest.MonkeyPatch, is_down: bool
