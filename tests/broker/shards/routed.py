@@ -7,7 +7,7 @@ from tests.broker.session.test_durable import committer_of
 from tests.broker.test_pubsub import Member
 from tests.store.clocks import clock_at
 from trunkline.broker.alarms import Alarms
-from trunkline.broker.links.frames import LinkRoute
+from trunkline.broker.links.frames import LinkRoute, Word
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.outbox import Unsent, unsent
@@ -15,7 +15,8 @@ from trunkline.broker.shards.place import ShardPlace
 from trunkline.broker.shards.routing import ShardPubSub
 from trunkline.config.config import Config
 from trunkline.hooks import Hooks
-from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.publication import Publication, PublishBatch
 from trunkline.mqtt.versions import Version
 from trunkline.router import Options, RetainedStore, Router
 from trunkline.store.memory import MemoryEngine
@@ -44,6 +45,7 @@ class Other:
         self.numbers: set[int] = set()
         #: What sessions here want.
         self.told: list[str] = []
+        self.said: list[Word] = []
 
     def forward(self, forwarded: Forwarded, *, is_kept: bool = False) -> bool:
         self.got.append(forwarded)
@@ -63,6 +65,9 @@ class Other:
     def until_there(self, action: Callable[[], None]) -> None:
         self.waiting.append(("there", action))
 
+    def say(self, word: Word) -> None:
+        self.said.append(word)
+
     def is_new(self, number: int) -> bool:
         is_new = number not in self.numbers
         self.numbers.add(number)
@@ -75,6 +80,22 @@ class Other:
         waiting, self.waiting = self.waiting, []
         for _, action in waiting:
             action()
+
+
+class Stream:
+    """It takes so many messages."""
+
+    receiver = "a stream"
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self.messages = list[Message]()
+
+    def refusal(self, publication: Publication) -> str:
+        return "full" if len(self.messages) + publication.count > self._room else ""
+
+    def take(self, publication: Publication, sequence: int) -> None:
+        self.messages += publication.messages
 
 
 class Routes:

@@ -5,11 +5,12 @@ from math import inf
 import pytest
 
 from tests.broker.shards.house import house
-from tests.broker.shards.routed import CALENDAR, Routes, burst
+from tests.broker.shards.routed import CALENDAR, Routes, Stream, burst
 from tests.conformance import raw
-from trunkline.broker.links.frames import LinkRoute
+from trunkline.broker.links.frames import LinkRoute, Said
 from trunkline.broker.shards import routing
 from trunkline.broker.shards.outbox import Unsent
+from trunkline.broker.shards.routing import REFUSED
 from trunkline.broker.shards.versions import STEP
 from trunkline.mqtt.message import Message
 
@@ -323,6 +324,24 @@ async def test_shares_with_gaps_between_them_are_found_after_a_restart() -> None
 
 
 # One shard by itself
+
+
+async def test_of_a_burst_that_a_stream_has_no_room_for_it_takes_what_it_can() -> None:
+    shard, stream, refused = Routes(), Stream(2), list[tuple[Message, str]]()
+    member = shard.subscribe("a")
+    shard.pubsub.router.add_sink("a", stream)
+    shard.pubsub.on_refused = lambda message, why: refused.append((message, why))
+    shard.take(burst("aaaa", 0x32))
+    ids = [message.guid for message in stream.messages]
+    assert len(ids) == 2
+    assert [message.guid for message, _ in refused] == [ids[-1] + 1, ids[-1] + 2]
+    assert {why for _, why in refused} == {"full"}
+    assert shard.others[0].said == [
+        Said(REFUSED, 0, (message.guid.to_bytes(16, "big"), "full")) for message, _ in refused
+    ]
+    assert [message.guid for message in member.messages] == [*range(ids[0], ids[0] + 4)]
+    shard.take(Message("nobody", b"x", 1))
+    assert (len(refused), len(shard.others[0].said), len(member.messages)) == (2, 2, 4)
 
 
 async def test_what_durable_sessions_get_has_come_when_it_is_stored() -> None:
