@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from logging import WARNING
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,12 @@ from trunkline.broker.shards.feed_words import (
     FEEDS,
     MAY_FEED,
     CloseFeed,
+    FeedEnded,
     FeedOpened,
     FeedRoom,
     KnownFeed,
     KnownFeeds,
+    OpenFeed,
     feed_to_plain,
 )
 from trunkline.hooks import ClientInfo, Hooks
@@ -351,6 +354,30 @@ async def test_who_gets_no_answer_is_refused_after_five_seconds(autojump_clock: 
         assert here.take_heard() == [], "it is too late"
 
 
+async def test_what_was_answered_before_nobody_answers_any_more_counts(autojump_clock: MockClock) -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        questions = list[int]()
+
+        def answer_once(_: int, asked: list[object], answer: Callable[[list[str]], None]) -> None:
+            questions.append(len(asked))
+            if len(questions) == 1:
+                answer(["no"] * len(asked))
+
+        here.words.answer(MAY_FEED, answer_once)
+        filters = [(f"$stream/orders/{number}", 1) for number in range(2 * FEEDS_AT_ONCE + 5)]
+        await wire.send(raw.subscribe(1, *filters))
+        suback = await wire.expect_type(raw.SUBACK)
+        assert suback.reasons == [REFUSED] * FEEDS_AT_ONCE + [0x83] * (FEEDS_AT_ONCE + 5)
+        assert questions == [FEEDS_AT_ONCE] * 2
+
+
+async def test_where_nothing_begins_nobody_is_asked() -> None:
+    async with away() as (b, _), stay(b, 1) as wire:
+        with b.faults.cut_link(0, 1):
+            await wait_all_tasks_blocked()
+            assert await wire.subscribe((FILTER, 1), properties=raw.user_property("from", "x")) == [REFUSED]
+
+
 async def test_with_each_connection_all_are_opened_anew() -> None:
     filters = [f"$stream/orders/orders/{number}" for number in range(2 * FEEDS_AT_ONCE + 1)]
     async with away() as (b, here), stay(b, 1) as wire:
@@ -448,3 +475,12 @@ async def test_what_cannot_be_kept_for_a_shard_that_is_down_is_answered_at_once(
             await publish(wire, 1, 2)
         assert b.streams.info("orders").messages == 1
         await wire.ping()
+
+
+async def test_what_comes_for_nobody_is_of_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with away() as (_, here):
+        nobody = OpenFeed("nobody", 1, "orders", {}, 0, 0, is_new=True)
+        await here.feed(nobody, 1)
+        await here.say(FeedOpened("nobody", 1, 1, 0, ""), FeedEnded("nobody", 1))
+        assert here.take_heard() == []
+        assert not [record.message for record in caplog.records if record.levelno >= WARNING]
