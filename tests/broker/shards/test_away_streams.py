@@ -484,3 +484,20 @@ async def test_what_comes_for_nobody_is_of_nobody(caplog: pytest.LogCaptureFixtu
         await here.say(FeedOpened("nobody", 1, 1, 0, ""), FeedEnded("nobody", 1))
         assert here.take_heard() == []
         assert not [record.message for record in caplog.records if record.levelno >= WARNING]
+
+
+async def test_what_has_ended_there_is_not_opened_anew() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        await here.say(FeedEnded(asked.name, asked.opening - 1))
+        await here.feed(asked, 1)
+        assert await payloads(wire, 1) == [b"1"]
+        await here.say(FeedEnded(asked.name, asked.opening))
+        await here.feed(asked, 2)
+        await wire.expect_nothing()
+        here.take_heard()
+        with b.faults.cut_link(0, 1):
+            await wait_all_tasks_blocked()
+        await b.wait_until(lambda: here.peer.is_up)
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == []
