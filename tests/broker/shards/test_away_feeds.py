@@ -323,6 +323,14 @@ async def test_an_answer_that_comes_twice_moves_nothing() -> None:
         await wire.expect_nothing()
 
 
+async def cut(b: Broker, here: Shard) -> None:
+    """And joined again."""
+    with b.faults.cut_link(0, 1):
+        await wait_all_tasks_blocked()
+    await b.wait_until(lambda: here.peer.is_up)
+    await wait_all_tasks_blocked()
+
+
 async def test_what_the_session_gets_is_told_when_it_is_stored(tmp_path: Path) -> None:
     async with away(**store(tmp_path, stored=True)) as (b, here), stay(b, 1) as wire:
         asked = await subscribe(wire, here)
@@ -331,14 +339,25 @@ async def test_what_the_session_gets_is_told_when_it_is_stored(tmp_path: Path) -
         with unstored(b, 1):
             await here.feed(asked, 1)
             assert here.take_heard() == []
-            with b.faults.cut_link(0, 1):
-                await wait_all_tasks_blocked()
-            await b.wait_until(lambda: here.peer.is_up)
-            await wait_all_tasks_blocked()
-            assert here.take_heard() == [], "nor where it goes on"
+            for _ in range(2):
+                await cut(b, here)
+                assert here.take_heard() == [], "nor where it goes on"
         assert await payloads(wire, 1) == numbers(1, 2)
         again = await here.asked()
-        assert again.sequence == 1
+        assert (again.opening, again.sequence) == (asked.opening + 2, 1)
+
+
+async def test_what_has_ended_before_it_was_stored_is_not_asked_for(tmp_path: Path) -> None:
+    async with away(**store(tmp_path, stored=True)) as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        with unstored(b, 1):
+            await cut(b, here)
+            here.take_heard()
+            await wire.send(raw.unsubscribe(1, FILTER))
+            await here.hear()
+        await wire.expect_type(raw.UNSUBACK)
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=True)]
 
 
 async def test_another_stream_of_the_name_begins_where_it_says() -> None:
