@@ -203,7 +203,6 @@ class AwayFeeds:
         self._targets: dict[str, Target[Subscriber]] = {}
         #: Filters of which something is here, the next one first.
         self._ready: OrderedDict[str, None] = OrderedDict()
-        self._is_attached = True
 
     @property
     def log_fields(self) -> dict[str, object]:
@@ -233,7 +232,7 @@ class AwayFeeds:
     def begin_each(
         self, grants: Iterable[Grant], properties: Properties, begun: Callable[[], object]
     ) -> Iterator[None]:
-        start, left, self._is_attached = read_start(properties), 1, True
+        start, left = read_start(properties), 1
 
         def one() -> None:
             nonlocal left
@@ -273,7 +272,7 @@ class AwayFeeds:
 
     def begun(self, feed: AwayFeed) -> None:
         """It is open or over; its client may have gone meanwhile."""
-        if not self._is_attached and self._feeds.get(feed.filter) is feed:
+        if not self._context.subscriber.online and self._feeds.get(feed.filter) is feed:
             del self._feeds[feed.filter]
             self._streams.close(feed.name, feed.stream, has_ended=False)
 
@@ -295,7 +294,6 @@ class AwayFeeds:
         yield from in_turns(self._context.session.streams, self._end)
 
     def attach(self) -> None:
-        self._is_attached = True
         self._context.in_slices(in_turns(self._context.session.streams, self._begin_again))
 
     def _begin_again(self, filter: str) -> None:
@@ -306,7 +304,6 @@ class AwayFeeds:
 
     def detach(self) -> None:
         """What is here and was not sent comes again. A subscription that somebody waits for begins all the same."""
-        self._is_attached = False
         self._ready.clear()
         for feed in list(self._feeds.values()):
             if feed.on_begun is None:

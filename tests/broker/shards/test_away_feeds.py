@@ -311,6 +311,16 @@ async def test_after_the_link_was_cut_it_goes_on_where_the_session_is() -> None:
         assert places(here.take_heard()) == [(2, MAX_MESSAGES + 1, MAX_BYTES + 100)]
 
 
+async def test_where_it_has_begun_is_known_before_anything_comes() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        await subscribe(wire, here, sequence=7)
+        again = await reopened(b, here)
+        assert (again.number, again.sequence) == (1, 7)
+        await here.say(FeedOpened(again.name, again.opening, 2, 3, ""))
+        last = await reopened(b, here)
+        assert (last.number, last.sequence) == (2, 3)
+
+
 async def test_an_answer_that_comes_twice_moves_nothing() -> None:
     async with away() as (b, here), stay(b, 1) as wire:
         asked = await subscribe(wire, here)
@@ -449,16 +459,28 @@ async def test_who_goes_is_closed_and_its_subscription_stays() -> None:
 
 
 async def test_who_goes_before_its_feed_is_open_is_closed_then() -> None:
-    async with away() as (b, here):
-        async with stay(b, 1) as wire:
-            await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
-            asked = await here.asked()
+    async with away() as (b, here), stay(b, 1) as wire:
+        await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
+        asked = await here.asked()
+        b.kick(at(b, 1))
         await wait_all_tasks_blocked()
-        assert here.take_heard() == []
+        assert here.take_heard() == [], "it begins all the same"
         await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
-        assert here.take_heard()[-1] == CloseFeed(asked.name, "orders", has_ended=False)
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=False)]
         await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
         assert here.take_heard() == []
+
+
+async def test_who_has_gone_before_its_routes_are_known_has_no_open_feed() -> None:
+    async with away(workers=3) as (b, here), stay(b, 1) as wire:
+        with b.faults.stall_link(1, 2):
+            await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
+            await b.wait_until(lambda: FILTER in subscriptions(b, 1))
+            b.kick(at(b, 1))
+            await wait_all_tasks_blocked()
+        asked = await here.asked()
+        await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=False)]
 
 
 async def test_what_is_unsubscribed_from_ends() -> None:
