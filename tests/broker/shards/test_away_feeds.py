@@ -410,6 +410,7 @@ async def test_a_feed_that_has_ended_begins_anew_when_it_is_subscribed_to_again(
         await wire.expect_nothing()
         again = await subscribe(wire, here)
         assert again.opening > asked.opening
+        assert (again.number, again.sequence, again.is_new) == (1, 1, False), "there may be its consumer"
         await here.feed(again, 1, 2)
         assert await payloads(wire, 1) == [b"2"]
 
@@ -422,6 +423,10 @@ async def test_who_subscribes_again_goes_on_and_has_the_qos_it_asks_for() -> Non
         assert here.take_heard() == []
         await here.feed(asked, 1)
         assert (await wire.expect_type(raw.PUBLISH)).qos == 0
+        here.take_heard()
+        await wire.disconnect()
+        await here.hear()
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=False)]
 
 
 async def test_who_comes_back_before_its_feed_is_open_has_it_when_it_is() -> None:
@@ -499,6 +504,18 @@ async def test_what_is_unsubscribed_from_ends() -> None:
         await wire.expect_nothing()
         again = await subscribe(wire, here)
         assert (again.number, again.sequence, again.is_new) == (0, 0, True)
+
+
+async def test_a_session_that_ends_before_its_feed_is_open_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    async with away() as (b, here), stay(b, 1, session_expiry=0) as wire:
+        await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
+        asked = await here.asked()
+        b.kick(at(b, 1))
+        await here.hear()
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=True)]
+        await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
+        assert here.take_heard() == []
+        assert "crashed" not in caplog.text
 
 
 async def test_the_end_of_a_session_ends_its_subscriptions() -> None:
