@@ -69,7 +69,7 @@ def _publishes(
     id_size = 2 if identified else 0
     v5 = version == 5
     headed = data.startswith
-    first_run = range(0)  # of most reads it is the only one
+    alone = range(0)  # the first run, which is the only one of most reads
     topics: list[str] = []
     starts: list[int] = []
     packet_ids: list[int] = []
@@ -103,48 +103,56 @@ def _publishes(
         step = end - stop
         start = stop
         stop = end
-        many = end + MANY * step
         if identified:
             header = data[start:place]
             behind -= start
-            while headed(header, stop) and stop + step <= size and headed(block, stop + behind):
-                stop += step
-                if stop == many:
-                    stop = _end_of_long_run(data, stop, step, [*enumerate(header), *enumerate(block, behind)])
-                    break
+            if headed(header, stop):
+                many = end + MANY * step
+                while stop + step <= size and headed(block, stop + behind):
+                    stop += step
+                    if stop == many:
+                        stop = _end_of_long_run(data, stop, step, [*enumerate(header), *enumerate(block, behind)])
+                        break
+                    if not headed(header, stop):
+                        break
             if stop == end:
                 packet_ids.append(data[place] << 8 | data[place + 1])
             else:
                 packet_ids += _numbers(data, place, stop, step)
         else:
             header = data[start : place + len(block)] if v5 else data[start:place]
-            while headed(header, stop) and stop + step <= size:
-                stop += step
-                if stop == many:
-                    stop = _end_of_long_run(data, stop, step, [*enumerate(header)])
-                    break
+            if headed(header, stop):
+                many = end + MANY * step
+                while stop + step <= size:
+                    stop += step
+                    if stop == many:
+                        stop = _end_of_long_run(data, stop, step, [*enumerate(header)])
+                        break
+                    if not headed(header, stop):
+                        break
         runs += 1
-        if runs == 1:
-            topics.append(topic)
-            first_run = range(0, stop - position, step)
-            continue
-        if not starts:
-            topics *= len(first_run)
-            starts += first_run
+        if alone:
+            topics *= len(alone)
+            starts += alone
+            alone = range(0)
         if stop == end:
             topics.append(topic)
             starts.append(start - position)
         else:
             run = range(start - position, stop - position, step)
-            topics += [topic] * len(run)
-            starts += run
-    where: Sequence[int] = first_run if runs == 1 else starts
+            if starts:
+                topics += [topic] * len(run)
+                starts += run
+            else:
+                topics.append(topic)
+                alone = run
+    where: Sequence[int] = alone or starts
     if 0 in packet_ids:  # the decoder says what is wrong with it
         count = packet_ids.index(0)
         stop = position + where[count]
         where = where[:count]
         del packet_ids[count:]
-        if runs > 1:
+        if not alone:
             del topics[count:]
     if len(where) < 2:
         return 0
