@@ -246,11 +246,6 @@ class Peer:
         self._safe.append(action)
         self._arm()
 
-    def until_kept_is_safe(self, action: Callable[[], None]) -> None:
-        """The same of what is kept, and leaves when that is stored."""
-        assert self._store is not None
-        self._store.committer.after_commit(partial(self.until_safe, action))
-
     def _sent(self, number: int) -> None:
         if self._store is not None:
             self._store.outbox.sent(self.number, number)

@@ -20,12 +20,12 @@ from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
 from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.common_use import CommonUse
 from trunkline.broker.shards.outbox import LinkOutbox
-from trunkline.broker.shards.shares import NOBODY, SharePicker
+from trunkline.broker.shards.shares import NOBODY, SharePicker, all_offline
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import Wants, wanted_at
 from trunkline.broker.shards.words import Words
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.session.ledger import all_of
+from trunkline.mqtt.session.ledger import all_of, one_after_other
 from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.router import Options, Router
 from trunkline.router.retained import is_own
@@ -159,10 +159,11 @@ class ShardPubSub(PubSub):
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
         if peer.forward(forwarded, is_kept=is_kept):
-            if is_kept and self.committer and not forwarded.version:
-                self._sending.append(self.committer.after_commit)
-            else:  # a retained message is to be everywhere
-                self._sending.append(peer.until_kept_is_safe if is_kept else peer.until_safe)
+            wait: Wait = peer.until_safe
+            if is_kept and self.committer:  # a retained message is to be everywhere, and leaves when it is stored
+                stored = self.committer.after_commit
+                wait = one_after_other(stored, peer.until_safe) if forwarded.version else stored
+            self._sending.append(wait)
             if is_kept and peer.has_too_much:
                 self._sending.append(peer.until_there)
 
@@ -240,7 +241,7 @@ class ShardPubSub(PubSub):
         """Send what other shards get, and return what members here do. Shards where a member was looked for in vain are
         tried again only if there is no other."""
         members = {
-            peer.number: route if peer.is_up else _all_offline(route)
+            peer.number: route if peer.is_up else all_offline(route)
             for peer in self.peers.values()
             if (route := peer.routes.get(filter)) is not None
         }
@@ -438,11 +439,6 @@ def _runs(publication: Publication, numbers: Sequence[int]) -> Iterator[Publicat
     for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
         some = [number for _, number in run]
         yield publication.part(some[0], some[-1] + 1)
-
-
-def _all_offline(route: LinkRoute) -> LinkRoute:
-    """Nobody knows of members of a shard that is down."""
-    return route._replace(online=0, offline=route.online + route.offline)
 
 
 def _without_groups(route: Route[Subscriber]) -> Route[Subscriber]:

@@ -79,3 +79,8 @@ def _at(place: int, numbers: Sequence[int], counts: Sequence[int]) -> int:
         if place < 0:
             return number
     raise AssertionError
+
+
+def all_offline(route: LinkRoute) -> LinkRoute:
+    """Nobody knows of members of a shard that is down."""
+    return route._replace(online=0, offline=route.online + route.offline)

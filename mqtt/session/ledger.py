@@ -45,6 +45,18 @@ def all_of(waits: Sequence[Wait]) -> Wait:
     return wait
 
 
+def one_after_other(first: Wait, second: Wait) -> Wait:
+    """Calls back when the second one has, which begins when the first one has called back."""
+
+    def wait(action: Callable[[], None]) -> None:
+        def then() -> None:
+            second(action)
+
+        first(then)
+
+    return wait
+
+
 class Owed:
     """An answer, or several in a row: its place in the ledger."""
 

@@ -59,9 +59,6 @@ class Other:
     def until_safe(self, action: Callable[[], None]) -> None:
         self.waiting.append(("safe", action))
 
-    def until_kept_is_safe(self, action: Callable[[], None]) -> None:
-        self.waiting.append(("kept", action))
-
     def until_there(self, action: Callable[[], None]) -> None:
         self.waiting.append(("there", action))
 

@@ -230,8 +230,9 @@ class StreamLedger:
             last, is_resuming = -1, True
             for each in came:
                 place, message = places.get((each.sequence, each.name)), self._world.ledger.messages[each.name]
-                was_sent_again = message.last_terms[FIRST] > each.term  # and then, perhaps, got the same number
-                if (place is None or was_sent_again) and feed.may_get_unstored(message):
+                # it may have been sent again to another life, and have got the same number there
+                is_another = place is None or (place > expected and message.last_terms[FIRST] > each.term)
+                if is_another and feed.may_get_unstored(message):
                     continue
                 if place is None:
                     fault(f"{feed} gets {each.name} as {each.sequence}, which it is not")

@@ -15,6 +15,7 @@ from trunkline.broker.links.link import BEAT, BEATS
 from trunkline.broker.shards import peer as peers
 from trunkline.broker.shards.bursts import Forwarded, decode_burst
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.session.ledger import one_after_other
 from trunkline.store.memory import MemoryEngine
 
 pytestmark = pytest.mark.trio
@@ -224,7 +225,9 @@ async def test_what_is_kept_leaves_before_it_is_safe() -> None:
     there.writer.waits = True
     told: list[str] = []
     kept = partial(here.peer.forward, Forwarded(message(b"x", 2)), is_kept=True)
-    here.turn(kept, lambda: here.peer.until_kept_is_safe(lambda: told.append("safe")))
+    assert here.committer is not None
+    safe = one_after_other(here.committer.after_commit, here.peer.until_safe)
+    here.turn(kept, lambda: safe(lambda: told.append("safe")))
     ends.settle()
     assert (there.side.payloads, told) == ([b"x"], [])
     with there.scheduler.turn:
