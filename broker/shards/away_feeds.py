@@ -283,7 +283,6 @@ class AwayFeeds:
     def _end(self, filter: str) -> None:
         parsed, feed = parse_stream(filter), self._feeds.pop(filter, None)
         self._targets.pop(filter, None)
-        self._ready.pop(filter, None)
         if parsed is not None:
             name = consumer_name(self._context.session, filter)
             self._streams.close(name, parsed[0], has_ended=True)

@@ -249,6 +249,8 @@ async def test_a_message_makes_room_for_another_one_when_the_window_has_it() -> 
 async def test_at_qos_0_the_window_is_not_asked() -> None:
     async with away() as (b, here), Wire(b.connect()) as wire:
         await wire.connect(at(b, 1), properties=raw.receive_maximum(1))
+        await here.feed(await subscribe(wire, here, "$stream/orders/full"), 1)
+        await wire.expect_type(raw.PUBLISH)
         asked = await subscribe(wire, here, qos=0)
         here.take_heard()
         await here.feed(asked, *range(1, 2 * MAX_MESSAGES + 1))
@@ -435,10 +437,12 @@ async def test_who_comes_back_before_its_feed_is_open_has_it_when_it_is() -> Non
             await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
             asked = await here.asked()
         async with stay(b, 1) as wire:
+            await wire.send(raw.subscribe(7, (FILTER, 1), properties=EARLIEST))
             await wait_all_tasks_blocked()
             assert here.take_heard() == []
             await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
             assert places(here.take_heard()) == [(0, MAX_MESSAGES, MAX_BYTES)]
+            assert (await wire.expect_type(raw.SUBACK)).packet_id == 7
             await here.feed(asked, 1)
             assert await payloads(wire, 1) == [b"1"]
 
@@ -461,6 +465,39 @@ async def test_who_goes_is_closed_and_its_subscription_stays() -> None:
             assert places(here.take_heard()) == [(1, MAX_MESSAGES, MAX_BYTES)]
             await here.feed(again, 2)
             assert await payloads(wire, 1) == [b"2"]
+
+
+async def test_who_comes_back_before_its_routes_are_known_begins_where_it_wants() -> None:
+    async with away(workers=3) as (b, here), stay(b, 1) as wire:
+        fault = b.faults.stall_link(1, 2)
+        await wire.send(raw.subscribe(1, (FILTER, 1), properties=EARLIEST))
+        await b.wait_until(lambda: FILTER in subscriptions(b, 1))
+        async with stay(b, 1) as again:
+            asked = await here.asked()
+            assert (asked.number, asked.is_new) == (0, False), "it goes on, if it has begun"
+            fault.remove()
+            anew = await here.asked()
+            assert (anew.number, anew.is_new, anew.config["deliver_policy"]) == (0, True, "all")
+            refused = FeedOpened(asked.name, asked.opening, 0, 0, "there is none")
+            await here.say(refused, FeedOpened(anew.name, anew.opening, 1, 0, ""))
+            await here.feed(anew, 1)
+            assert await payloads(again, 1) == [b"1"]
+
+
+async def test_who_subscribes_while_it_is_opened_again_is_answered_then() -> None:
+    async with away() as (b, here):
+        async with stay(b, 1) as wire:
+            await subscribe(wire, here)
+            await wire.disconnect()
+        await wait_all_tasks_blocked()
+        here.take_heard()
+        async with stay(b, 1) as wire:
+            asked = await here.asked()
+            await wire.send(raw.subscribe(7, (FILTER, 1)))
+            await wait_all_tasks_blocked()
+            assert here.take_heard() == []
+            await here.say(FeedOpened(asked.name, asked.opening, 1, 0, ""))
+            assert (await wire.expect_type(raw.SUBACK)).packet_id == 7
 
 
 async def test_who_goes_before_its_feed_is_open_is_closed_then() -> None:
@@ -504,6 +541,16 @@ async def test_what_is_unsubscribed_from_ends() -> None:
         await wire.expect_nothing()
         again = await subscribe(wire, here)
         assert (again.number, again.sequence, again.is_new) == (0, 0, True)
+
+
+async def test_what_an_operator_ends_before_it_is_open_is_answered_all_the_same() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        await wire.send(raw.subscribe(1, (FILTER, 1)))
+        asked = await here.asked()
+        assert inside(b._running.whole.shards[1]).clients.unsubscribe(at(b, 1), [FILTER])  # pyright: ignore[reportPrivateUsage]
+        await wire.expect_type(raw.SUBACK)
+        await wait_all_tasks_blocked()
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=True)]
 
 
 async def test_a_session_that_ends_before_its_feed_is_open_has_none(caplog: pytest.LogCaptureFixture) -> None:
