@@ -176,8 +176,7 @@ class AwayStreams:
 
     def _look_at(self, feed: KnownFeed) -> None:
         session = self._find(feed.client_id)
-        has_it = session is not None and feed.filter in session.streams
-        if session is None or not has_it or consumer_name(session, feed.filter) != feed.name:
+        if session is None or feed.filter not in session.streams or consumer_name(session, feed.filter) != feed.name:
             self.close(feed.name, feed.stream, has_ended=True)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

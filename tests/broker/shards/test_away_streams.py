@@ -441,6 +441,19 @@ async def test_a_consumer_of_nobody_is_closed() -> None:
         assert await payloads(wire, 1) == [b"1"]
 
 
+async def test_a_subscription_that_has_ended_unheard_is_closed_when_it_is_named() -> None:
+    async with away() as (b, here), stay(b, 1) as wire:
+        asked = await subscribe(wire, here)
+        with b.faults.cut_link(0, 1):
+            await wire.send(raw.unsubscribe(1, FILTER))
+            await wire.expect_type(raw.UNSUBACK)
+        await b.wait_until(lambda: here.peer.is_up)
+        await wait_all_tasks_blocked()
+        here.take_heard()
+        await here.say(KnownFeeds([KnownFeed(asked.name, "orders", at(b, 1), FILTER)]))
+        assert here.take_heard() == [CloseFeed(asked.name, "orders", has_ended=True)]
+
+
 async def test_what_was_to_be_looked_at_before_the_link_was_cut_is_forgotten() -> None:
     """The other shard names it again."""
     async with away() as (b, here):
