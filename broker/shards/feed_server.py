@@ -257,22 +257,18 @@ class FeedServer:
         taken, served.held = served.held or served.take(), []
         if taken and self._committer is not None and not stream.log.is_stored(taken[-1][0]):
             served.held = taken
-            self._committer.after_commit(partial(self._found, name, served))
+            self._committer.after_commit(partial(self._look_at, name))
         elif taken:
             await self._send(name, served.opening, taken)
             self._look_at(name)
         elif cursor.needs is None:  # also without room: it may be deleted
-            cursor.watch(partial(self._found, name, served))
+            cursor.watch(partial(self._look_at, name))
         else:
             try:
                 await stream.log.fetch(self._host, cursor.needs)
             except StoreError as error:
                 _logger.warning("the stream %s cannot be read: %s", stream.name, error)
                 await trio.sleep(PAUSE)
-            self._look_at(name)
-
-    def _found(self, name: str, served: ServedFeed) -> None:
-        if self._feeds.get(name) is served:
             self._look_at(name)
 
     async def _send(self, name: str, opening: int, taken: list[tuple[int, Message]]) -> None:

@@ -326,22 +326,23 @@ async def test_shares_with_gaps_between_them_are_found_after_a_restart() -> None
 # One shard by itself
 
 
-async def test_of_a_burst_that_a_stream_has_no_room_for_it_takes_what_it_can() -> None:
-    shard, stream, refused = Routes(), Stream(2), list[tuple[Message, str]]()
+@pytest.mark.parametrize("count", [2, 4])
+async def test_of_a_burst_that_a_stream_has_no_room_for_it_takes_what_it_can(count: int) -> None:
+    shard, stream, refused = Routes(), Stream(count // 2), list[tuple[Message, str]]()
     member = shard.subscribe("a")
     shard.pubsub.router.add_sink("a", stream)
     shard.pubsub.on_refused = lambda message, why: refused.append((message, why))
-    shard.take(burst("aaaa", 0x32))
+    shard.take(burst("a" * count, 0x32))
     ids = [message.guid for message in stream.messages]
-    assert len(ids) == 2
-    assert [message.guid for message, _ in refused] == [ids[-1] + 1, ids[-1] + 2]
+    assert len(ids) == count // 2
+    assert [message.guid for message, _ in refused] == [*range(ids[-1] + 1, ids[0] + count)]
     assert {why for _, why in refused} == {"full"}
     assert shard.others[0].said == [
         Said(REFUSED, 0, (message.guid.to_bytes(16, "big"), "full")) for message, _ in refused
     ]
-    assert [message.guid for message in member.messages] == [*range(ids[0], ids[0] + 4)]
+    assert [message.guid for message in member.messages] == [*range(ids[0], ids[0] + count)]
     shard.take(Message("nobody", b"x", 1))
-    assert (len(refused), len(shard.others[0].said), len(member.messages)) == (2, 2, 4)
+    assert (len(refused), len(shard.others[0].said), len(member.messages)) == (count // 2, count // 2, count)
 
 
 async def test_what_durable_sessions_get_has_come_when_it_is_stored() -> None:
