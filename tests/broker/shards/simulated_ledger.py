@@ -151,8 +151,9 @@ class Ledger:
             message = delivery.message
             known = (message.name, delivery.session)
             was_wanted = any(each.client is subscriber and not each.group for each in message.expected or ())
-            if known in seen or message.is_will or not was_wanted:
-                continue  # repeated, it may come behind others to those who did not want it before
+            may_be_lost = message.sends > 1 and not delivery.qos  # with a connection
+            if known in seen or message.is_will or may_be_lost or not was_wanted:
+                continue  # repeated, it may come behind others to those who have not got it before
             seen.add(known)
             stream = message.publisher, message.topic, message.qos, delivery.session
             if message.number < last.get(stream, -1):
