@@ -51,8 +51,9 @@ OUTBOX = True
 RESYNC = True
 #: A shard gets from others what it has published, and was killed before it stored it, though they were killed, too.
 RETAINED_RETURN = True
-#: Whether a deletion holds that was told to others by a shard that could not store it, if both are killed.
-DELETIONS_OUTLIVE_FULL_DISKS = False
+#: A deletion that nobody was told of holds everywhere or nowhere, though its shard was killed before it stored it, and
+#: the others, which have forgotten it, were killed, too.
+DELETIONS_RETURN = False
 
 
 class World:
@@ -541,8 +542,8 @@ class World:
                 not each.acked and each.sent and each.sent_terms[each.shard] != self.terms[each.shard]
                 for each in newest
             )
-            is_undone = self.counts["full disks"] and any(each.deletes for each in newest)
-            if not is_excused or (RETAINED_RETURN and (DELETIONS_OUTLIVE_FULL_DISKS or not is_undone)):
+            returns = DELETIONS_RETURN if any(each.deletes for each in newest) else RETAINED_RETURN
+            if returns or not is_excused:
                 self.ledger.fault(f"of {topic} different messages are retained: {found}")
 
 
