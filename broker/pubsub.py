@@ -90,6 +90,8 @@ class PubSub:
         self._hooks = hooks
         self._settings = config.retained
         self.committer = committer
+        #: Whether publishers may have to wait, for the store or for other shards.
+        self.makes_wait = committer is not None
         #: The last publication that a sink has refused, and why.
         self._refused: tuple[Publication, str] | None = None
         #: The other shards to which what is published goes, in words.

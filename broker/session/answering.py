@@ -136,8 +136,7 @@ class Answering:
         if wait is None:
             answer()
             return
-        if self._context.services.committer is not None:
-            self.hold(wait, publication.weight)
+        self.hold(wait, publication.weight)
         wait(lambda: self._context.soon(answer))
 
     def _answer_late(
@@ -176,18 +175,20 @@ class Answering:
     def hold(self, wait: Wait, weight: float, owed: Owed | None = None, wire: bytes = b"") -> None:
         """So many bytes of what the client sent wait until `wait` calls back, and with them an answer, if there is
         one."""
-        committer = self._context.services.committer
-        assert committer is not None
+        committer, gathering = self._context.services.committer, 0
         self._unacknowledged += weight
-        committer.noted += weight
-        wait(partial(self._context.cast, mail.Stored(committer.gathering, weight, owed, wire)))
+        if committer is not None:
+            committer.noted += weight
+            gathering = committer.gathering
+        wait(partial(self._context.cast, mail.Stored(gathering, weight, owed, wire)))
         self._review()
 
     def stored(self, what: mail.Stored) -> None:
         committer = self._context.services.committer
-        assert committer is not None
         self._unacknowledged -= what.weight
-        if committer.gathering == what.gathering:  # everybody was done with it before it was in a batch
+        if (
+            committer is not None and committer.gathering == what.gathering
+        ):  # everybody was done with it before it was in a batch
             committer.noted -= what.weight
         if what.owed is not None:
             self._pieces += self.ledger.settle(what.owed, what.wire)

@@ -32,9 +32,9 @@ def takes_long(context: SessionContext, packet: Subscribe | Unsubscribe) -> bool
     services = context.services
     if isinstance(packet, Subscribe):
         waits, count = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE), len(packet.requests)
-        if services.feeds.is_away:  # a hook may make any filter one of a stream
-            waits = waits or bool(services.hooks.client_subscribe)
-            waits = waits or any(_is_of_stream(request.filter) for request in packet.requests)
+        # a hook may make any filter one of a stream
+        of_streams = services.hooks.client_subscribe or any(_is_of_stream(each.filter) for each in packet.requests)
+        waits = waits or bool(of_streams and services.feeds.is_away)
     else:
         waits, count = services.hooks.is_async(CLIENT_UNSUBSCRIBE), len(packet.filters)
     return waits or count >= FILTERS_AT_ONCE

@@ -184,7 +184,7 @@ class Inbound:
                 return
             self.expect_pubrel()
             reached = bool(found) or services.pubsub.is_wanted(routed.topic)
-        weight, wait = 0.0, None if services.committer is None else self._wait(routed, qos)
+        weight, wait = 0.0, self._wait(routed, qos) if services.pubsub.makes_wait else None
         if wait is not None:
             weight = routed.weight
             wait = self._answers.waits(wait, weight)
@@ -240,7 +240,7 @@ class Inbound:
         services, stored = self._services, publication.stored
         committer = services.committer
         if committer is None:
-            return None
+            return services.pubsub.waits(publication, None)
         if qos == 2:
             return None if self._session.durable is None else committer.after_commit
         wait: Wait | None = None

@@ -65,6 +65,7 @@ class ShardPubSub(PubSub):
         clock: StoreClock,
     ) -> None:
         super().__init__(*args)
+        self.makes_wait = True
         self.number = number = place.number
         #: By number.
         self.peers: dict[int, Peer] = {}
@@ -210,7 +211,7 @@ class ShardPubSub(PubSub):
     def waits(self, publication: Publication, wait: Wait | None) -> Wait | None:
         """What calls back when other shards have stored a publication, too, that was just published."""
         forwarded, safe = self._forwarded
-        if forwarded is not publication or not safe or self.committer is None:
+        if forwarded is not publication or not safe:
             return wait
         if not (publication.qos or publication.retain):
             return wait

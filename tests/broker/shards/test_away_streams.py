@@ -287,7 +287,7 @@ async def test_a_place_is_kept_as_long_as_its_session(tmp_path: Path, stored: bo
 async def test_where_no_stream_is_any_more_nobody_waits_for_it() -> None:
     async with testing.broker(workers=3) as b, three(b) as wires, publishers(b) as others:
         await b.streams.create(ORDERS)
-        await wires[0].subscribe(("orders/#", 0))
+        await wires[1].subscribe(("orders/#", 0))
         await publish(others[1], 0, 1)
         await b.streams.delete("orders")
         await publish(others[0], 1, 2)

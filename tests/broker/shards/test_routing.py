@@ -378,7 +378,7 @@ async def test_what_the_member_of_a_group_gets_has_come_when_it_is_stored() -> N
     assert len(upgrading.take(Message("a", b"x", 0), share="$share/h/a")) == 1
 
 
-async def test_in_memory_nothing_waits_for_a_store() -> None:
+async def test_in_memory_a_publisher_waits_for_the_other_shards() -> None:
     shard = Routes(durable=False)
     member = shard.subscribe("a")
     assert shard.take(Message("a", b"x", 1, retain=True), version=256) == []
@@ -386,8 +386,14 @@ async def test_in_memory_nothing_waits_for_a_store() -> None:
     shard.want(shard.others[0], "a")
     message = Message("a", b"y", 2)
     shard.pubsub.publish(message, 0.0)
-    assert shard.pubsub.waits(message, None) is None
+    wait = shard.pubsub.waits(message, None)
+    assert wait is not None
+    told: list[str] = []
+    wait(lambda: told.append("there"))
     assert shard.others[0].kept == []
+    assert told == []
+    shard.others[0].acknowledge()
+    assert told == ["there"]
 
 
 async def test_a_number_is_taken_once() -> None:
